@@ -1,0 +1,41 @@
+# Every target is one line that calls the tool that does the work. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+INVENTORY ?= inventory/homelab
+PROFILE ?= trio
+BASE ?=
+PY := .venv/bin/python
+# The lab's hosts can be reached from the lab's own controller only.
+IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
+
+.PHONY: help env test lint test-unit test-lab lab-up lab-down lab-status lock
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: ## the controller's environment (.venv), made or refreshed
+	@requirements/make_env.sh .venv controller dev
+
+test: env ## everything: lint, unit, lab end to end; what cannot run here is reported
+	@tests/run.sh all
+
+lint: env ## ruff, mypy, ansible-lint, shellcheck
+	@tests/run.sh lint
+
+test-unit: env ## tests that need no host
+	@tests/run.sh unit
+
+test-lab: env ## tests on real hosts (root)
+	@tests/run.sh lab
+
+lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie)
+	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))
+
+lab-down: env ## take the lab away, nothing is left
+	@$(PY) -m lab down
+
+lab-status: env ## the lab's hosts, addresses and faults
+	@$(PY) -m lab status
+
+lock: ## re-lock all requirements, or SETS="controller dev"
+	@requirements/lock.sh $(SETS)

@@ -1,0 +1,211 @@
+"""python -m lab VERB: the lab by hand."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+
+from lab import base, cgroups, faults, inventory, network, profile
+from lab import lab as labs
+from lab.place import chosen
+from lab.shell import LabError, run
+
+
+def main() -> int:
+    args = parser().parse_args()
+    try:
+        return int(args.act(args) or 0)
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return error.code
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m lab", description="Real hosts on one machine. See docs/lab.md.")
+    top.add_argument("--lab", metavar="NAME", help="which lab (default: $MOTLEY_LAB or 'lab')")
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+
+    def verb(name: str, act: object, text: str) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=text, description=text)
+        made.set_defaults(act=act)
+        return made
+
+    up = verb("up", do_up, "boot fresh hosts")
+    up.add_argument("--profile", default="trio", choices=profile.names())
+    up.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
+    verb("down", do_down, "take everything away")
+    verb("status", do_status, "what runs, at which address, with which faults")
+    verb("check", do_check, "what this machine lacks to run the lab")
+
+    verb("install-packages", do_install, "install what this machine lacks to run the lab (apt)")
+
+    inside = verb("exec", do_exec, "run a command on the lab's controller: exec [--stranger] -- COMMAND…")
+    inside.add_argument("--stranger", action="store_true", help="on the machine that is not part of the cluster")
+    inside.add_argument("command", nargs=argparse.REMAINDER)
+    shell = verb("shell", do_shell, "run a command as root in a host: shell HOST [-- COMMAND…]")
+    shell.add_argument("host")
+    shell.add_argument("command", nargs=argparse.REMAINDER)
+
+    for name, act, text in (
+        ("reset", do_reset, "fresh hosts again"),
+        ("off", do_off, "press the power button"),
+        ("on", do_on, "switch on"),
+    ):
+        verb(name, act, text).add_argument("hosts", nargs="*", metavar="HOST")
+    verb("snapshot", do_snapshot, "keep all hosts under a name").add_argument("label")
+    verb("restore", do_restore, "go back to a snapshot").add_argument("label")
+    limits = verb("limits", do_limits, "apply the profile's CPU shares and link speeds, or lift them")
+    limits.add_argument("switch", choices=["on", "off"])
+
+    fault = verb("fault", do_fault, "break something: fault NAME HOST [key=value…]; `faults` lists them")
+    fault.add_argument("fault", choices=sorted(faults.FAULTS), metavar="NAME")
+    fault.add_argument("host")
+    fault.add_argument("settings", nargs="*", metavar="key=value")
+    mend = verb("mend", do_mend, "undo a fault, or all of a host's")
+    mend.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
+    mend.add_argument("host")
+    verb("faults", do_faults, "what can be broken, and what it means")
+    verb("inventory", do_inventory, "the inventory as Ansible reads it")
+    return top
+
+
+def do_up(args: argparse.Namespace) -> None:
+    since = time.monotonic()
+    place = chosen(args.lab)
+    system = base.locate(args.base)
+    if not labs.what_is_missing() and not base.built(system):
+        print(f"base   {args.base} is built once, about half a minute", flush=True)
+        base.build(system)
+        print(f"base   {args.base} {labs.elapsed(since)}")
+        since = time.monotonic()
+    lab = labs.up(place, args.profile, args.base)
+    print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
+    first = f"{profile.USER}@{lab.hosts[0].spec.installed_address}"
+    print(f"next   python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
+
+
+def do_down(args: argparse.Namespace) -> None:
+    place = chosen(args.lab)
+    if os.geteuid() != 0:
+        raise LabError("Only root can take a lab down: sudo make lab-down", code=2)
+    labs.down(place)
+    print(f"lab    '{place.name}' is gone")
+
+
+def do_status(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    print(f"lab '{lab.place.name}' · profile {lab.profile.name} · {lab.suite}")
+    rows = [("host", "power", "address", "cpu", "link", "broken")]
+    for host in lab.hosts:
+        percent = cgroups.quota_percent(host.cgroup) if host.running else None
+        rate = network.rate_mbit(host.cable)
+        link = [] if network.cable_plugged(host.cable) else ["unplugged"]
+        rows.append(
+            (
+                host.name,
+                "on" if host.running else "off",
+                " ".join(network.addresses(host.namespace)) or "–",
+                f"{percent:g} %" if percent else "all",
+                " ".join([*link, f"{rate:g} Mbit/s" if rate else "unshaped"]),
+                " ".join(faults.injected(host)) or "–",
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def do_check(args: argparse.Namespace) -> int:
+    missing = labs.what_is_missing()
+    print("\n".join(missing) if missing else "the lab can run here")
+    return 2 if missing else 0
+
+
+def do_install(args: argparse.Namespace) -> None:
+    if packages := labs.missing_packages():
+        print(f"installing {' '.join(packages)} (apt)", flush=True)
+        apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
+        run(*apt, "update", timeout_s=600)
+        run(*apt, "-y", "install", *packages, timeout_s=1200)
+
+
+def do_exec(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    namespace = lab.place.stranger if args.stranger else lab.place.controller
+    command = _command(args.command)
+    known = {"MOTLEY_LAB": lab.place.name, "MOTLEY_PASSWORD": os.environ.get("MOTLEY_PASSWORD", profile.PASSWORD)}
+    os.execvpe("ip", ["ip", "netns", "exec", namespace, *command], os.environ | known)
+
+
+def do_shell(args: argparse.Namespace) -> None:
+    host = labs.current(chosen(args.lab)).host(args.host)
+    command = host.inside(*(_command(args.command) if args.command else ["bash", "-l"]))
+    os.execvp(command[0], command)
+
+
+def _command(words: list[str]) -> list[str]:
+    command = words[1:] if words[:1] == ["--"] else words
+    if not command:
+        raise LabError("no command given: put it after --", code=2)
+    return command
+
+
+def do_reset(args: argparse.Namespace) -> None:
+    since = time.monotonic()
+    lab = labs.current(chosen(args.lab))
+    labs.reset(lab, args.hosts)
+    print(f"reset  {'  '.join(host.name for host in lab.some(args.hosts))}   {labs.elapsed(since)}")
+
+
+def do_off(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    labs.each(lab.some(args.hosts), lambda host: host.power_off())
+
+
+def do_on(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    labs.each(lab.some(args.hosts), lambda host: host.restore_power())
+    labs.each(lab.some(args.hosts), lambda host: host.wait_until_up())
+
+
+def do_snapshot(args: argparse.Namespace) -> None:
+    labs.snapshot(labs.current(chosen(args.lab)), args.label)
+
+
+def do_restore(args: argparse.Namespace) -> None:
+    since = time.monotonic()
+    labs.restore(labs.current(chosen(args.lab)), args.label)
+    print(f"restored '{args.label}'   {labs.elapsed(since)}")
+
+
+def do_limits(args: argparse.Namespace) -> None:
+    labs.limit(labs.current(chosen(args.lab)), [], on=args.switch == "on")
+
+
+def do_fault(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    print(faults.inject(lab, lab.host(args.host), args.fault, faults.settings(args.fault, args.settings)))
+
+
+def do_mend(args: argparse.Namespace) -> None:
+    lab = labs.current(chosen(args.lab))
+    host = lab.host(args.host)
+    for fault in faults.injected(host) if args.fault == "all" else [args.fault]:
+        print(faults.mend(lab, host, fault))
+
+
+def do_faults(args: argparse.Namespace) -> None:
+    for name, fault in sorted(faults.FAULTS.items()):
+        extras = " ".join(f"{key}={value}" for key, value in fault.defaults.items())
+        print(f"{name:<16} {fault.meaning}{f'   [{extras}]' if extras else ''}")
+
+
+def do_inventory(args: argparse.Namespace) -> None:
+    print(json.dumps(inventory.for_ansible(labs.current(chosen(args.lab))), indent=1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,298 @@
+"""What can be broken in a host, one verb each, and how it is mended. Every fault is real to the other machines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lab import cgroups, network
+from lab import lab as labs
+from lab.host import Host
+from lab.lab import Lab
+from lab.profile import PASSWORD, USER
+from lab.shell import LabError, run
+
+Settings = dict[str, float | str]
+Inject = Callable[[Lab, Host, Settings], Settings | None]
+"""Breaks it and returns what mending must know, if anything."""
+Mend = Callable[[Lab, Host, Settings], None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fault:
+    meaning: str
+    inject: Inject
+    mend: Mend | None
+    """None: it happens once and is over (a reboot)."""
+    defaults: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def settings(fault: str, words: Sequence[str]) -> Settings:
+    """key=value words over the fault's defaults, with the defaults' types."""
+    chosen = dict(FAULTS[fault].defaults)
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or key not in chosen:
+            known = " ".join(f"{key}=…" for key in chosen) or "no settings"
+            raise LabError(f"fault {fault} takes {known}, not '{word}'", code=2)
+        try:
+            chosen[key] = type(chosen[key])(value)
+        except ValueError:
+            raise LabError(f"fault {fault}: {key} must be a number, not '{value}'", code=2) from None
+    return chosen
+
+
+def inject(lab: Lab, host: Host, name: str, chosen: Settings | None = None) -> str:
+    fault = FAULTS[name]
+    known = _remembered(host)
+    if name in known:
+        raise LabError(f"{host.name} has {name} already; mend it first: python -m lab mend {name} {host.name}", code=2)
+    used = dict(fault.defaults) | (chosen or {})
+    used |= fault.inject(lab, host, used) or {}
+    if fault.mend:
+        _remember(lab.host(host.name), known | {name: used})
+    return f"{host.name}: {fault.meaning}" + (f"   mend: python -m lab mend {name} {host.name}" if fault.mend else "")
+
+
+def mend(lab: Lab, host: Host, name: str) -> str:
+    fault, known = FAULTS[name], _remembered(host)
+    if fault.mend is None or name not in known:
+        raise LabError(f"{host.name} has no {name} to mend ({', '.join(known) or 'nothing is broken'})", code=2)
+    fault.mend(lab, host, known.pop(name))
+    _remember(host, known)
+    return f"{host.name}: {name} mended"
+
+
+def injected(host: Host) -> list[str]:
+    return list(_remembered(host))
+
+
+def _remembered(host: Host) -> dict[str, Settings]:
+    file = host.folder / "faults.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def _remember(host: Host, known: dict[str, Settings]) -> None:
+    (host.folder / "faults.json").write_text(json.dumps(known))
+
+
+# -- power ---------------------------------------------------------------------------------------------------
+
+
+def _power_cut(_: Lab, host: Host, __: Settings) -> None:
+    host.power_cut()
+
+
+def _power_back(_: Lab, host: Host, __: Settings) -> None:
+    host.restore_power()
+    host.wait_until_up()
+
+
+def _reboot(_: Lab, host: Host, __: Settings) -> None:
+    before = host.leader
+    host.outcome("systemctl", "reboot")
+    _wait(lambda: _leader(host) not in (None, before), f"{host.name} did not go down for its reboot")
+    host.wait_until_up()
+
+
+def _leader(host: Host) -> int | None:
+    with contextlib.suppress(LabError):
+        return host.leader
+    return None
+
+
+def _freeze(_: Lab, host: Host, __: Settings) -> None:
+    cgroups.freeze(host.cgroup, True)
+
+
+def _thaw(_: Lab, host: Host, __: Settings) -> None:
+    cgroups.freeze(host.cgroup, False)
+
+
+def _suspend(lab: Lab, host: Host, chosen: Settings) -> None:
+    """A sleeping machine answers nothing, not even the kernel's part of a connection: its card is off."""
+    _freeze(lab, host, chosen)
+    _unplug(lab, host, chosen)
+
+
+def _resume(lab: Lab, host: Host, chosen: Settings) -> None:
+    _plug(lab, host, chosen)
+    _thaw(lab, host, chosen)
+
+
+# -- network -------------------------------------------------------------------------------------------------
+
+
+def _unplug(_: Lab, host: Host, __: Settings) -> None:
+    network.set_cable(host.cable, plugged=False)
+
+
+def _plug(_: Lab, host: Host, __: Settings) -> None:
+    network.set_cable(host.cable, plugged=True)
+
+
+def _slow_link(_: Lab, host: Host, chosen: Settings) -> Settings:
+    before = network.rate_mbit(host.cable)
+    network.set_rate(host.cable, float(chosen["rate_mbit"]))
+    return {"before": before or 0.0}
+
+
+def _link_back(_: Lab, host: Host, chosen: Settings) -> None:
+    network.set_rate(host.cable, float(chosen["before"]) or None)
+
+
+def _delay(lab: Lab, host: Host, chosen: Settings) -> None:
+    network.set_delay(lab.place, host.cable, *(float(chosen[key]) for key in ("delay_ms", "jitter_ms", "loss_percent")))
+
+
+def _delay_gone(lab: Lab, host: Host, _: Settings) -> None:
+    network.clear_delay(lab.place, host.cable)
+
+
+def _rename_nic(_: Lab, host: Host, chosen: Settings) -> Settings:
+    before = host.cable.nic
+    _rename(host, before, str(chosen["to"]))
+    return {"before": before}
+
+
+def _name_back(_: Lab, host: Host, chosen: Settings) -> None:
+    _rename(host, str(chosen["to"]), str(chosen["before"]))
+
+
+def _rename(host: Host, old: str, new: str) -> None:
+    """Names change between two boots: a new card moves the others on the bus."""
+    host.power_off()
+    network.batch(host.namespace, f"link set {old} down", f"link set {old} name {new}")
+    host.restore_power()
+    # Its netplan file may know the card by the old name only; then it has no address to be asked at.
+    _wait(lambda: host.outcome("systemctl", "is-active", "--quiet", "ssh").returncode == 0, f"{host.name} did not boot")
+
+
+# -- what runs on it -----------------------------------------------------------------------------------------
+
+
+def _throttle(_: Lab, host: Host, chosen: Settings) -> Settings:
+    before = cgroups.quota_percent(host.cgroup)
+    cgroups.quota(host.cgroup, float(chosen["percent"]))
+    return {"before": before or 0.0}
+
+
+def _full_speed(_: Lab, host: Host, chosen: Settings) -> None:
+    cgroups.quota(host.cgroup, float(chosen["before"]) or None)
+
+
+BALLAST = "upper/lab-ballast"
+
+
+def _fill_disk(_: Lab, host: Host, chosen: Settings) -> None:
+    """Reserved, not written: the host's disk is full, the real one does not notice."""
+    disk = host.disk.mounted_image
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    run("fallocate", "--length", str(max(1, free - int(float(chosen["leave_mb"]) * 1e6))), disk / BALLAST)
+
+
+def _empty_disk(_: Lab, host: Host, __: Settings) -> None:
+    (host.disk.mounted_image / BALLAST).unlink(missing_ok=True)
+
+
+def _reinstall(lab: Lab, host: Host, _: Settings) -> None:
+    """A new system at the address that it has now: what SSH sees is a changed host key."""
+    now = network.addresses(host.namespace)
+    labs.reset(lab, [host.name], address=now[0] if now else None)
+
+
+HOLD_LOCK = (
+    "import fcntl, time; files = [open('/var/lib/dpkg/' + name, 'w') for name in ('lock-frontend', 'lock')];"
+    "[fcntl.lockf(file, fcntl.LOCK_EX) for file in files]; print('held', flush=True); time.sleep(float('{seconds}'))"
+)
+UPGRADER = "lab-unattended-upgrade"
+
+
+def _hold_apt(_: Lab, host: Host, chosen: Settings) -> None:
+    code = HOLD_LOCK.format(seconds=chosen["seconds"])
+    host.run("systemd-run", "--quiet", "--collect", f"--unit={UPGRADER}", "python3", "-c", code)
+    _wait(lambda: _apt_locked(host), f"{host.name}: the apt lock was not taken")
+
+
+def _apt_locked(host: Host) -> bool:
+    test = "import fcntl; fcntl.lockf(open('/var/lib/dpkg/lock-frontend', 'w'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    return host.outcome("python3", "-c", test).returncode != 0
+
+
+def _release_apt(_: Lab, host: Host, __: Settings) -> None:
+    host.run("systemctl", "stop", UPGRADER, check=False)
+
+
+def _change_password(_: Lab, host: Host, __: Settings) -> None:
+    host.run("chpasswd", stdin=f"{USER}:changed-{PASSWORD}")
+
+
+def _change_password_back(_: Lab, host: Host, __: Settings) -> None:
+    host.run("chpasswd", stdin=f"{USER}:{PASSWORD}")
+
+
+def _refuse_sudo(_: Lab, host: Host, __: Settings) -> None:
+    host.run("gpasswd", "--delete", USER, "sudo")
+
+
+def _allow_sudo(_: Lab, host: Host, __: Settings) -> None:
+    host.run("gpasswd", "--add", USER, "sudo")
+
+
+def _loopback_name(_: Lab, host: Host, __: Settings) -> None:
+    host.run("sh", "-c", 'cp -p /etc/hosts /etc/hosts.lab && printf "127.0.1.1\\t%s\\n" "$(hostname)" >>/etc/hosts')
+
+
+def _loopback_name_gone(_: Lab, host: Host, __: Settings) -> None:
+    host.run("mv", "/etc/hosts.lab", "/etc/hosts")
+
+
+def _wait(condition: Callable[[], bool], trouble: str, timeout_s: float = 60) -> None:
+    labs.wait_until(condition, trouble, timeout_s)
+
+
+FAULTS: dict[str, Fault] = {
+    "power-cut": Fault(meaning="the plug is pulled, no closing packet is sent", inject=_power_cut, mend=_power_back),
+    "reboot": Fault(meaning="it restarts in order", inject=_reboot, mend=None),
+    "suspend": Fault(meaning="it sleeps: no program runs, the network card is off", inject=_suspend, mend=_resume),
+    "freeze": Fault(meaning="it hangs: the kernel answers, programs do not", inject=_freeze, mend=_thaw),
+    "cable-pull": Fault(meaning="its network cable is out", inject=_unplug, mend=_plug),
+    "slow-link": Fault(
+        meaning="its cable runs at a lower speed", inject=_slow_link, mend=_link_back, defaults={"rate_mbit": 20.0}
+    ),
+    "delay": Fault(
+        meaning="packets to and from it come late, unevenly or not at all",
+        inject=_delay,
+        mend=_delay_gone,
+        defaults={"delay_ms": 20.0, "jitter_ms": 0.0, "loss_percent": 0.0},
+    ),
+    "nic-renamed": Fault(
+        meaning="its network card has another name after a reboot",
+        inject=_rename_nic,
+        mend=_name_back,
+        defaults={"to": "enp99s0"},
+    ),
+    "cpu-throttle": Fault(
+        meaning="it computes slower than it should", inject=_throttle, mend=_full_speed, defaults={"percent": 10.0}
+    ),
+    "disk-full": Fault(
+        meaning="its disk has no room left", inject=_fill_disk, mend=_empty_disk, defaults={"leave_mb": 0.0}
+    ),
+    "reinstalled": Fault(meaning="it was installed anew: fresh host keys", inject=_reinstall, mend=None),
+    "apt-lock": Fault(
+        meaning="an unattended upgrade holds the package lock",
+        inject=_hold_apt,
+        mend=_release_apt,
+        defaults={"seconds": 600.0},
+    ),
+    "wrong-password": Fault(
+        meaning="the user's password is another one", inject=_change_password, mend=_change_password_back
+    ),
+    "no-sudo": Fault(meaning="the user may log in but not become root", inject=_refuse_sudo, mend=_allow_sudo),
+    "loopback-name": Fault(
+        meaning="/etc/hosts gives its own name the address 127.0.1.1", inject=_loopback_name, mend=_loopback_name_gone
+    ),
+}

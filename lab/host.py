@@ -1,0 +1,241 @@
+"""One host: its disk, its cables, its cgroup and its power."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import cgroups, network
+from lab.disk import Disk
+from lab.place import Place
+from lab.profile import HostSpec, Profile
+from lab.shell import LabError, outcome, run
+
+SUPERVISE = Path(__file__).parent / "supervise.sh"
+BOOT_TIMEOUT_S = 60
+NSPAWN_SETTINGS = {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Host:
+    place: Place
+    profile: Profile
+    spec: HostSpec
+    layers: tuple[Path, ...]
+    """What lies under its own disk, uppermost first; the last is the base."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def folder(self) -> Path:
+        return self.place.root / "hosts" / self.name
+
+    @property
+    def disk(self) -> Disk:
+        return Disk(self.folder)
+
+    @property
+    def namespace(self) -> str:
+        return self.place.host_namespace(self.name)
+
+    @property
+    def cgroup(self) -> str:
+        return f"{self.place.cgroup}/{self.name}"
+
+    @property
+    def cables(self) -> list[network.Cable]:
+        return network.host_cables(self.place, self.profile, self.spec)
+
+    @property
+    def cable(self) -> network.Cable:
+        return self.cables[0]
+
+    @property
+    def hardware(self) -> Path:
+        """What its simulated hardware says of itself; bound into the host, changed from outside."""
+        return self.folder / "hardware"
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    def create(self) -> None:
+        """A new machine, switched off."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        network.plug_in_host(self.place, self.profile, self.spec)
+        self.disk.create()
+        self.disk.mount(list(self.layers))
+
+    def as_installed(self, address: str) -> None:
+        """What the installer writes that differs from machine to machine."""
+        root = self.disk.root
+        (root / "etc/machine-id").write_text(uuid.uuid4().hex + "\n")
+        new_host_keys(root)
+        lan, *spare = self.spec.nics
+        plan = root / "etc/netplan/00-installer-config.yaml"
+        plan.write_text(
+            "# This is the network config written by the installer\n"
+            "network:\n  version: 2\n  renderer: networkd\n  ethernets:\n"
+            f"    {lan}:\n      dhcp4: false\n      accept-ra: false\n"
+            f"      addresses: [{address}/{self.profile.network.prefixlen}]\n"
+            f"      routes: [{{to: default, via: {self.profile.gateway}}}]\n"
+            f"      nameservers: {{addresses: [{self.profile.gateway}]}}\n"
+            + "".join(f"    {nic}:\n      dhcp4: true\n      optional: true\n" for nic in spare)
+        )
+        plan.chmod(0o600)
+        sources = root / "etc/apt/sources.list.d/lab.list"
+        sources.write_text(f"deb [trusted=yes] http://{self.profile.gateway}/ ./\n")
+
+    def destroy(self) -> None:
+        self._kill()
+        self.disk.unmount()
+        network.unplug_host(self.place, self.profile, self.spec)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    # -- power -----------------------------------------------------------------------------------------------
+
+    @property
+    def supervisor(self) -> int | None:
+        return _living(self.folder / "supervisor.pid")
+
+    @property
+    def running(self) -> bool:
+        return self.supervisor is not None
+
+    def power_on(self) -> None:
+        """Start booting and return at once; `wait_until_up` waits for it."""
+        if self.running:
+            return
+        groups = cgroups.create(self.cgroup)
+        self.hardware.mkdir(exist_ok=True)
+        container = [
+            *"systemd-nspawn --quiet --register=no --keep-unit --boot --capability=CAP_NET_ADMIN".split(),
+            *"--link-journal=no --resolv-conf=off --timezone=off --console=pipe --kill-signal=SIGRTMIN+3".split(),
+            f"--directory={self.disk.root}",
+            f"--machine={self.name}",
+            f"--network-namespace-path=/run/netns/{self.namespace}",
+            f"--bind-ro={self.hardware}:/run/simulated-hardware",
+        ]
+        with (self.folder / "console.log").open("a") as console:
+            supervisor = subprocess.Popen(
+                [SUPERVISE, self.namespace, self.folder / "nspawn.pid", " ".join(map(str, groups)), "--", *container],
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                start_new_session=True,
+                env=os.environ | NSPAWN_SETTINGS,
+            )
+        (self.folder / "supervisor.pid").write_text(f"{supervisor.pid} {_started(supervisor.pid)}")
+
+    def wait_until_up(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        """Up means that its sshd greets the controller."""
+        deadline = time.monotonic() + timeout_s
+        while not self.answers():
+            if not self.running:
+                raise LabError(f"{self.name} did not boot: {self.console_tail()}")
+            if time.monotonic() > deadline:
+                raise LabError(f"{self.name} does not answer on port 22 after {timeout_s:g} s: {self.console_tail()}")
+            time.sleep(0.05)
+
+    def answers(self, namespace: str | None = None) -> bool:
+        """Whether another machine (the controller, if none is named) is greeted by its sshd."""
+        greet = 'exec 3<>"/dev/tcp/$1/22" && read -r -t 2 greeting <&3 && [[ $greeting == SSH-* ]]'
+        ask = ["ip", "netns", "exec", namespace or self.place.controller, "timeout", "2", "bash", "-c", greet, "-"]
+        return any(outcome(*ask, address).returncode == 0 for address in network.addresses(self.namespace))
+
+    def power_off(self, timeout_s: float = 30) -> None:
+        """The power button: an orderly shutdown."""
+        pid = self.supervisor
+        if pid is None:
+            return
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + timeout_s
+        while self.running:
+            if time.monotonic() > deadline:
+                self.power_cut()
+                return
+            time.sleep(0.02)
+
+    def power_cut(self) -> None:
+        """The plug is pulled: the link goes first, so that no closing packet gets out."""
+        for cable in self.cables:
+            network.set_cable(cable, plugged=False)
+        self._kill()
+
+    def _kill(self) -> None:
+        if pid := self.supervisor:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+        cgroups.remove(self.cgroup)
+
+    def restore_power(self) -> None:
+        for cable in self.cables:
+            network.set_cable(cable, plugged=True)
+        self.power_on()
+
+    # -- inside ----------------------------------------------------------------------------------------------
+
+    @property
+    def leader(self) -> int:
+        """Its PID 1, as this machine numbers it."""
+        nspawn = _read_pid(self.folder / "nspawn.pid")
+        children = Path(f"/proc/{nspawn}/task/{nspawn}/children")
+        pids = children.read_text().split() if nspawn and children.exists() else []
+        if not pids:
+            raise LabError(f"{self.name} is not running")
+        return int(pids[0])
+
+    def inside(self, *argv: str) -> list[str]:
+        """The command line that runs a program as root in the host, in its cgroup and so under its quota."""
+        joined = " ".join(f"{tree / self.cgroup}/lab" for tree in cgroups.trees())
+        join = 'for c in $1; do mkdir -p "$c"; echo $$ >"$c/cgroup.procs"; done; shift; exec "$@"'
+        enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
+        return ["bash", "-c", join, "-", joined, *enter, "--", *argv]
+
+    def run(self, *argv: str, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
+        return run(*self.inside(*argv), check=check, stdin=stdin, timeout_s=timeout_s)
+
+    def outcome(self, *argv: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+        return outcome(*self.inside(*argv), timeout_s=timeout_s)
+
+    def console_tail(self) -> str:
+        log = self.folder / "console.log"
+        lines = log.read_text(errors="replace").splitlines() if log.exists() else []
+        return " / ".join(line.strip() for line in lines[-3:]) or "its console is empty"
+
+
+def new_host_keys(root: Path) -> None:
+    for old in (root / "etc/ssh").glob("ssh_host_*"):
+        old.unlink()
+    run("ssh-keygen", "-q", "-A", "-f", root)
+
+
+def _read_pid(file: Path) -> int | None:
+    try:
+        return int(file.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _started(pid: int) -> str:
+    """When the kernel started it: a number that another process with the same pid does not have."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]
+
+
+def _living(file: Path) -> int | None:
+    """The process that the file names, if that very process still lives."""
+    try:
+        pid, started = file.read_text().split()
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return int(pid) if state != "Z" and _started(int(pid)) == started else None
+    except (OSError, ValueError, IndexError):
+        return None

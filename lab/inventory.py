@@ -1,0 +1,51 @@
+"""The lab as an Ansible inventory: the same keys that a person writes into inventory/homelab/hosts.yml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lab import gpu
+from lab.lab import Lab
+from lab.place import Place
+from lab.profile import USER, HostSpec
+from lab.shell import LabError
+
+
+def inside_controller(place: Place) -> bool:
+    """Whether this process sends its packets into the lab and not to the network of the real machine."""
+    name = Path("/run/netns") / place.controller
+    return name.exists() and Path("/proc/self/ns/net").stat().st_ino == name.stat().st_ino
+
+
+def for_ansible(lab: Lab) -> dict[str, Any]:
+    """Only to a process in the controller's namespace: elsewhere these addresses are somebody else's machines."""
+    if not inside_controller(lab.place):
+        raise LabError(
+            "The lab's hosts can be reached from its own controller only.\n"
+            "Run the command inside: python -m lab exec -- ansible-playbook …",
+            code=2,
+        )
+    return {
+        "cluster": {
+            "hosts": [host.name for host in lab.hosts],
+            "vars": {
+                "ansible_user": USER,
+                "motley_subnet": str(lab.profile.network),
+                "motley_gateway": lab.profile.gateway,
+                "motley_dns": [lab.profile.gateway],
+                "motley_state": str(lab.place.root / "controller"),
+                "motley_simulated": True,
+            },
+        },
+        "_meta": {"hostvars": {host.name: _facts(host.spec) for host in lab.hosts}},
+    }
+
+
+def _facts(spec: HostSpec) -> dict[str, Any]:
+    """What a person would have written down of this machine, and no more."""
+    return {
+        "motley_address": spec.address,
+        "motley_current_address": spec.installed_address,
+        "motley_gpu": gpu.card(spec).title,
+    }

@@ -1,0 +1,270 @@
+"""The whole lab: bring it up, take it down so that nothing is left, reset and snapshot its hosts."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import base, cgroups, disk, gpu, network, profile, repository, services
+from lab.host import Host
+from lab.place import Place
+from lab.profile import HostSpec, Profile
+from lab.shell import LabError, run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Lab:
+    place: Place
+    profile: Profile
+    suite: str
+    layers: tuple[Path, ...]
+
+    @property
+    def hosts(self) -> list[Host]:
+        return [self.host(spec.name) for spec in self.profile.hosts]
+
+    def host(self, name: str) -> Host:
+        spec = self.profile.host(name)
+        return Host(place=self.place, profile=self.profile, spec=spec, layers=self._layers_of(spec))
+
+    def some(self, names: Sequence[str]) -> list[Host]:
+        return [self.host(name) for name in names] if names else self.hosts
+
+    def _layers_of(self, spec: HostSpec) -> tuple[Path, ...]:
+        """A restored snapshot lies between the host's own disk and the layers that it was made on."""
+        label = _read(self.place).get("restored", {}).get(spec.name)
+        return (snapshot_folder(self.place, label) / spec.name / "upper", *self.layers) if label else self.layers
+
+
+# -- the lab as a whole --------------------------------------------------------------------------------------
+
+
+def up(place: Place, profile_name: str, suite: str, layers: Sequence[Path] = ()) -> Lab:
+    """A running lab of this profile: fresh hosts, each as an installer leaves it."""
+    missing = what_is_missing()
+    if missing:
+        raise LabError("\n".join(missing), code=2)
+    chosen = profile.load(profile_name)
+    system = base.locate(suite)
+    if not base.built(system):
+        base.build(system)
+    packages = repository.ensure(system)
+    with locked(place):
+        if _read(place):
+            raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
+        clear(place)  # whatever a crash may have left
+        place.root.mkdir(parents=True)
+        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*layers, system.root))
+        _write(place, {"profile": profile_name, "suite": suite, "layers": [str(path) for path in lab.layers]})
+        network.build_switch(place, chosen)
+        _serve(place, chosen.gateway, packages)
+        each(lab.hosts, _install_and_boot)
+    return lab
+
+
+def current(place: Place) -> Lab:
+    state = _read(place)
+    if not state:
+        raise LabError(f"lab '{place.name}' is not up. `python -m lab up` brings it up.", code=2)
+    return Lab(
+        place=place,
+        profile=profile.load(state["profile"]),
+        suite=state["suite"],
+        layers=tuple(Path(path) for path in state["layers"]),
+    )
+
+
+def down(place: Place) -> None:
+    with locked(place):
+        clear(place)
+    place.root.with_suffix(".lock").unlink(missing_ok=True)
+
+
+def clear(place: Place) -> None:
+    """Take away everything that bears this lab's name, by looking at the machine and not at what we remember."""
+    cgroups.remove(place.cgroup)
+    for namespace in network.namespaces():
+        if place.owns_namespace(namespace):
+            run("ip", "netns", "delete", namespace)
+    for folder in Path("/etc/netns").glob(f"{place.switch}*"):
+        if place.owns_namespace(folder.name):
+            shutil.rmtree(folder)
+    disk.unmount_below(place.root)
+    shutil.rmtree(place.root, ignore_errors=True)
+
+
+def _install_and_boot(host: Host, address: str | None = None) -> None:
+    host.create()
+    host.as_installed(address or host.spec.installed_address)
+    gpu.plug_in(host.hardware, host.spec)
+    host.restore_power()
+    host.wait_until_up()
+
+
+def _serve(place: Place, address: str, folder: Path) -> None:
+    server: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", address, "--directory", folder, "80"]
+    services.start(place, "repository", place.controller, server)
+
+
+# -- its hosts -----------------------------------------------------------------------------------------------
+
+
+def reset(lab: Lab, names: Sequence[str], *, address: str | None = None) -> None:
+    """Fresh hosts again, as an installer leaves them; at another address than the profile's, if one is given."""
+    chosen = lab.some(names)
+    with locked(lab.place):
+        each(chosen, Host.destroy)
+        _forget_restored(lab.place, [host.name for host in chosen])
+        each([lab.host(host.name) for host in chosen], lambda host: _install_and_boot(host, address))
+
+
+def snapshot(lab: Lab, label: str) -> None:
+    """Keep all hosts as they are under a name; they are shut down in order for it, and go on from it."""
+    folder = snapshot_folder(lab.place, label)
+    if folder.exists():
+        raise LabError(f"there is a snapshot '{label}' already")
+    with locked(lab.place):
+        if _read(lab.place).get("restored"):
+            raise LabError("these hosts come from a snapshot themselves; reset them before taking another one", code=2)
+        each(lab.hosts, Host.power_off)
+        for host in lab.hosts:
+            host.disk.unmount()
+            (folder / host.name).mkdir(parents=True)
+            host.disk.image.rename(folder / f"{host.name}.img")
+            shutil.copytree(host.hardware, folder / f"{host.name}.hardware")
+        _restore(lab, label, lab.hosts)
+
+
+def restore(lab: Lab, label: str, names: Sequence[str] = ()) -> None:
+    if not snapshot_folder(lab.place, label).exists():
+        there = ", ".join(snapshots(lab.place)) or "none"
+        raise LabError(f"no snapshot '{label}' (there are: {there})", code=2)
+    with locked(lab.place):
+        _restore(lab, label, lab.some(names))
+
+
+def _restore(lab: Lab, label: str, hosts: list[Host]) -> None:
+    folder = snapshot_folder(lab.place, label)
+    each(hosts, Host.destroy)
+    for host in hosts:
+        disk.mount_read_only(folder / f"{host.name}.img", folder / host.name)
+    state = _read(lab.place)
+    state.setdefault("restored", {}).update({host.name: label for host in hosts})
+    _write(lab.place, state)
+
+    def start(host: Host) -> None:
+        host.create()
+        shutil.copytree(folder / f"{host.name}.hardware", host.hardware, dirs_exist_ok=True)
+        host.restore_power()
+        host.wait_until_up()
+
+    each([lab.host(host.name) for host in hosts], start)
+
+
+def snapshots(place: Place) -> list[str]:
+    return sorted(path.name for path in (place.root / "snapshots").glob("*"))
+
+
+def snapshot_folder(place: Place, label: str) -> Path:
+    return place.root / "snapshots" / label
+
+
+def limit(lab: Lab, names: Sequence[str], *, on: bool) -> None:
+    """The profile's CPU shares and link speeds: for runs and benchmarks, not while provisioning."""
+    for host in lab.some(names):
+        cgroups.quota(host.cgroup, host.spec.cpu_percent if on else None)
+        network.set_rate(host.cable, host.spec.rate_mbit if on else None)
+
+
+def each(hosts: Iterable[Host], act: Callable[[Host], None]) -> None:
+    """Do it to all at once; the first failure is told after all have ended."""
+    with ThreadPoolExecutor(16) as pool:
+        done = [pool.submit(act, host) for host in hosts]
+    for one in done:
+        one.result()
+
+
+def wait_until(condition: Callable[[], bool], trouble: str, timeout_s: float = 60) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise LabError(f"{trouble} within {timeout_s:g} s")
+        time.sleep(0.05)
+
+
+# -- what is needed, what is remembered ----------------------------------------------------------------------
+
+PROGRAMS = {
+    "systemd-nspawn": "systemd-container",
+    "mmdebstrap": "mmdebstrap",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "iptables": "iptables",
+    "dpkg-scanpackages": "dpkg-dev",
+    "mkfs.ext4": "e2fsprogs",
+    "ssh-keygen": "openssh-client",
+    "nsenter": "util-linux",
+}
+
+
+def what_is_missing() -> list[str]:
+    """A line for each thing that keeps the lab from running here, with how to get it."""
+    if os.geteuid() != 0:
+        return ["The lab needs root: it makes namespaces, mounts and cgroups. Try: sudo make lab-up"]
+    packages = missing_packages()
+    lines = [f"The lab needs programs that are not here: apt install {' '.join(packages)}"] if packages else []
+    if trouble := cgroups.check():
+        lines.append(f"The lab needs writable cgroups: {trouble}")
+    return lines
+
+
+def missing_packages() -> list[str]:
+    found = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    return sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=found)})
+
+
+@contextlib.contextmanager
+def locked(place: Place) -> Iterator[None]:
+    """One change at a time to one lab."""
+    place.root.parent.mkdir(parents=True, exist_ok=True)
+    with place.root.with_suffix(".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"lab '{place.name}' is being changed by another command, waiting", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(place: Place) -> dict[str, Any]:
+    try:
+        return dict(json.loads((place.root / "lab.json").read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def _write(place: Place, state: dict[str, Any]) -> None:
+    new = place.root / "lab.json.new"
+    new.write_text(json.dumps(state, indent=1))
+    new.rename(place.root / "lab.json")
+
+
+def _forget_restored(place: Place, names: Sequence[str]) -> None:
+    state = _read(place)
+    state["restored"] = {host: label for host, label in state.get("restored", {}).items() if host not in names}
+    _write(place, state)
+
+
+def elapsed(since: float) -> str:
+    return f"{time.monotonic() - since:.1f} s"

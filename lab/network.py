@@ -1,0 +1,213 @@
+"""The lab's LAN: a bridge in a namespace of its own, and machines plugged into it by veth cables.
+
+The controller is a machine on that LAN too, in its own namespace: what it sends cannot leave the lab either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab import services
+from lab.place import Place
+from lab.profile import HostSpec, Profile
+from lab.shell import LabError, outcome, run
+
+BRIDGE = "br0"
+DELAY = Path(__file__).parent / "delay.py"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cable:
+    """One machine's connection to the switch."""
+
+    switch: str
+    port: str
+    namespace: str
+    mac: str
+
+    @property
+    def nic(self) -> str:
+        """What the machine calls this card now: a machine may rename it, the hardware address stays."""
+        for link in links(self.namespace):
+            if link.get("address") == self.mac:
+                return str(link["ifname"])
+        return ""
+
+
+def namespaces() -> list[str]:
+    return [line.split()[0] for line in run("ip", "netns", "list").splitlines() if line.strip()]
+
+
+def links(namespace: str) -> list[dict[str, Any]]:
+    return list(json.loads(run("ip", "-json", "-n", namespace, "address", "show") or "[]"))
+
+
+def addresses(namespace: str) -> list[str]:
+    """Global IPv4 addresses that the machine has now."""
+    return [
+        entry["local"]
+        for link in links(namespace)
+        for entry in link.get("addr_info", [])
+        if entry.get("family") == "inet" and entry.get("scope") == "global"
+    ]
+
+
+def build_switch(place: Place, profile: Profile) -> None:
+    """Bridge, controller and stranger; hosts are plugged in as they are created."""
+    run("ip", "netns", "add", place.switch)
+    batch(
+        place.switch,
+        "link set lo up",
+        f"link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0",
+        f"link set {BRIDGE} up",
+    )
+    # The gateway is a plain address of the controller's machine: it routes nowhere.
+    _plug_in_simple(place, place.controller, "ctl", profile, [profile.controller, profile.gateway])
+    _plug_in_simple(place, place.stranger, "stranger", profile, [profile.stranger])
+    names = [f"{host.address} {host.name}" for host in profile.hosts]
+    for namespace in (place.controller, place.stranger):
+        folder = Path("/etc/netns") / namespace
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "hosts").write_text("\n".join(["127.0.0.1 localhost", *names]) + "\n")
+        (folder / "resolv.conf").write_text("# the lab has no DNS\n")
+
+
+def _plug_in_simple(place: Place, namespace: str, port: str, profile: Profile, wanted: list[str]) -> None:
+    run("ip", "netns", "add", namespace)
+    batch(place.switch, f"link add {port} type veth peer name eth0 netns {namespace}")
+    batch(place.switch, f"link set {port} master {BRIDGE} up")
+    batch(
+        namespace,
+        "link set lo up",
+        "link set eth0 up",
+        *(f"address add {address}/{profile.network.prefixlen} dev eth0" for address in wanted),
+    )
+
+
+def host_cables(place: Place, profile: Profile, spec: HostSpec) -> list[Cable]:
+    index = profile.hosts.index(spec) + 1
+    return [
+        Cable(
+            switch=place.switch,
+            port=f"h{index}n{card}",
+            namespace=place.host_namespace(spec.name),
+            mac=f"02:77:00:{card:02x}:00:{index:02x}",
+        )
+        for card in range(len(spec.nics))
+    ]
+
+
+def plug_in_host(place: Place, profile: Profile, spec: HostSpec) -> None:
+    namespace = place.host_namespace(spec.name)
+    run("ip", "netns", "add", namespace)
+    for cable, nic in zip(host_cables(place, profile, spec), spec.nics, strict=True):
+        batch(
+            place.switch,
+            f"link add {cable.port} type veth peer name {nic} address {cable.mac} netns {namespace}",
+            f"link set {cable.port} master {BRIDGE} up",
+        )
+
+
+def unplug_host(place: Place, profile: Profile, spec: HostSpec) -> None:
+    """Cables first: the kernel takes those of a deleted namespace away only later."""
+    for cable in host_cables(place, profile, spec):
+        outcome("ip", "-n", cable.switch, "link", "delete", cable.port)
+    if place.host_namespace(spec.name) in namespaces():
+        run("ip", "netns", "delete", place.host_namespace(spec.name))
+
+
+def batch(namespace: str, *commands: str) -> None:
+    run("ip", "-n", namespace, "-batch", "-", stdin="\n".join(commands) + "\n")
+
+
+def set_cable(cable: Cable, *, plugged: bool) -> None:
+    batch(cable.switch, f"link set {cable.port} {'up' if plugged else 'down'}")
+
+
+def cable_plugged(cable: Cable) -> bool:
+    state = json.loads(run("ip", "-json", "-n", cable.switch, "link", "show", cable.port))
+    return "UP" in state[0]["flags"]
+
+
+def set_rate(cable: Cable, rate_mbit: float | None) -> None:
+    """Shape both directions; 128 kB of burst is what gigabit needs to be reached at all."""
+    for namespace, device in ((cable.namespace, cable.nic), (cable.switch, cable.port)):
+        if rate_mbit is None:
+            outcome("tc", "-n", namespace, "qdisc", "delete", "dev", device, "root")
+        else:
+            burst_kb = 128 if rate_mbit >= 200 else 32
+            shape = f"root tbf rate {rate_mbit:g}mbit burst {burst_kb}kb latency {10 if rate_mbit >= 200 else 50}ms"
+            run("tc", "-n", namespace, "qdisc", "replace", "dev", device, *shape.split())
+
+
+def rate_mbit(cable: Cable) -> float | None:
+    """What the cable is shaped to now."""
+    found = re.search(r"rate (\d+(?:\.\d+)?)([KMG])bit", _qdisc(cable.switch, cable.port))
+    if not found:
+        return None
+    return float(found[1]) * {"K": 0.001, "M": 1, "G": 1000}[found[2]]
+
+
+def has_netem(cable: Cable) -> bool:
+    """Whether this kernel has sch_netem: asked by using it."""
+    qdisc = ["dev", cable.port, "root"]
+    added = outcome("tc", "-n", cable.switch, "qdisc", "replace", *qdisc, "netem", "delay", "0ms").returncode == 0
+    return added and outcome("tc", "-n", cable.switch, "qdisc", "delete", *qdisc).returncode == 0
+
+
+def set_delay(place: Place, cable: Cable, delay_ms: float, jitter_ms: float, loss_percent: float) -> None:
+    """One-way delay, each way. The cable is shaped inside it where netem does it, beside it where the queue does."""
+    clear_delay(place, cable)
+    if has_netem(cable):
+        netem = f"netem limit 20000 delay {delay_ms:g}ms {jitter_ms:g}ms loss {loss_percent:g}%".split()
+        for namespace, device in ((cable.namespace, cable.nic), (cable.switch, cable.port)):
+            run("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", *netem)
+        return
+    # Bridged packets pass iptables in the switch's namespace, out of the reach of the host's own firewall.
+    call = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+    outcome("modprobe", "br_netfilter")
+    run("ip", "netns", "exec", cable.switch, "sh", "-c", f"echo 1 > {call}")
+    queue = _queue(cable)
+    services.start(
+        place,
+        f"delay-{cable.port}",
+        cable.switch,
+        [sys.executable, DELAY, *(f"{number:g}" for number in (queue, delay_ms, jitter_ms, loss_percent))],
+    )
+    for direction in ("--physdev-in", "--physdev-out"):
+        _iptables(cable, "-A", direction, queue)
+
+
+def clear_delay(place: Place, cable: Cable) -> None:
+    queue = _queue(cable)
+    for direction in ("--physdev-in", "--physdev-out"):
+        while _iptables(cable, "-C", direction, queue, check=False):
+            _iptables(cable, "-D", direction, queue)
+    services.stop(place, f"delay-{cable.port}")
+    for namespace, device in ((cable.namespace, cable.nic), (cable.switch, cable.port)):
+        if device and "netem" in _qdisc(namespace, device):
+            run("tc", "-n", namespace, "qdisc", "delete", "dev", device, "root")
+
+
+def _qdisc(namespace: str, device: str) -> str:
+    return run("tc", "-n", namespace, "qdisc", "show", "dev", device)
+
+
+def _queue(cable: Cable) -> int:
+    return int(cable.mac.rsplit(":", 1)[1], 16)
+
+
+def _iptables(cable: Cable, action: str, direction: str, queue: int, *, check: bool = True) -> bool:
+    program = "iptables-legacy" if shutil.which("iptables-legacy") else "iptables"
+    match = f"-t mangle {action} FORWARD -m physdev --physdev-is-bridged {direction} {cable.port}"
+    target = f"-j NFQUEUE --queue-num {queue} --queue-bypass"
+    done = outcome("ip", "netns", "exec", cable.switch, program, *match.split(), *target.split())
+    if check and done.returncode:
+        raise LabError(f"delay needs iptables with NFQUEUE and physdev: {done.stderr.strip()}")
+    return done.returncode == 0

@@ -1,0 +1,44 @@
+"""Running programs, and the one kind of error that a person is meant to read."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+
+class LabError(Exception):
+    """What is wrong and what to do, in at most three lines; `code` becomes the exit status."""
+
+    def __init__(self, message: str, code: int = 1) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
+    """Run a program and return its standard output; a failure names the program and what it said."""
+    done = outcome(*argv, stdin=stdin, timeout_s=timeout_s)
+    if check and done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise LabError(f"{_line(argv)} failed ({done.returncode}): {' / '.join(said[-3:])}")
+    return done.stdout
+
+
+def outcome(
+    *argv: str | Path, stdin: str | None = None, timeout_s: float = 120, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a program and return everything it did, failed or not."""
+    words = [str(word) for word in argv]
+    try:
+        return subprocess.run(
+            words, check=False, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, cwd=cwd
+        )
+    except FileNotFoundError:
+        raise LabError(f"{words[0]} is not installed. `python -m lab check` says what is missing.", code=2) from None
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{_line(argv)} did not end within {timeout_s:g} s") from None
+
+
+def _line(argv: Sequence[str | Path]) -> str:
+    text = " ".join(str(word) for word in argv)
+    return text if len(text) <= 160 else text[:157] + "…"

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The tests, by part: run.sh all|lint|unit|lab. Installs what the lab needs where it may (root).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+py=.venv/bin/python
+part=${1:-all}
+
+lint() {
+  echo "== lint"
+  .venv/bin/ruff check --quiet .
+  .venv/bin/ruff format --quiet --check .
+  .venv/bin/mypy --no-error-summary
+  git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck
+  PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint --quiet
+}
+
+lab_packages() {
+  if [ "$(id -u)" = 0 ]; then $py -m lab install-packages; fi
+}
+
+# The lab's tests are collected with all others: one count at the end, and what could not run is named there.
+tests() {
+  echo "== tests: $*"
+  $py -m pytest -q "$@"
+}
+
+case $part in
+  all) lint && lab_packages && tests tests ;;
+  lint) lint ;;
+  unit) tests tests/unit ;;
+  lab) lab_packages && tests tests/lab ;;
+  *)
+    echo "tests/run.sh: no part '$part': all, lint, unit, lab" >&2
+    exit 2
+    ;;
+esac
