@@ -13,7 +13,7 @@ from lab import lab as labs
 from lab.host import Host
 from lab.lab import Lab
 from lab.profile import PASSWORD, USER
-from lab.shell import LabError, run
+from lab.shell import LabError, outcome, run
 
 Settings = dict[str, float | str]
 Inject = Callable[[Lab, Host, Settings], Settings | None]
@@ -168,7 +168,11 @@ def _rename(host: Host, old: str, new: str) -> None:
     network.batch(host.namespace, f"link set {old} down", f"link set {old} name {new}")
     host.restore_power()
     # Its netplan file may know the card by the old name only; then it has no address to be asked at.
-    _wait(lambda: host.outcome("systemctl", "is-active", "--quiet", "ssh").returncode == 0, f"{host.name} did not boot")
+    _wait(lambda: _serves_ssh(host), f"{host.name} did not boot")
+
+
+def _serves_ssh(host: Host) -> bool:
+    return _leader(host) is not None and host.outcome("systemctl", "is-active", "--quiet", "ssh").returncode == 0
 
 
 # -- what runs on it -----------------------------------------------------------------------------------------
@@ -184,14 +188,27 @@ def _full_speed(_: Lab, host: Host, chosen: Settings) -> None:
     cgroups.quota(host.cgroup, float(chosen["before"]) or None)
 
 
-BALLAST = "upper/lab-ballast"
+BALLAST = "lab-ballast"
 
 
 def _fill_disk(_: Lab, host: Host, chosen: Settings) -> None:
     """Reserved, not written: the host's disk is full, the real one does not notice."""
-    disk = host.disk.mounted_image
-    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
-    run("fallocate", "--length", str(max(1, free - int(float(chosen["leave_mb"]) * 1e6))), disk / BALLAST)
+    ballast, leave = host.disk.mounted_image / BALLAST, int(float(chosen["leave_mb"]) * 1e6)
+    # The file system needs some of the room for its own notes, so the last steps go by halves.
+    length = _free_bytes(host) - leave
+    taken = 0
+    while length >= 4096:
+        if outcome("fallocate", "--offset", str(taken), "--length", str(length), ballast).returncode == 0:
+            taken += length
+            length = _free_bytes(host) - leave
+        else:
+            run("truncate", "--size", str(taken), ballast)
+            length //= 2
+
+
+def _free_bytes(host: Host) -> int:
+    now = os.statvfs(host.disk.mounted_image)
+    return now.f_bavail * now.f_frsize
 
 
 def _empty_disk(_: Lab, host: Host, __: Settings) -> None:

@@ -19,6 +19,8 @@ from lab.profile import HostSpec, Profile
 from lab.shell import LabError, outcome, run
 
 BRIDGE = "br0"
+# A second card on the same LAN would answer for the first one's address, as Linux does: it gets a switch of its own.
+SPARE_BRIDGE = "br1"
 DELAY = Path(__file__).parent / "delay.py"
 
 
@@ -64,8 +66,8 @@ def build_switch(place: Place, profile: Profile) -> None:
     batch(
         place.switch,
         "link set lo up",
-        f"link add {BRIDGE} type bridge forward_delay 0 mcast_snooping 0",
-        f"link set {BRIDGE} up",
+        *(f"link add {bridge} type bridge forward_delay 0 mcast_snooping 0" for bridge in (BRIDGE, SPARE_BRIDGE)),
+        *(f"link set {bridge} up" for bridge in (BRIDGE, SPARE_BRIDGE)),
     )
     # The gateway is a plain address of the controller's machine: it routes nowhere.
     _plug_in_simple(place, place.controller, "ctl", profile, [profile.controller, profile.gateway])
@@ -106,11 +108,12 @@ def host_cables(place: Place, profile: Profile, spec: HostSpec) -> list[Cable]:
 def plug_in_host(place: Place, profile: Profile, spec: HostSpec) -> None:
     namespace = place.host_namespace(spec.name)
     run("ip", "netns", "add", namespace)
-    for cable, nic in zip(host_cables(place, profile, spec), spec.nics, strict=True):
+    for card, (cable, nic) in enumerate(zip(host_cables(place, profile, spec), spec.nics, strict=True)):
+        bridge = SPARE_BRIDGE if card else BRIDGE
         batch(
             place.switch,
             f"link add {cable.port} type veth peer name {nic} address {cable.mac} netns {namespace}",
-            f"link set {cable.port} master {BRIDGE} up",
+            f"link set {cable.port} master {bridge} up",
         )
 
 
@@ -171,7 +174,8 @@ def set_delay(place: Place, cable: Cable, delay_ms: float, jitter_ms: float, los
         return
     # Bridged packets pass iptables in the switch's namespace, out of the reach of the host's own firewall.
     call = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
-    outcome("modprobe", "br_netfilter")
+    if not call.exists() and shutil.which("modprobe"):
+        outcome("modprobe", "br_netfilter")
     run("ip", "netns", "exec", cable.switch, "sh", "-c", f"echo 1 > {call}")
     queue = _queue(cable)
     services.start(
@@ -180,6 +184,9 @@ def set_delay(place: Place, cable: Cable, delay_ms: float, jitter_ms: float, los
         cable.switch,
         [sys.executable, DELAY, *(f"{number:g}" for number in (queue, delay_ms, jitter_ms, loss_percent))],
     )
+    waiting = Path("/proc/net/netfilter/nfnetlink_queue")
+    listening = f"until grep -qE '^ +{queue} ' {waiting}; do sleep 0.02; done"
+    run("ip", "netns", "exec", cable.switch, "timeout", "10", "sh", "-c", listening)
     for direction in ("--physdev-in", "--physdev-out"):
         _iptables(cable, "-A", direction, queue)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,13 +29,14 @@ def outcome(
     *argv: str | Path, stdin: str | None = None, timeout_s: float = 120, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return everything it did, failed or not."""
-    words = [str(word) for word in argv]
+    # A lab command that is killed takes the programs it started with it.
+    words = ["setpriv", "--pdeathsig", "KILL", "--", *(str(word) for word in argv)]
+    if not shutil.which(words[4]):
+        raise LabError(f"{words[4]} is not installed. `python -m lab check` says what is missing.", code=2)
     try:
         return subprocess.run(
             words, check=False, input=stdin or "", capture_output=True, text=True, timeout=timeout_s, cwd=cwd
         )
-    except FileNotFoundError:
-        raise LabError(f"{words[0]} is not installed. `python -m lab check` says what is missing.", code=2) from None
     except subprocess.TimeoutExpired:
         raise LabError(f"{_line(argv)} did not end within {timeout_s:g} s") from None
 

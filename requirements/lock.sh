@@ -15,12 +15,14 @@ lock() {
 }
 
 cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use for
-  sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package \1/p' node-gpu.txt | sort -u
+  sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package=\1/p' node-gpu.txt | sort -u
 }
 
-for set in ${*:-controller dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model}; do
+[ $# -gt 0 ] || set -- controller dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model
+mapfile -t without < <(cuda_only)
+for set in "$@"; do
   case $set in
-    node-cpu) lock node-cpu --no-emit-package torch $(cuda_only) ;;
+    node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
     unsloth | embedded-model) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac

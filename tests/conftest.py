@@ -1,0 +1,64 @@
+"""Labs for tests. A test asks for `trio` (shared by its module) or `fresh_trio` (as an installer leaves it)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import base
+from lab import lab as labs
+from lab.place import Place
+from tests.support import cluster as clusters
+from tests.support.cluster import Cluster
+
+BASES = sorted({"bookworm", "trixie", base.default_suite()})
+
+
+@pytest.fixture(scope="session")
+def lab_allowed() -> None:
+    """Where the lab cannot run, its tests are named as not run; where it must (CI), they fail."""
+    if missing := labs.what_is_missing():
+        reason = " ".join(missing)
+        if os.environ.get("MOTLEY_REQUIRE_LAB"):
+            pytest.fail(f"the lab must run here: {reason}")
+        pytest.skip(f"NOT RUN: {reason}")
+
+
+def _lab(profile: str, suite: str, folder: Path) -> Iterator[Cluster]:
+    place = Place(name=f"t{os.getpid()}")
+    try:
+        yield clusters.start(place.name, profile, suite, folder)
+    finally:
+        labs.down(place)
+
+
+@pytest.fixture(scope="module")
+def trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    yield from _lab("trio", base.default_suite(), tmp_path_factory.mktemp("trio"))
+
+
+@pytest.fixture(scope="module")
+def pair(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    yield from _lab("pair", base.default_suite(), tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture(scope="module", params=BASES)
+def trio_on_each_base(
+    request: pytest.FixtureRequest, lab_allowed: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    yield from _lab("trio", request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture
+def fresh_trio(trio: Cluster) -> Cluster:
+    labs.reset(trio.lab, [])
+    return trio
+
+
+@pytest.fixture
+def fresh_trio_on_each_base(trio_on_each_base: Cluster) -> Cluster:
+    labs.reset(trio_on_each_base.lab, [])
+    return trio_on_each_base

@@ -1,0 +1,107 @@
+"""Up, reset, snapshot, restore, down: quick, and nothing is left behind, not even by a crash."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lab import cgroups, disk, network
+from lab import lab as labs
+from lab.place import Place
+from lab.shell import LabError
+from tests.support.cluster import REPOSITORY, Cluster
+
+
+def left_of(place: Place) -> dict[str, list[str]]:
+    """All that bears the lab's name on this machine."""
+    processes = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if ") Z " in (folder / "stat").read_text():  # ended; its parent has yet to take note
+                continue
+            text = (folder / "cmdline").read_bytes().decode(errors="replace") + (folder / "cgroup").read_text()
+        except OSError:
+            continue
+        if f"motley-lab/{place.name}/" in text or f"{place.switch}-" in text:
+            processes.append(text)
+    return {
+        "processes": processes,
+        "namespaces": [name for name in network.namespaces() if place.owns_namespace(name)],
+        "mounts": [str(path) for path in disk.mounts_below(place.root)],
+        "loops": [line for line in labs.run("losetup", "--all").splitlines() if f"{place.root}/" in line],
+        "cgroups": [str(tree / place.cgroup) for tree in cgroups.trees() if (tree / place.cgroup).exists()],
+        "files": [str(path) for path in (place.root, Path("/etc/netns") / place.controller) if path.exists()],
+    }
+
+
+NOTHING: dict[str, list[str]] = {
+    kind: [] for kind in ("processes", "namespaces", "mounts", "loops", "cgroups", "files")
+}
+
+
+def test_down_leaves_nothing(lab_allowed: None) -> None:
+    place = Place(name="gone")
+    lab = labs.up(place, "pair", "bookworm")
+    lab.host("gpu-master").outcome("systemctl", "stop", "ssh")
+    assert all(left_of(place).values()), "a lab that is up must be seen by the search that looks for its remains"
+    labs.down(place)
+    assert left_of(place) == NOTHING
+
+
+@pytest.mark.parametrize("after_s", [0.15, 0.4, 0.8])
+def test_a_crash_while_it_comes_up_is_cleared(lab_allowed: None, after_s: float) -> None:
+    place = Place(name="crashed")
+    command = [sys.executable, "-m", "lab", "--lab", place.name, "up", "--profile", "pair", "--base", "bookworm"]
+    started = subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
+    time.sleep(after_s)
+    os.kill(started.pid, signal.SIGKILL)
+    started.wait()
+    labs.down(place)
+    assert left_of(place) == NOTHING
+
+
+def test_up_twice_is_refused_and_harms_nothing(trio: Cluster) -> None:
+    with pytest.raises(LabError, match="already up"):
+        labs.up(trio.lab.place, "trio", trio.lab.suite)
+    assert trio["gpu-master"].answers()
+
+
+def test_reset_is_pristine_and_leaves_the_others_alone(trio: Cluster) -> None:
+    trio["gpu-worker-1"].run("sh", "-c", "echo mine > /home/user/mine; useradd stranger")
+    boot = trio["gpu-master"].run("cat", "/proc/sys/kernel/random/boot_id")
+    labs.reset(trio.lab, ["gpu-worker-1"])
+    assert trio["gpu-worker-1"].outcome("test", "-e", "/home/user/mine").returncode == 1
+    assert trio["gpu-worker-1"].outcome("id", "stranger").returncode == 1
+    assert trio["gpu-master"].run("cat", "/proc/sys/kernel/random/boot_id") == boot
+
+
+def test_snapshot_and_restore_carry_files_accounts_and_deletions(fresh_trio: Cluster) -> None:
+    host = fresh_trio["gpu-worker-1"]
+    host.run("sh", "-c", "useradd kept; rm /etc/debian_version; echo 1 > /root/version")
+    key = host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub")
+    labs.snapshot(fresh_trio.lab, "bootstrapped")
+    host = fresh_trio["gpu-worker-1"]
+    host.run("sh", "-c", "userdel kept; echo 2 > /root/version; touch /root/new")
+    labs.restore(fresh_trio.lab, "bootstrapped")
+    host = fresh_trio["gpu-worker-1"]
+    assert host.run("cat", "/root/version") == "1\n"
+    assert host.run("id", "-un", "kept") == "kept\n"
+    assert host.outcome("test", "-e", "/root/new").returncode == 1
+    assert host.outcome("test", "-e", "/etc/debian_version").returncode == 1
+    assert host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub") == key
+    with pytest.raises(LabError, match=r"no snapshot 'other' \(there are: bootstrapped\)"):
+        labs.restore(fresh_trio.lab, "other")
+
+
+def test_the_power_button_shuts_down_in_order(trio: Cluster) -> None:
+    host = trio["gpu-worker-2"]
+    host.run("sh", "-c", "mkdir -p /var/log/journal; systemctl restart systemd-journald")
+    host.power_off()
+    assert not host.running
+    host.restore_power()
+    host.wait_until_up()
+    assert "Reached target shutdown.target" in host.run("journalctl", "-b", "-1", "--no-pager")

@@ -1,0 +1,47 @@
+"""Run one playbook by ansible-runner and write down what happened: play.py REQUEST.json → answer.json beside it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import ansible_runner
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FINISHED = {"runner_on_ok", "runner_on_failed", "runner_on_unreachable"}
+
+
+def main() -> None:
+    request = Path(sys.argv[1])
+    asked = json.loads(request.read_text())
+    private = request.parent / "runner"
+    private.mkdir()
+    envvars = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), **asked.pop("envvars", {})}
+    ran = ansible_runner.run(
+        private_data_dir=str(private),
+        project_dir=str(REPOSITORY),
+        quiet=True,
+        envvars=envvars,
+        **asked,
+    )
+    events = [event for event in ran.events if event["event"] in FINISHED]
+    answer = {
+        "rc": ran.rc,
+        "stdout": ran.stdout.read(),
+        "stats": {kind: hosts for kind, hosts in (ran.stats or {}).items() if isinstance(hosts, dict)},
+        "results": [
+            {
+                "task": event["event_data"].get("task"),
+                "host": event["event_data"].get("host"),
+                "event": event["event"],
+                "result": event["event_data"].get("res", {}),
+            }
+            for event in events
+        ],
+    }
+    (request.parent / "answer.json").write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
