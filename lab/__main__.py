@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from lab import base, cgroups, faults, inventory, network, profile
+from lab import base, cgroups, faults, inventory, layer, network, profile
 from lab import lab as labs
 from lab.place import chosen
 from lab.shell import LabError, run
@@ -36,6 +36,9 @@ def parser() -> argparse.ArgumentParser:
     up = verb("up", do_up, "boot fresh hosts")
     up.add_argument("--profile", default="trio", choices=profile.names())
     up.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
+    up.add_argument(
+        "--layer", action="append", default=[], choices=sorted(layer.LAYERS), help="software under the hosts"
+    )
     verb("down", do_down, "take everything away")
     verb("status", do_status, "what runs, at which address, with which faults")
     verb("check", do_check, "what this machine lacks to run the lab")
@@ -81,7 +84,7 @@ def do_up(args: argparse.Namespace) -> None:
         base.build(system)
         print(f"base   {args.base} {labs.elapsed(since)}")
         since = time.monotonic()
-    lab = labs.up(place, args.profile, args.base)
+    lab = labs.up(place, args.profile, args.base, args.layer)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
     first = f"{profile.USER}@{lab.hosts[0].spec.installed_address}"
     print(f"next   python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")

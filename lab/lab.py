@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, disk, gpu, network, profile, repository, services
+from lab import base, cgroups, disk, gpu, layer, network, profile, repository, services
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
@@ -49,8 +49,8 @@ class Lab:
 # -- the lab as a whole --------------------------------------------------------------------------------------
 
 
-def up(place: Place, profile_name: str, suite: str, layers: Sequence[Path] = ()) -> Lab:
-    """A running lab of this profile: fresh hosts, each as an installer leaves it."""
+def up(place: Place, profile_name: str, suite: str, layers: Sequence[str] = ()) -> Lab:
+    """A running lab of this profile: fresh hosts, each as an installer leaves it, plus any layers of software."""
     missing = what_is_missing()
     if missing:
         raise LabError("\n".join(missing), code=2)
@@ -59,12 +59,13 @@ def up(place: Place, profile_name: str, suite: str, layers: Sequence[Path] = ())
     if not base.built(system):
         base.build(system)
     packages = repository.ensure(system)
+    software = [layer.LAYERS[name](system) for name in layers]
     with locked(place):
         if _read(place):
             raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
         clear(place)  # whatever a crash may have left
         place.root.mkdir(parents=True)
-        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*layers, system.root))
+        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*software, system.root))
         _write(place, {"profile": profile_name, "suite": suite, "layers": [str(path) for path in lab.layers]})
         network.build_switch(place, chosen)
         _serve(place, chosen.gateway, packages)

@@ -1,0 +1,68 @@
+"""Heavy software as a read-only layer under a lab's hosts, for tests that are not about installing it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lab import disk
+from lab.base import Base
+from lab.place import CACHE
+from lab.profile import USER
+from lab.shell import LabError, run
+
+REQUIREMENTS = Path(__file__).parent.parent / "requirements"
+ENV = f"/home/{USER}/ai-cluster/env"
+
+
+def train(base: Base) -> Path:
+    """The locked CPU training environment, where a bootstrapped node has it."""
+    locks = b"".join((REQUIREMENTS / name).read_bytes() for name in ("node-cpu.txt", "torch-cpu.txt"))
+    return _ensure(base, "train", locks, _install_train)
+
+
+LAYERS: dict[str, Callable[[Base], Path]] = {"train": train}
+
+
+def _ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path], None]) -> Path:
+    digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + str(base.root).encode()).hexdigest()[:12]
+    folder = CACHE / f"layer-{name}-{digest}"
+    if folder.exists():
+        return folder / "upper"
+    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
+    for part in ("upper", "work", "root"):
+        (unfinished / part).mkdir(parents=True)
+    try:
+        over = f"lowerdir={base.root},upperdir={unfinished}/upper,workdir={unfinished}/work"
+        run("mount", "-t", "overlay", "motley-layer", "-o", over, unfinished / "root")
+        install(base, unfinished / "root")
+        disk.unmount_below(unfinished)
+        if not folder.exists():  # another lab was quicker
+            unfinished.rename(folder)
+    finally:
+        disk.unmount_below(unfinished)
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return folder / "upper"
+
+
+def _install_train(base: Base, root: Path) -> None:
+    python = run("chroot", root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    lock = hashlib.sha256((REQUIREMENTS / "node-cpu.txt").read_bytes()).hexdigest()[:12]
+    wheels = CACHE / f"wheels-{python}-{lock}"
+    fetched = run(sys.executable, REQUIREMENTS / "fetch_wheels.py", wheels, python, "node-cpu", timeout_s=1800)
+    if not list(wheels.glob("torch-*+cpu*")):
+        raise LabError(f"There is no CPU build of torch for Python {python} at hand. {fetched}".strip())
+    inside = root / "mnt"
+    run("mount", "--bind", wheels, inside)
+    names = (wheels / "WHEELS.txt").read_text().split()
+    pip = next(name for name in names if name.startswith("pip-"))
+    run("chroot", root, "python3", "-m", "venv", "--without-pip", ENV)
+    install = (
+        f"{ENV}/bin/python /mnt/{pip}/pip -qq --no-cache-dir --disable-pip-version-check install --no-index --no-deps"
+    )
+    run("chroot", root, *install.split(), *(f"/mnt/{name}" for name in names), timeout_s=900)
+    run("chroot", root, "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/ai-cluster")

@@ -1,0 +1,82 @@
+"""Fetch the wheels of locked sets for a machine with another Python: fetch_wheels.py FOLDER PYTHON SET [SET…]
+
+    .venv/bin/python requirements/fetch_wheels.py wheels 3.13 node-cpu
+
+Every wheel is checked against its lock's hash. WHEELS.txt, written last, lists what to install in which order.
+"""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+HERE = Path(__file__).parent
+# What a set needs beside its own lock: see make_env.sh.
+UNHASHED = {"node-cpu": "torch-cpu"}
+GLIBC = ("2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
+
+
+def main() -> int:
+    if len(sys.argv) < 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    folder, python, sets = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in sets:
+        fetch(folder, python, for_python((HERE / f"{name}.txt").read_text(), python), hashed=True)
+        if name in UNHASHED:
+            fetch(folder, python, for_python((HERE / f"{UNHASHED[name]}.txt").read_text(), python), hashed=False)
+    wheels = sorted(path.name for path in folder.glob("*.whl"))
+    (folder / "WHEELS.txt").write_text("\n".join(wheels) + "\n")
+    return 0
+
+
+def for_python(lock: str, python: str) -> str:
+    """The lock's lines that hold for that Python on Linux; pip itself would ask the Python that it runs on."""
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": platform.machine(),
+        "os_name": "posix",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+    }
+    kept = []
+    for entry in lock.replace("\\\n", " ").splitlines():
+        text, _, hashes = entry.partition(" --hash=")
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        wanted = Requirement(text.split(" #")[0].strip())
+        if wanted.marker is None or wanted.marker.evaluate(environment):
+            wanted.marker = None
+            kept.append(f"{wanted} --hash={hashes}" if hashes else str(wanted))
+    return "\n".join(kept) + "\n"
+
+
+def fetch(folder: Path, python: str, requirements: str, *, hashed: bool) -> None:
+    machine = platform.machine()
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+        file.write(requirements)
+        file.flush()
+        subprocess.run(
+            [
+                *(sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check", "download", "--no-deps"),
+                *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
+                *(f"--platform=manylinux_{version}_{machine}" for version in GLIBC),
+                *(f"--platform=manylinux2014_{machine}", f"--platform=linux_{machine}"),
+                *(["--require-hashes"] if hashed else []),
+                *("--dest", str(folder), "--requirement", file.name),
+            ],
+            check=True,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
