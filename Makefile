@@ -8,7 +8,7 @@ PY := .venv/bin/python
 # The lab's hosts can be reached from the lab's own controller only.
 IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 
-.PHONY: help env test lint test-unit test-lab lab-up lab-down lab-status lock
+.PHONY: help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,12 @@ test-unit: env ## tests that need no host
 
 test-lab: env ## tests on real hosts (root)
 	@tests/run.sh lab
+
+test-train: ## tests of the training package, in its own environment
+	@tests/run.sh train
+
+bench: env ## measure; the tables of docs/BENCHMARKS.md
+	@$(PY) -m lab bench
 
 lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie)
 	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))

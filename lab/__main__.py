@@ -8,9 +8,9 @@ import os
 import sys
 import time
 
-from lab import base, cgroups, faults, inventory, layer, network, profile
+from lab import base, bench, cgroups, faults, inventory, layer, network, profile
 from lab import lab as labs
-from lab.place import chosen
+from lab.place import Place, chosen
 from lab.shell import LabError, run
 
 
@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
+    verb("bench", do_bench, "time the lab itself, from nothing and from its cache")
     verb("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
 
@@ -101,7 +102,7 @@ def do_down(args: argparse.Namespace) -> None:
 def do_status(args: argparse.Namespace) -> None:
     lab = labs.current(chosen(args.lab))
     print(f"lab '{lab.place.name}' · profile {lab.profile.name} · {lab.suite}")
-    rows = [("host", "power", "address", "cpu", "link", "broken")]
+    rows: list[tuple[str, ...]] = [("host", "power", "address", "cpu", "link", "broken")]
     for host in lab.hosts:
         percent = cgroups.quota_percent(host.cgroup) if host.running else None
         rate = network.rate_mbit(host.cable)
@@ -116,9 +117,13 @@ def do_status(args: argparse.Namespace) -> None:
                 " ".join(faults.injected(host)) or "–",
             )
         )
+    print_table(rows)
+
+
+def print_table(rows: list[tuple[str, ...]], between: str = "  ") -> None:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(between.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def do_check(args: argparse.Namespace) -> int:
@@ -204,6 +209,11 @@ def do_faults(args: argparse.Namespace) -> None:
     for name, fault in sorted(faults.FAULTS.items()):
         extras = " ".join(f"{key}={value}" for key, value in fault.defaults.items())
         print(f"{name:<16} {fault.meaning}{f'   [{extras}]' if extras else ''}")
+
+
+def do_bench(args: argparse.Namespace) -> None:
+    head, *rows = bench.table(Place(name="bench"), [*base.DEBIAN_SUITES])
+    print_table([head, tuple("---" for _ in head), *rows], between=" | ")
 
 
 def do_inventory(args: argparse.Namespace) -> None:

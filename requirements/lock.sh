@@ -8,9 +8,10 @@ uv=$root/.venv-lock/bin/uv
 [ -x "$uv" ] || { python3 -m venv "$root/.venv-lock" && "$root/.venv-lock/bin/pip" --quiet install uv; }
 
 lock() {
-  local set=$1
+  local set=$1 python=3.11
+  [ "$set" != controller-newest ] || python=3.12
   shift
-  "$uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header "$@" "$set.in" --output-file "$set.txt"
+  "$uv" pip compile --quiet --universal --python-version $python --generate-hashes --no-header "$@" "$set.in" --output-file "$set.txt"
   echo "$set: $(grep -c == "$set.txt") packages"
 }
 
@@ -18,7 +19,7 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
   sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package=\1/p' node-gpu.txt | sort -u
 }
 
-[ $# -gt 0 ] || set -- controller dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model
+[ $# -gt 0 ] || set -- controller controller-newest dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
   case $set in

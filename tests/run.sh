@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by part: run.sh all|lint|unit|lab. Installs what the lab needs where it may (root).
+# The tests, by part: run.sh all|lint|unit|lab|train. Installs what the lab needs where it may (root).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
@@ -18,6 +18,14 @@ lab_packages() {
   if [ "$(id -u)" = 0 ]; then $py -m lab install-packages; fi
 }
 
+train() {
+  [ -d train ] || return 0
+  local env=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs/train
+  requirements/make_env.sh "$env" node-cpu test-train
+  echo "== tests: tests/train"
+  OMP_NUM_THREADS=1 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/train
+}
+
 # The lab's tests are collected with all others: one count at the end, and what could not run is named there.
 tests() {
   echo "== tests: $*"
@@ -25,12 +33,18 @@ tests() {
 }
 
 case $part in
-  all) lint && lab_packages && tests tests ;;
+  all)
+    lint
+    lab_packages
+    train
+    tests tests --ignore tests/train
+    ;;
   lint) lint ;;
   unit) tests tests/unit ;;
   lab) lab_packages && tests tests/lab ;;
+  train) train ;;
   *)
-    echo "tests/run.sh: no part '$part': all, lint, unit, lab" >&2
+    echo "tests/run.sh: no part '$part': all, lint, unit, train, lab" >&2
     exit 2
     ;;
 esac

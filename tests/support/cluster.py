@@ -66,7 +66,9 @@ class Cluster:
     def _in(
         self, namespace: str, *argv: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        path = f"{REPOSITORY / '.venv/bin'}:{os.environ['PATH']}"
+        path = (
+            f"{Path(argv[0]).parent if Path(argv[0]).is_absolute() else REPOSITORY / '.venv/bin'}:{os.environ['PATH']}"
+        )
         return subprocess.run(
             ["ip", "netns", "exec", namespace, *map(str, argv)],
             cwd=REPOSITORY,
@@ -114,13 +116,20 @@ class Cluster:
         file.write_text(json.dumps({"cluster": {"hosts": hosts, "vars": variables}}))
         return file
 
-    def play(self, playbook: str | Path, inventory: str | Path | None = None, **settings: Any) -> Played:
+    def play(
+        self,
+        playbook: str | Path,
+        inventory: str | Path | None = None,
+        *,
+        python: str | Path = sys.executable,
+        **settings: Any,
+    ) -> Played:
         """Run a playbook on the controller; settings are ansible-runner's (limit, cmdline, extravars …)."""
         with tempfile.TemporaryDirectory(dir=self.folder) as private:
             request = Path(private) / "request.json"
             asked = {"playbook": str(playbook), "inventory": str(inventory or self.inventory()), **settings}
             request.write_text(json.dumps(asked))
-            done = self.controller(sys.executable, PLAY, request, timeout_s=900)
+            done = self.controller(python, PLAY, request, timeout_s=900)
             answer = Path(private) / "answer.json"
             assert answer.exists(), f"ansible-runner gave no result: {done.stdout}{done.stderr}"
             return Played(**json.loads(answer.read_text()))
