@@ -11,7 +11,7 @@ lint() {
   .venv/bin/ruff format --quiet --check .
   .venv/bin/mypy --no-error-summary
   git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck
-  PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint --quiet
+  PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint -q
 }
 
 lab_packages() {
