@@ -1,6 +1,7 @@
 """The package repository that the lab's hosts use: what their suite offers to roles, and the simulated drivers.
 
-A flat folder without a Release file: an empty one would cost half a minute of retries.
+A flat folder without a Release file: an empty one would cost half a minute of retries. Newer drivers and kernels lie in
+its folder later/, which no host knows until the fault `newer-packages` tells it: as if an update had been published.
 """
 
 from __future__ import annotations
@@ -8,29 +9,33 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from lab import deb, drivers, kernel_module
 from lab.base import Base
+from lab.deb import Package
 from lab.place import CACHE
 from lab.shell import run
 
-SOURCES = Path(__file__).parent / "packages"
+LATER = "later"
 
 
 def ensure(base: Base) -> Path:
-    """The folder to serve, built once for this base and these package sources."""
+    """The folder to serve, built once for this base and these simulated packages."""
     folder = CACHE / f"repository-{_version(base)}"
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    unfinished.mkdir(parents=True)
+    (unfinished / LATER).mkdir(parents=True)
     try:
         for package in base.offered.glob("*.deb"):
             os.link(package, unfinished / package.name)
-        for source in sorted(SOURCES.glob("*/DEBIAN/control")):
-            _pack(source.parent.parent, unfinished)
-        index = run("dpkg-scanpackages", "--multiversion", unfinished)
-        (unfinished / "Packages").write_text(index.replace(f"Filename: {unfinished}/", "Filename: ./"))
+        build(drivers.packages(drivers.CURRENT), unfinished)
+        build(drivers.packages(drivers.LATER), unfinished / LATER)
+        _index(unfinished / LATER)
+        _index(unfinished)
         if not folder.exists():
             unfinished.rename(folder)
     finally:
@@ -38,13 +43,23 @@ def ensure(base: Base) -> Path:
     return folder
 
 
-def _pack(source: Path, into: Path) -> None:
-    run("dpkg-deb", "--root-owner-group", "--build", source, into)
+def build(packages: Iterable[Package], folder: Path) -> list[Path]:
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(lambda package: deb.build(package, folder), packages))
+
+
+def _index(folder: Path) -> None:
+    """One folder's own packages: what lies in later/ is another repository."""
+    index = run("dpkg-scanpackages", "--multiversion", folder)
+    entries = index.replace(f"Filename: {folder}/", "Filename: ./").split("\n\n")
+    (folder / "Packages").write_text("\n\n".join(entry for entry in entries if f"./{LATER}/" not in entry))
 
 
 def _version(base: Base) -> str:
-    digest = hashlib.sha256(base.root.parent.name.encode() + Path(__file__).read_bytes())
-    for file in sorted(SOURCES.rglob("*")):
-        if file.is_file():
-            digest.update(f"{file.relative_to(SOURCES)} {file.stat().st_mode:o}".encode() + file.read_bytes())
+    digest = hashlib.sha256(base.root.parent.name.encode())
+    for module in (__file__, deb.__file__, drivers.__file__, kernel_module.__file__):
+        digest.update(Path(module).read_bytes())
+    for program in sorted(drivers.PROGRAMS.iterdir()):
+        if program.is_file():
+            digest.update(program.name.encode() + program.read_bytes())
     return digest.hexdigest()[:12]

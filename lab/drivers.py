@@ -1,0 +1,235 @@
+"""Simulated drivers and kernels as packages: Ubuntu 24.04's names, relations and version pattern, no content.
+
+Two releases of each, so that a hold can be proven: CURRENT is what the repository offers from the start, LATER is what
+an upgrade brings once it has been published. Every version ends in ~motleylab.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import kernel_module
+from lab.deb import Package
+
+PROGRAMS = Path(__file__).parent / "in_host"
+MARK = "~motleylab"
+CUDA = {"570": "12.8", "580": "13.0"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Kernel:
+    track: str
+    """What the metapackages are called by: linux-TRACK."""
+    abi: str
+    build: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.abi}-generic"
+
+    @property
+    def version(self) -> str:
+        return f"{self.build}{MARK}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Driver:
+    version: str
+    open_modules: bool
+
+    @property
+    def branch(self) -> str:
+        return self.version.split(".")[0]
+
+    @property
+    def flavour(self) -> str:
+        """570 or 570-open: how packages that carry or need modules are called."""
+        return self.branch + ("-open" if self.open_modules else "")
+
+    @property
+    def package_version(self) -> str:
+        return f"{self.version}-0ubuntu0.24.04.1{MARK}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Release:
+    drivers: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+
+
+CURRENT = Release(
+    drivers=("570.195.03", "580.95.05"),
+    kernels=(
+        Kernel(track="generic", abi="6.8.0-88", build="6.8.0-88.89"),
+        Kernel(track="generic-hwe-24.04", abi="6.14.0-36", build="6.14.0-36.36~24.04.1"),
+    ),
+)
+LATER = Release(
+    drivers=("570.211.01", "580.126.09"),
+    kernels=(
+        Kernel(track="generic", abi="6.8.0-90", build="6.8.0-90.91"),
+        Kernel(track="generic-hwe-24.04", abi="6.17.0-14", build="6.17.0-14.14~24.04.1"),
+    ),
+)
+
+
+def packages(release: Release) -> list[Package]:
+    made = [package for kernel in release.kernels for package in kernel_packages(kernel)]
+    for version in release.drivers:
+        made += _shared_by_flavours(version)
+        for open_modules in (False, True):
+            driver = Driver(version=version, open_modules=open_modules)
+            made += _drivers(driver)
+            made += [package for kernel in release.kernels for package in _signed_modules(driver, kernel)]
+    return [*made, _dkms()]
+
+
+# -- kernels -------------------------------------------------------------------------------------------------
+
+
+def kernel_packages(kernel: Kernel) -> Iterator[Package]:
+    """linux-generic → linux-image-generic → linux-image-6.8.0-88-generic, and headers likewise."""
+    track, name, version = kernel.track, kernel.name, kernel.version
+    same = f"(= {version})"
+    needs = (f"linux-image-{track} {same}", f"linux-headers-{track} {same}")
+    yield Package(name=f"linux-{track}", version=version, summary="Linux kernel and headers, newest", depends=needs)
+    for part in ("image", "headers"):
+        newest = (f"linux-{part}-{name}",)
+        yield Package(name=f"linux-{part}-{track}", version=version, summary=f"newest kernel {part}", depends=newest)
+    yield Package(
+        name=f"linux-image-{name}",
+        version=version,
+        summary="kernel image",
+        files={
+            f"boot/vmlinuz-{name}": "simulated\n",
+            # depmod asks for these; no module is built in, none but the graphics driver's exists.
+            **{f"lib/modules/{name}/modules.{list_}": "" for list_ in ("order", "builtin", "builtin.modinfo")},
+        },
+        scripts={
+            "postinst": f"depmod {name}\n",
+            "postrm": f"cd /lib/modules && rm -f {name}/modules.* && rmdir --ignore-fail-on-non-empty {name} || true\n",
+        },
+    )
+    hooks = f"[ ! -d /etc/kernel/header_postinst.d ] || run-parts --arg={name} /etc/kernel/header_postinst.d\n"
+    yield Package(
+        name=f"linux-headers-{name}",
+        version=version,
+        summary="kernel headers",
+        files={f"usr/src/linux-headers-{name}/README": "simulated\n"},
+        scripts={"postinst": hooks},
+    )
+
+
+# -- drivers -------------------------------------------------------------------------------------------------
+
+
+def module(driver: Driver, kernel: str, signer: str) -> bytes:
+    return kernel_module.build(
+        {
+            "version": driver.version,
+            "license": "Dual MIT/GPL" if driver.open_modules else "NVIDIA",
+            "description": "simulated by the Motley lab",
+            "name": "nvidia",
+            "vermagic": f"{kernel} SMP preempt mod_unload modversions",
+            "signer": signer,
+        }
+    )
+
+
+def _shared_by_flavours(version: str) -> Iterator[Package]:
+    """The user side of a branch, the same for open and proprietary modules."""
+    driver = Driver(version=version, open_modules=False)
+    branch, package_version = driver.branch, driver.package_version
+    same = f"(= {package_version})"
+
+    def package(name: str, summary: str, depends: tuple[str, ...] = (), files: dict[str, str] | None = None) -> Package:
+        return Package(
+            name=f"{name}-{branch}", version=package_version, summary=summary, depends=depends, files=files or {}
+        )
+
+    smi = (PROGRAMS / "nvidia_smi.py").read_text().replace("CUDA_VERSION = None", f'CUDA_VERSION = "{CUDA[branch]}"')
+    libraries = "usr/lib/x86_64-linux-gnu"
+    yield package(
+        "libnvidia-compute",
+        "NVML and CUDA driver libraries",
+        files={
+            f"{libraries}/libnvidia-ml.so.{version}": "simulated\n",
+            f"{libraries}/libcuda.so.{version}": "simulated\n",
+        },
+    )
+    yield package("nvidia-kernel-common", "files shared by the kernel modules")
+    yield package("nvidia-utils", "nvidia-smi", (f"libnvidia-compute-{branch} {same}",), {"usr/bin/nvidia-smi": smi})
+    yield package("nvidia-compute-utils", "persistence daemon", (f"libnvidia-compute-{branch} {same}",))
+
+
+def _drivers(driver: Driver) -> Iterator[Package]:
+    flavour, branch, version = driver.flavour, driver.branch, driver.package_version
+    same = f"(= {version})"
+    # What the signed modules provide carries the bare driver version: any build of that driver satisfies it.
+    modules = (f"nvidia-dkms-{flavour} (>= {driver.version})", f"nvidia-dkms-{flavour} (<= {driver.version}-1)")
+    users = tuple(
+        f"{name}-{branch} {same}" for name in ("libnvidia-compute", "nvidia-kernel-common", "nvidia-compute-utils")
+    )
+    conflicts = (f"nvidia-driver-{branch}" + ("" if driver.open_modules else "-open"),)
+
+    def package(name: str, summary: str, depends: tuple[str, ...], **more: tuple[str, ...]) -> Package:
+        return Package(name=f"{name}-{flavour}", version=version, summary=summary, depends=depends, **more)  # type: ignore[arg-type]
+
+    whole = (*modules, *users, f"nvidia-utils-{branch} {same}")
+    yield package(
+        "nvidia-driver",
+        "NVIDIA driver",
+        whole,
+        provides=("nvidia-driver-binary",),
+        conflicts=(*conflicts, "nvidia-driver-binary"),
+    )
+    yield package("nvidia-headless-no-dkms", "NVIDIA driver without display and modules", users)
+    yield package("nvidia-headless", "NVIDIA driver without display", (*modules, *users))
+    source = f"usr/src/nvidia-{driver.version}"
+    yield Package(
+        name=f"nvidia-dkms-{flavour}",
+        version=version,
+        summary="NVIDIA modules, built and signed on this machine",
+        depends=("dkms", f"nvidia-kernel-common-{branch} {same}"),
+        conflicts=(f"nvidia-dkms-{branch}" + ("" if driver.open_modules else "-open"),),
+        files={
+            f"{source}/dkms.conf": f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{driver.version}"\n',
+            f"{source}/nvidia.ko": module(driver, "any", "this machine's own Secure Boot Module Signature key"),
+        },
+        scripts={"postinst": "dkms autoinstall\n", "prerm": f"dkms remove nvidia/{driver.version} --all\n"},
+    )
+
+
+def _signed_modules(driver: Driver, kernel: Kernel) -> Iterator[Package]:
+    """What Canonical builds and signs for one kernel, and the metapackage that follows the newest kernel."""
+    flavour = driver.flavour
+    exact = f"linux-modules-nvidia-{flavour}-{kernel.name}"
+    folder = f"lib/modules/{kernel.name}/kernel/nvidia-{flavour}"
+    yield Package(
+        name=exact,
+        version=kernel.version,
+        summary=f"NVIDIA {driver.version} modules for {kernel.name}, signed",
+        depends=(f"linux-image-{kernel.name}", f"nvidia-kernel-common-{driver.branch} (>= {driver.version})"),
+        files={f"{folder}/nvidia.ko": module(driver, kernel.name, "Canonical Ltd. Kernel Module Signing")},
+        scripts=dict.fromkeys(("postinst", "postrm"), f"[ ! -d /lib/modules/{kernel.name} ] || depmod {kernel.name}\n"),
+    )
+    yield Package(
+        name=f"linux-modules-nvidia-{flavour}-{kernel.track}",
+        version=kernel.version,
+        summary=f"NVIDIA {driver.branch} modules for the newest kernel",
+        depends=(f"{exact} (= {kernel.version})",),
+        provides=(f"nvidia-dkms-{flavour} (= {driver.version})", "nvidia-prebuilt-kernel"),
+    )
+
+
+def _dkms() -> Package:
+    program = (PROGRAMS / "dkms.sh").read_text()
+    hook = '#!/bin/sh\nexec dkms autoinstall -k "$1"\n'
+    return Package(
+        name="dkms",
+        version=f"3.0.11-1ubuntu13{MARK}",
+        summary="builds modules for every kernel",
+        files={"usr/sbin/dkms": program, "etc/kernel/header_postinst.d/dkms": hook},
+    )
