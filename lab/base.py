@@ -15,7 +15,7 @@ from lab.shell import LabError, run
 # What an installer's minimal server has, and nothing that bootstrap is there to bring.
 PACKAGES = (
     "systemd systemd-sysv systemd-timesyncd dbus libpam-systemd udev python3 python3-apt openssh-server sudo"
-    " netplan.io iproute2 iputils-ping rsync ca-certificates less procps kmod nano nftables"
+    " netplan.io iproute2 iputils-ping rsync ca-certificates less procps kmod pciutils nano nftables"
 ).split()
 # Not installed, but offered by the lab's own package repository: what a role may want to add.
 OFFERED = "ufw network-manager python3-venv shellcheck".split()

@@ -64,6 +64,11 @@ class Host:
         """What its simulated hardware says of itself; bound into the host, changed from outside."""
         return self.folder / "hardware"
 
+    @property
+    def kernel_log(self) -> Path:
+        """What its kernel says: a container has no such log of its own, and must not see the real machine's."""
+        return self.folder / "kmsg"
+
     # -- life ------------------------------------------------------------------------------------------------
 
     def create(self) -> None:
@@ -115,6 +120,7 @@ class Host:
             return
         groups = cgroups.create(self.cgroup)
         self.hardware.mkdir(exist_ok=True)
+        kernel_log = self._kernel_log()
         container = [
             *"systemd-nspawn --quiet --register=no --keep-unit --boot --capability=CAP_NET_ADMIN".split(),
             *"--link-journal=no --resolv-conf=off --timezone=off --console=pipe --kill-signal=SIGRTMIN+3".split(),
@@ -122,6 +128,7 @@ class Host:
             f"--machine={self.name}",
             f"--network-namespace-path=/run/netns/{self.namespace}",
             f"--bind-ro={self.hardware}:/run/simulated-hardware",
+            f"--bind={self.kernel_log}:/dev/kmsg",
         ]
         with (self.folder / "console.log").open("a") as console:
             supervisor = subprocess.Popen(
@@ -131,8 +138,16 @@ class Host:
                 stderr=console,
                 start_new_session=True,
                 env=os.environ | NSPAWN_SETTINGS,
+                pass_fds=[kernel_log],
             )
+        os.close(kernel_log)
         (self.folder / "supervisor.pid").write_text(f"{supervisor.pid} {_started(supervisor.pid)}")
+
+    def _kernel_log(self) -> int:
+        """The pipe that is its /dev/kmsg, open: whoever opens it in the host waits for no reader while this one is."""
+        if not self.kernel_log.exists():
+            os.mkfifo(self.kernel_log, 0o600)
+        return os.open(self.kernel_log, os.O_RDWR)
 
     def wait_until_up(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
         """Up means that its sshd greets the controller."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, disk, gpu, layer, network, profile, repository, services
+from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
@@ -28,6 +28,8 @@ class Lab:
     profile: Profile
     suite: str
     layers: tuple[Path, ...]
+    installed: dict[str, Path]
+    """What the installer added to the base, by the kernel that it chose."""
 
     @property
     def hosts(self) -> list[Host]:
@@ -42,8 +44,10 @@ class Lab:
 
     def _layers_of(self, spec: HostSpec) -> tuple[Path, ...]:
         """A restored snapshot lies between the host's own disk and the layers that it was made on."""
+        *above, system = self.layers
+        layers = (*above, self.installed[spec.kernel], system)
         label = _read(self.place).get("restored", {}).get(spec.name)
-        return (snapshot_folder(self.place, label) / spec.name / "upper", *self.layers) if label else self.layers
+        return (snapshot_folder(self.place, label) / spec.name / "upper", *layers) if label else layers
 
 
 # -- the lab as a whole --------------------------------------------------------------------------------------
@@ -60,17 +64,30 @@ def up(place: Place, profile_name: str, suite: str, layers: Sequence[str] = ()) 
         base.build(system)
     packages = repository.ensure(system)
     software = [layer.LAYERS[name](system) for name in layers]
+    kernels = {spec.kernel: installed.ensure(system, spec.kernel) for spec in chosen.hosts}
     with locked(place):
         if _read(place):
             raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
         clear(place)  # whatever a crash may have left
         place.root.mkdir(parents=True)
-        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*software, system.root))
-        _write(place, {"profile": profile_name, "suite": suite, "layers": [str(path) for path in lab.layers]})
+        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*software, system.root), installed=kernels)
+        _remember(lab)
         network.build_switch(place, chosen)
         _serve(place, chosen.gateway, packages)
         each(lab.hosts, _install_and_boot)
     return lab
+
+
+def _remember(lab: Lab) -> None:
+    _write(
+        lab.place,
+        {
+            "profile": lab.profile.name,
+            "suite": lab.suite,
+            "layers": [str(path) for path in lab.layers],
+            "installed": {kernel: str(path) for kernel, path in lab.installed.items()},
+        },
+    )
 
 
 def current(place: Place) -> Lab:
@@ -82,6 +99,7 @@ def current(place: Place) -> Lab:
         profile=profile.load(state["profile"]),
         suite=state["suite"],
         layers=tuple(Path(path) for path in state["layers"]),
+        installed={kernel: Path(path) for kernel, path in state["installed"].items()},
     )
 
 

@@ -22,13 +22,14 @@ ENV = f"/home/{USER}/ai-cluster/env"
 def train(base: Base) -> Path:
     """The locked CPU training environment, where a bootstrapped node has it."""
     locks = b"".join((REQUIREMENTS / name).read_bytes() for name in ("node-cpu.txt", "torch-cpu.txt"))
-    return _ensure(base, "train", locks, _install_train)
+    return ensure(base, "train", locks, _install_train)
 
 
 LAYERS: dict[str, Callable[[Base], Path]] = {"train": train}
 
 
-def _ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path], None]) -> Path:
+def ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path], None]) -> Path:
+    """The folder to lay over the base: built once for this recipe, by `install` into the root that it is given."""
     digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + str(base.root).encode()).hexdigest()[:12]
     folder = CACHE / f"layer-{name}-{digest}"
     if folder.exists():

@@ -34,7 +34,11 @@ class HostSpec:
     delay_ms: float = 0.1
     card: str = "none"
     """A name of hardware/cards.yml."""
+    integrated_graphics: str = ""
+    """PCI id of the graphics in its processor, where it has some: not to be taken for a card."""
     laptop: bool = False
+    kernel: str = "generic"
+    """generic or generic-hwe-24.04: which kernels its installer chose to follow."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,72 @@
+"""What an Ubuntu installer leaves on a machine and Debian's base lacks: a kernel that is followed, mokutil, hardware.
+
+One small read-only layer for each choice of kernel, laid between the base and the host's own disk, made with real dpkg.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from lab import drivers, layer, repository
+from lab.base import Base
+from lab.deb import Package
+from lab.shell import LabError, run
+
+UNIT = """\
+[Unit]
+Description=Lab: simulated hardware answers in /sys and /proc, and its driver loads
+DefaultDependencies=no
+After=systemd-journald.service lab-sysfs-net.service
+Before=sysinit.target systemd-networkd.service systemd-udevd.service
+ConditionPathExists=/run/simulated-hardware/card.json
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/lib/motley-lab/hardware boot
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def packages(track: str) -> list[Package]:
+    kernels = [kernel for kernel in drivers.CURRENT.kernels if kernel.track == track]
+    if not kernels:
+        known = ", ".join(kernel.track for kernel in drivers.CURRENT.kernels)
+        raise LabError(f"no simulated kernel '{track}' in the lab; there are: {known}", code=2)
+    return [*drivers.kernel_packages(kernels[0]), _hardware(), _mokutil()]
+
+
+def _hardware() -> Package:
+    units = "lib/systemd/system"
+    return Package(
+        name="motley-lab-hardware",
+        version="1",
+        summary="the hardware of a lab host",
+        files={
+            "usr/lib/motley-lab/hardware": (drivers.PROGRAMS / "hardware.py").read_text(),
+            "usr/local/sbin/modprobe": (drivers.PROGRAMS / "modprobe.sh").read_text(),
+            f"{units}/motley-lab-hardware.service": UNIT,
+        },
+        scripts={"postinst": "systemctl --quiet enable motley-lab-hardware.service\n"},
+    )
+
+
+def _mokutil() -> Package:
+    program = (drivers.PROGRAMS / "mokutil.sh").read_text()
+    files = {"usr/bin/mokutil": program}
+    return Package(name="mokutil", version=f"0.6.0{drivers.MARK}", summary="Secure Boot state", files=files)
+
+
+def ensure(base: Base, track: str) -> Path:
+    """The layer for this base and this choice of kernel, built once."""
+    return layer.ensure(
+        base, f"installed-{track}", repr(packages(track)).encode(), lambda _, root: _install(root, track)
+    )
+
+
+def _install(root: Path, track: str) -> None:
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        debs = repository.build(packages(track), Path(folder))
+        names = [f"/{deb.relative_to(root)}" for deb in debs]
+        run("chroot", root, "dpkg", "--force-unsafe-io", "-i", *names)
