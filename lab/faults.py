@@ -5,29 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
-from lab import cgroups, network
+from lab import cgroups, gpu_faults, network
 from lab import lab as labs
+from lab.fault import Fault, Settings
 from lab.host import Host
 from lab.lab import Lab
 from lab.profile import PASSWORD, USER
 from lab.shell import LabError, outcome, run
-
-Settings = dict[str, float | str]
-Inject = Callable[[Lab, Host, Settings], Settings | None]
-"""Breaks it and returns what mending must know, if anything."""
-Mend = Callable[[Lab, Host, Settings], None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Fault:
-    meaning: str
-    inject: Inject
-    mend: Mend | None
-    """None: it happens once and is over (a reboot)."""
-    defaults: Mapping[str, float | str] = field(default_factory=dict)
 
 
 def settings(fault: str, words: Sequence[str]) -> Settings:
@@ -312,4 +298,5 @@ FAULTS: dict[str, Fault] = {
     "loopback-name": Fault(
         meaning="/etc/hosts gives its own name the address 127.0.1.1", inject=_loopback_name, mend=_loopback_name_gone
     ),
+    **gpu_faults.FAULTS,
 }

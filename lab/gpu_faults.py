@@ -1,0 +1,150 @@
+"""What can be broken in a host's simulated card, driver, firmware and power; registered with all other faults."""
+
+from __future__ import annotations
+
+from lab import gpu, repository
+from lab.fault import Fault, Inject, Mend, Settings
+from lab.host import Host
+from lab.lab import Lab
+from lab.shell import LabError
+
+HARDWARE = "/usr/lib/motley-lab/hardware"
+XID_79 = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+DRIVER_PACKAGES = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*")
+LATER_SOURCES = "/etc/apt/sources.list.d/lab-later.list"
+APT = "env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=60".split()
+
+
+# -- the hardware itself -------------------------------------------------------------------------------------
+
+
+def _happens(condition: str) -> Inject:
+    def inject(_: Lab, host: Host, __: Settings) -> None:
+        _needs_card(host)
+        gpu.change(host.hardware, host.spec, **{condition: True})
+
+    return inject
+
+
+def _over(condition: str) -> Mend:
+    def mend(_: Lab, host: Host, __: Settings) -> None:
+        gpu.change(host.hardware, host.spec, **{condition: False})
+
+    return mend
+
+
+def _fall_off_the_bus(_: Lab, host: Host, __: Settings) -> None:
+    _needs_card(host)
+    gpu.change(host.hardware, host.spec, lost=True)
+    host.run(HARDWARE, "say", "3", XID_79)
+    host.run(HARDWARE, "say", "3", f"NVRM: GPU {gpu.BUS}: GPU has fallen off the bus.")
+
+
+def _unplug_mains(_: Lab, host: Host, __: Settings) -> None:
+    if not host.spec.laptop:
+        raise LabError(f"{host.name} is no laptop: it has no battery to run on", code=2)
+    gpu.change(host.hardware, host.spec, on_battery=True)
+
+
+def _secure_boot(on: bool) -> Mend:
+    """The switch is in the firmware's setup: the machine restarts for it."""
+
+    def turn(_: Lab, host: Host, __: Settings) -> None:
+        host.power_off()
+        gpu.change(host.hardware, host.spec, secure_boot=on)
+        host.restore_power()
+        host.wait_until_up()
+
+    return turn
+
+
+def _needs_card(host: Host) -> None:
+    if host.spec.card == "none":
+        raise LabError(f"{host.name} has no graphics card to break", code=2)
+
+
+# -- the driver ----------------------------------------------------------------------------------------------
+
+
+def _pretend_older_module(_: Lab, host: Host, __: Settings) -> None:
+    """As after an unattended upgrade without a reboot: a build before the installed library's is still loaded."""
+    version = host.run("cat", "/sys/module/nvidia/version", check=False).strip()
+    if not version:
+        raise LabError(f"{host.name} has no driver loaded whose version could differ; install one first", code=2)
+    host.run(HARDWARE, "pretend", f"{version.split('.')[0]}.00.01")
+
+
+def _reload_module(_: Lab, host: Host, __: Settings) -> None:
+    host.run(HARDWARE, "modprobe", "-r", "nvidia")
+    host.run(HARDWARE, "modprobe", "nvidia", check=False)
+
+
+def _no_driver(_: Lab, host: Host, __: Settings) -> Settings:
+    return {"before": _replace_driver(host, [])}
+
+
+def _driver_570(_: Lab, host: Host, __: Settings) -> Settings:
+    _needs_card(host)
+    track = host.run("dpkg-query", "-W", "-f", "${Package}\n", "linux-image-generic*").split()[0]
+    flavour = "570-open" if gpu.card(host.spec).needs_open_modules else "570"
+    wanted = [f"nvidia-driver-{flavour}", track.replace("linux-image", f"linux-modules-nvidia-{flavour}")]
+    return {"before": _replace_driver(host, wanted)}
+
+
+def _driver_back(_: Lab, host: Host, chosen: Settings) -> None:
+    _replace_driver(host, str(chosen["before"]).split())
+
+
+def _replace_driver(host: Host, wanted: list[str]) -> str:
+    """Install these driver packages in place of what there is, load the result, return what there was."""
+    listed = "${db:Status-Abbrev} ${Package}=${Version}\n"
+    known = host.run("dpkg-query", "-W", "-f", listed, *DRIVER_PACKAGES, check=False).splitlines()
+    before = [line.split()[1] for line in known if line.startswith(("ii", "hi"))]
+    host.run(HARDWARE, "modprobe", "-r", "nvidia")
+    if before:
+        names = [package.partition("=")[0] for package in before]
+        host.run(*APT, "purge", "--allow-change-held-packages", *names)
+    if wanted:
+        host.run(*APT, "update")
+        host.run(*APT, "install", *wanted)
+        host.run(HARDWARE, "modprobe", "nvidia", check=False)
+    return " ".join(before)
+
+
+# -- the repository ------------------------------------------------------------------------------------------
+
+
+def _publish(lab: Lab, host: Host, __: Settings) -> None:
+    line = f"deb [trusted=yes] http://{lab.profile.gateway}/{repository.LATER}/ ./\n"
+    host.run("tee", LATER_SOURCES, stdin=line)
+
+
+def _withdraw(_: Lab, host: Host, __: Settings) -> None:
+    host.run("rm", LATER_SOURCES)
+
+
+FAULTS: dict[str, Fault] = {
+    "gpu-lost": Fault(
+        meaning="its graphics card has fallen off the bus (Xid 79)", inject=_fall_off_the_bus, mend=_over("lost")
+    ),
+    "gpu-busy": Fault(meaning="somebody else computes on its card", inject=_happens("busy"), mend=_over("busy")),
+    "gpu-hot": Fault(meaning="its card throttles, it is too hot", inject=_happens("hot"), mend=_over("hot")),
+    "on-battery": Fault(meaning="the laptop's mains plug is out", inject=_unplug_mains, mend=_over("on_battery")),
+    "secure-boot": Fault(
+        meaning="Secure Boot was switched on in its firmware, it restarted",
+        inject=_secure_boot(True),
+        mend=_secure_boot(False),
+    ),
+    "driver-none": Fault(meaning="its graphics driver is gone", inject=_no_driver, mend=_driver_back),
+    "driver-570": Fault(meaning="driver 570 is installed and loaded", inject=_driver_570, mend=_driver_back),
+    "driver-mismatch": Fault(
+        meaning="its driver's library is newer than the loaded module",
+        inject=_pretend_older_module,
+        mend=_reload_module,
+    ),
+    "newer-packages": Fault(
+        meaning="newer drivers and kernels are in its repository, for the next apt update",
+        inject=_publish,
+        mend=_withdraw,
+    ),
+}
