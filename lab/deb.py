@@ -19,7 +19,8 @@ class Package:
     summary: str
     depends: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
-    conflicts: tuple[str, ...] = ()
+    replaces_all: str = ""
+    """A name that all packages of a kind provide, so that only one of them can be installed."""
     files: Mapping[str, bytes | str] = field(default_factory=dict)
     """Path without the leading slash → content; what starts with #! becomes executable."""
     scripts: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +32,13 @@ class Package:
 
 
 def control(package: Package) -> str:
-    lists = {"Depends": package.depends, "Provides": package.provides, "Conflicts": package.conflicts}
+    kind = (package.replaces_all,) if package.replaces_all else ()
+    lists = {
+        "Depends": package.depends,
+        "Provides": (*package.provides, *kind),
+        "Conflicts": kind,
+        "Replaces": kind,
+    }
     fields = {
         "Package": package.name,
         "Version": package.version,

@@ -139,61 +139,57 @@ def module(driver: Driver, kernel: str, signer: str) -> bytes:
 
 
 def _shared_by_flavours(version: str) -> Iterator[Package]:
-    """The user side of a branch, the same for open and proprietary modules."""
+    """The user side of a branch, the same for open and proprietary modules; one branch at a time can be installed."""
     driver = Driver(version=version, open_modules=False)
-    branch, package_version = driver.branch, driver.package_version
-    same = f"(= {package_version})"
+    branch = driver.branch
+    library = f"libnvidia-compute-{branch} (= {driver.package_version})"
 
     def package(name: str, summary: str, depends: tuple[str, ...] = (), files: dict[str, str] | None = None) -> Package:
         return Package(
-            name=f"{name}-{branch}", version=package_version, summary=summary, depends=depends, files=files or {}
+            name=f"{name}-{branch}",
+            version=driver.package_version,
+            summary=summary,
+            depends=depends,
+            replaces_all=name,
+            files=files or {},
         )
 
-    smi = (PROGRAMS / "nvidia_smi.py").read_text().replace("CUDA_VERSION = None", f'CUDA_VERSION = "{CUDA[branch]}"')
-    libraries = "usr/lib/x86_64-linux-gnu"
-    yield package(
-        "libnvidia-compute",
-        "NVML and CUDA driver libraries",
-        files={
-            f"{libraries}/libnvidia-ml.so.{version}": "simulated\n",
-            f"{libraries}/libcuda.so.{version}": "simulated\n",
-        },
-    )
+    folder = "usr/lib/x86_64-linux-gnu"
+    libraries = {f"{folder}/{name}.so.{version}": "simulated\n" for name in ("libnvidia-ml", "libcuda")}
+    yield package("libnvidia-compute", "NVML and CUDA driver libraries", files=libraries)
     yield package("nvidia-kernel-common", "files shared by the kernel modules")
-    yield package("nvidia-utils", "nvidia-smi", (f"libnvidia-compute-{branch} {same}",), {"usr/bin/nvidia-smi": smi})
-    yield package("nvidia-compute-utils", "persistence daemon", (f"libnvidia-compute-{branch} {same}",))
+    yield package("nvidia-utils", "nvidia-smi", (library,), {"usr/bin/nvidia-smi": _nvidia_smi(branch)})
+    yield package("nvidia-compute-utils", "persistence daemon", (library,))
+
+
+def _nvidia_smi(branch: str) -> str:
+    program = (PROGRAMS / "nvidia_smi.py").read_text()
+    return program.replace("CUDA_VERSION = None", f'CUDA_VERSION = "{CUDA[branch]}"')
 
 
 def _drivers(driver: Driver) -> Iterator[Package]:
     flavour, branch, version = driver.flavour, driver.branch, driver.package_version
-    same = f"(= {version})"
     # What the signed modules provide carries the bare driver version: any build of that driver satisfies it.
     modules = (f"nvidia-dkms-{flavour} (>= {driver.version})", f"nvidia-dkms-{flavour} (<= {driver.version}-1)")
-    users = tuple(
-        f"{name}-{branch} {same}" for name in ("libnvidia-compute", "nvidia-kernel-common", "nvidia-compute-utils")
-    )
-    conflicts = (f"nvidia-driver-{branch}" + ("" if driver.open_modules else "-open"),)
-
-    def package(name: str, summary: str, depends: tuple[str, ...], **more: tuple[str, ...]) -> Package:
-        return Package(name=f"{name}-{flavour}", version=version, summary=summary, depends=depends, **more)  # type: ignore[arg-type]
-
-    whole = (*modules, *users, f"nvidia-utils-{branch} {same}")
-    yield package(
-        "nvidia-driver",
-        "NVIDIA driver",
-        whole,
-        provides=("nvidia-driver-binary",),
-        conflicts=(*conflicts, "nvidia-driver-binary"),
-    )
-    yield package("nvidia-headless-no-dkms", "NVIDIA driver without display and modules", users)
-    yield package("nvidia-headless", "NVIDIA driver without display", (*modules, *users))
+    parts = ("libnvidia-compute", "nvidia-kernel-common", "nvidia-compute-utils", "nvidia-utils")
+    *headless, utils = (f"{part}-{branch} (= {version})" for part in parts)
+    for name, needs in {
+        "nvidia-driver": (*modules, *headless, utils),
+        "nvidia-headless": (*modules, *headless),
+        "nvidia-headless-no-dkms": headless,
+    }.items():
+        summary = "NVIDIA driver" + name.removeprefix("nvidia").replace("-", " ").removesuffix(" driver")
+        kind = "nvidia-driver-binary" if name == "nvidia-driver" else ""
+        yield Package(
+            name=f"{name}-{flavour}", version=version, summary=summary, depends=tuple(needs), replaces_all=kind
+        )
     source = f"usr/src/nvidia-{driver.version}"
     yield Package(
         name=f"nvidia-dkms-{flavour}",
         version=version,
         summary="NVIDIA modules, built and signed on this machine",
-        depends=("dkms", f"nvidia-kernel-common-{branch} {same}"),
-        conflicts=(f"nvidia-dkms-{branch}" + ("" if driver.open_modules else "-open"),),
+        depends=("dkms", f"nvidia-kernel-common-{branch} (= {version})"),
+        replaces_all="nvidia-dkms-kernel",
         files={
             f"{source}/dkms.conf": f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{driver.version}"\n',
             f"{source}/nvidia.ko": module(driver, "any", "this machine's own Secure Boot Module Signature key"),

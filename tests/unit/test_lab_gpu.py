@@ -1,0 +1,126 @@
+"""Simulated hardware: what each kind of machine answers, and what becomes of a driver on it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lab import gpu, profile
+from lab.gpu import Condition
+from lab.in_host import hardware
+from lab.profile import HostSpec
+
+TRIO = {spec.name: spec for spec in profile.load("trio").hosts}
+DESKTOP, LAPTOP = TRIO["gpu-worker-2"], TRIO["gpu-worker-1"]
+NOBODY = HostSpec(
+    name="bare", machine="", address="", installed_address="", nics=("eno1",), cpu_percent=10, memory_gb=8
+)
+
+SIGNED_OPEN = {"version": "580.95.05", "license": "Dual MIT/GPL", "signer": "Canonical Ltd. Kernel Module Signing"}
+SIGNED = SIGNED_OPEN | {"license": "NVIDIA"}
+SELF_BUILT = SIGNED_OPEN | {"signer": "this machine's own key"}
+OLD_CARD = {"bus_id": gpu.BUS, "pci_id": "10de:2482", "needs_open_modules": False}
+NEW_CARD = {"bus_id": gpu.BUS, "pci_id": "10de:2c05", "needs_open_modules": True}
+
+
+def answers(spec: HostSpec, **condition: bool) -> dict[str, bytes]:
+    return gpu.files(spec, Condition(**condition))
+
+
+def test_the_card_is_on_the_bus_beside_what_could_be_taken_for_it() -> None:
+    found = answers(LAPTOP)
+    of_nvidia = sorted(
+        found[path.replace("vendor", "class")]
+        for path in found
+        if path.endswith("/vendor") and found[path] == b"0x10de\n"
+    )
+    assert of_nvidia == [b"0x030200\n", b"0x040300\n"]  # a 3D controller without a screen, and its sound
+    assert found["pci/0000:00:02.0/class"] == b"0x030000\n"
+    assert found["pci/0000:00:02.0/vendor"] == b"0x8086\n"
+
+
+def test_lspci_can_read_the_configuration() -> None:
+    config = gpu.pci_device("10de:2482", "0x030000")["config"]
+    assert len(config) == 64
+    assert config[:4] == bytes.fromhex("de108224")
+    assert config[9:12] == bytes.fromhex("000003")  # class code, lowest byte first
+    assert config[14] == 0  # an ordinary device
+
+
+def test_a_lost_card_answers_with_ones() -> None:
+    assert set(answers(DESKTOP, lost=True)[f"pci/{gpu.BUS}/config"]) == {0xFF}
+    assert json.loads(answers(DESKTOP, lost=True)["card.json"])["lost"] is True
+
+
+def test_a_machine_without_a_card_has_none_anywhere() -> None:
+    found = answers(NOBODY)
+    assert found["card.json"] == b"{}"
+    assert b"0x10de\n" not in found.values()
+
+
+def test_only_a_laptop_has_a_battery_a_lid_and_its_case() -> None:
+    assert answers(LAPTOP)["dmi/id/chassis_type"] == b"10\n"
+    assert answers(DESKTOP)["dmi/id/chassis_type"] == b"3\n"
+    assert answers(LAPTOP, on_battery=True)["power_supply/AC0/online"] == b"0\n"
+    assert answers(LAPTOP, on_battery=True)["power_supply/BAT0/status"] == b"Discharging\n"
+    assert answers(LAPTOP)["power_supply/BAT0/status"] == b"Full\n"
+    assert not [path for path in answers(DESKTOP) if "BAT" in path or "lid" in path]
+
+
+def test_secure_boot_is_the_last_byte_of_its_variable() -> None:
+    path = f"firmware/efi/efivars/SecureBoot-{gpu.EFI_GLOBAL}"
+    assert answers(DESKTOP)[path] == b"\6\0\0\0\0"
+    assert answers(DESKTOP, secure_boot=True)[path] == b"\6\0\0\0\1"
+
+
+def test_changes_add_up_and_are_kept(tmp_path: Path) -> None:
+    gpu.plug_in(tmp_path, DESKTOP)
+    gpu.change(tmp_path, DESKTOP, hot=True)
+    gpu.change(tmp_path, DESKTOP, busy=True)
+    gpu.change(tmp_path, DESKTOP, hot=False)
+    assert gpu.condition(tmp_path) == Condition(busy=True)
+    assert json.loads((tmp_path / "card.json").read_text())["busy"] is True
+
+
+@pytest.mark.parametrize(
+    ("module", "card", "secure_boot", "told"),
+    [
+        (SIGNED_OPEN, OLD_CARD, True, None),
+        (SELF_BUILT, OLD_CARD, False, None),
+        (SELF_BUILT, OLD_CARD, True, "Key was rejected"),
+        (None, OLD_CARD, False, "not found"),
+        (SIGNED_OPEN, {}, False, "No such device"),
+    ],
+    ids=["signed", "self-built", "self-built with Secure Boot", "none for this kernel", "no card"],
+)
+def test_when_the_module_loads(module: dict, card: dict, secure_boot: bool, told: str | None) -> None:
+    why_not = hardware.refusal(module, card, secure_boot=secure_boot)
+    assert why_not is None if told is None else told in str(why_not)
+
+
+@pytest.mark.parametrize(
+    ("module", "card", "starts"),
+    [(SIGNED, OLD_CARD, True), (SIGNED_OPEN, OLD_CARD, True), (SIGNED_OPEN, NEW_CARD, True), (SIGNED, NEW_CARD, False)],
+)
+def test_newer_cards_start_with_open_modules_only(module: dict, card: dict, starts: bool) -> None:
+    assert hardware.works(module, card) is starts
+    assert (
+        any("requires use of the NVIDIA open kernel modules" in line for _, line in hardware.kernel_log(module, card))
+        is not starts
+    )
+
+
+def test_the_newest_kernel_is_found_by_number_not_by_letter() -> None:
+    assert sorted(["6.8.0-100-generic", "6.14.0-36-generic", "6.8.0-88-generic"], key=hardware._age) == [
+        "6.8.0-88-generic",
+        "6.8.0-100-generic",
+        "6.14.0-36-generic",
+    ]
+
+
+def test_a_module_built_here_comes_before_a_delivered_one(tmp_path: Path) -> None:
+    for folder, version in (("kernel/nvidia-580", "580.1.1"), ("updates/dkms", "580.2.2")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "nvidia.ko").write_bytes(b"\0version=" + version.encode() + b"\0")
+    found = hardware.installed_module(tmp_path)
+    assert found and found["version"] == "580.2.2"
