@@ -108,7 +108,7 @@ def kernel_packages(kernel: Kernel) -> Iterator[Package]:
             **{f"lib/modules/{name}/modules.{list_}": "" for list_ in ("order", "builtin", "builtin.modinfo")},
         },
         scripts={
-            "postinst": f"depmod {name}\n",
+            "postinst": f"depmod {name}\ntouch /run/reboot-required\n",
             "postrm": f"cd /lib/modules && rm -f {name}/modules.* && rmdir --ignore-fail-on-non-empty {name} || true\n",
         },
     )

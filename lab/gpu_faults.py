@@ -35,9 +35,9 @@ def _over(condition: str) -> Mend:
 
 def _fall_off_the_bus(_: Lab, host: Host, __: Settings) -> None:
     _needs_card(host)
-    gpu.change(host.hardware, host.spec, lost=True)
     host.run(HARDWARE, "say", "3", XID_79)
     host.run(HARDWARE, "say", "3", f"NVRM: GPU {gpu.BUS}: GPU has fallen off the bus.")
+    gpu.change(host.hardware, host.spec, lost=True)
 
 
 def _unplug_mains(_: Lab, host: Host, __: Settings) -> None:
@@ -80,35 +80,37 @@ def _reload_module(_: Lab, host: Host, __: Settings) -> None:
 
 
 def _no_driver(_: Lab, host: Host, __: Settings) -> Settings:
-    return {"before": _replace_driver(host, [])}
+    return _replace_driver(host, [])
 
 
 def _driver_570(_: Lab, host: Host, __: Settings) -> Settings:
     _needs_card(host)
-    track = host.run("dpkg-query", "-W", "-f", "${Package}\n", "linux-image-generic*").split()[0]
+    image = host.run("dpkg-query", "-W", "-f", "${Package}\n", "linux-image-generic*").split()[0]
     flavour = "570-open" if gpu.card(host.spec).needs_open_modules else "570"
-    wanted = [f"nvidia-driver-{flavour}", track.replace("linux-image", f"linux-modules-nvidia-{flavour}")]
-    return {"before": _replace_driver(host, wanted)}
+    modules = image.replace("linux-image", f"linux-modules-nvidia-{flavour}")
+    return _replace_driver(host, [f"nvidia-driver-{flavour}", modules])
 
 
 def _driver_back(_: Lab, host: Host, chosen: Settings) -> None:
-    _replace_driver(host, str(chosen["before"]).split())
+    _replace_driver(host, str(chosen["installed"]).split())
+    if held := str(chosen["held"]).split():
+        host.run("apt-mark", "hold", *held)
 
 
-def _replace_driver(host: Host, wanted: list[str]) -> str:
+def _replace_driver(host: Host, wanted: list[str]) -> Settings:
     """Install these driver packages in place of what there is, load the result, return what there was."""
-    listed = "${db:Status-Abbrev} ${Package}=${Version}\n"
+    listed = "${db:Status-Abbrev} ${Package} ${Version}\n"
     known = host.run("dpkg-query", "-W", "-f", listed, *DRIVER_PACKAGES, check=False).splitlines()
-    before = [line.split()[1] for line in known if line.startswith(("ii", "hi"))]
+    there = {name: version for state, name, version in (line.split() for line in known if line[1] == "i")}
+    held = sorted(there.keys() & set(host.run("apt-mark", "showhold").split()))
     host.run(HARDWARE, "modprobe", "-r", "nvidia")
-    if before:
-        names = [package.partition("=")[0] for package in before]
-        host.run(*APT, "purge", "--allow-change-held-packages", *names)
+    if there:
+        host.run(*APT, "purge", "--allow-change-held-packages", *there)
     if wanted:
         host.run(*APT, "update")
         host.run(*APT, "install", *wanted)
         host.run(HARDWARE, "modprobe", "nvidia", check=False)
-    return " ".join(before)
+    return {"installed": " ".join(f"{name}={version}" for name, version in there.items()), "held": " ".join(held)}
 
 
 # -- the repository ------------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ RELOCATABLE, X86_64, STRINGS, CONTENT, ALLOCATED = 1, 62, 3, 1, 2
 
 def build(facts: dict[str, str]) -> bytes:
     """An ELF object with one section, .modinfo, of these key=value pairs."""
-    # A leading zero: whoever splits the file at zeros finds the first pair whole.
-    modinfo = b"\0" + b"".join(f"{key}={value}".encode() + b"\0" for key, value in facts.items())
+    modinfo = b"".join(f"{key}={value}".encode() + b"\0" for key, value in facts.items())
     names = b"\0.modinfo\0.shstrtab\0"
     body = modinfo + names
     body += b"\0" * (-(HEADER.size + len(body)) % 8)

@@ -90,10 +90,12 @@ def test_a_driver_is_installed_told_set_and_gone_again(trio_on_each_base: Cluste
         assert query(host, "power.limit") == ["200.00"]
         refused = host.outcome("runuser", "-u", "user", "--", "nvidia-smi", "-pm", "1")
         assert (refused.returncode, "Insufficient Permissions" in refused.stdout) == (4, True)
+        host.run("apt-mark", "hold", "nvidia-driver-570")
         with broken(trio_on_each_base, RTX_30, "driver-none"):
             assert host.outcome("sh", "-c", "command -v nvidia-smi").returncode != 0
             assert host.outcome("test", "-e", "/proc/driver/nvidia/version").returncode != 0
         assert query(host, "driver_version") == ["570.195.03"]
+        assert host.run("apt-mark", "showhold") == "nvidia-driver-570\n"
     assert host.run("dpkg-query", "-W", "-f", "${Package} ", "*nvidia*", check=False).strip() == ""
 
 
@@ -132,6 +134,7 @@ def test_an_upgrade_that_came_out_splits_library_and_module_unless_held(trio_on_
     assert "Inst libnvidia-compute-570" in planned and "Inst linux-image-6.8.0-90-generic" in planned
 
     host.run(*QUIET, "full-upgrade")
+    host.run("test", "-e", "/run/reboot-required")
     assert "NVML library version: 570.211" in host.run("nvidia-smi", check=False)
     reboot(trio_on_each_base, host)
     assert query(host, "driver_version") == ["570.211.01"]
