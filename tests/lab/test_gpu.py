@@ -112,6 +112,7 @@ def test_what_can_happen_to_a_card_is_seen_at_once(trio_on_each_base: Cluster) -
             assert said.returncode == 15 and "GPU is lost" in said.stdout
             assert "Unknown header type" in host.run("lspci", "-v", "-s", "01:00.0")
             assert "Xid (PCI:0000:01:00): 79" in kernel_log(host)
+            assert "Xid (PCI:0000:01:00): 79" in host.run("dmesg")
         with broken(trio_on_each_base, RTX_30, "driver-mismatch"):
             said = host.outcome("nvidia-smi")
             assert said.returncode == 18 and "Driver/library version mismatch" in said.stdout
