@@ -120,7 +120,7 @@ class Host:
             return
         groups = cgroups.create(self.cgroup)
         self.hardware.mkdir(exist_ok=True)
-        kernel_log = self._kernel_log()
+        kernel_log = self._open_kernel_log()
         container = [
             *"systemd-nspawn --quiet --register=no --keep-unit --boot --capability=CAP_NET_ADMIN".split(),
             *"--link-journal=no --resolv-conf=off --timezone=off --console=pipe --kill-signal=SIGRTMIN+3".split(),
@@ -143,7 +143,7 @@ class Host:
         os.close(kernel_log)
         (self.folder / "supervisor.pid").write_text(f"{supervisor.pid} {_started(supervisor.pid)}")
 
-    def _kernel_log(self) -> int:
+    def _open_kernel_log(self) -> int:
         """The pipe that is its /dev/kmsg, open: whoever opens it in the host waits for no reader while this one is."""
         if not self.kernel_log.exists():
             os.mkfifo(self.kernel_log, 0o600)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from lab import drivers, layer, repository
+from lab import deb, drivers, layer, repository
 from lab.base import Base
 from lab.deb import Package
 from lab.shell import LabError, run
@@ -61,13 +61,12 @@ def _mokutil() -> Package:
 
 def ensure(base: Base, track: str) -> Path:
     """The layer for this base and this choice of kernel, built once."""
-    return layer.ensure(
-        base, f"installed-{track}", repr(packages(track)).encode(), lambda _, root: _install(root, track)
-    )
+    made = [(deb.control(package), package.files, package.scripts) for package in packages(track)]
+    return layer.ensure(base, f"installed-{track}", repr(made).encode(), lambda _, root: _install(root, track))
 
 
 def _install(root: Path, track: str) -> None:
     with tempfile.TemporaryDirectory(dir=root) as folder:
-        debs = repository.build(packages(track), Path(folder))
-        names = [f"/{deb.relative_to(root)}" for deb in debs]
+        files = repository.build(packages(track), Path(folder))
+        names = [f"/{file.relative_to(root)}" for file in files]
         run("chroot", root, "dpkg", "--force-unsafe-io", "-i", *names)
