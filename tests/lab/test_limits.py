@@ -19,7 +19,7 @@ SEND = (
     "for _ in range(int(sys.argv[2])): s.sendall(b)\n"
 )
 BUSY = (
-    "import os, time; t = time.monotonic()\nwhile time.monotonic() - t < 3: pass\n"
+    "import os, time; t = time.monotonic()\nwhile time.monotonic() - t < 2: pass\n"
     "print(sum(os.times()[:2]) / (time.monotonic() - t))"
 )
 
@@ -57,18 +57,22 @@ def test_a_slow_link_is_slow_in_both_directions_and_mended_to_what_it_was(limite
     assert labs.network.rate_mbit(limited["gpu-worker-1"].cable) == 1000
 
 
+def share_of_a_core(cluster: Cluster, host: str) -> float:
+    """The most of three tries: a busy machine can give a host less than its quota, nothing can give it more."""
+    return max(float(cluster.ssh(host, f'python3 -c "{BUSY}"').stdout) for _ in range(3))
+
+
 def test_each_host_gets_its_share_of_a_core(limited: Cluster) -> None:
     for host in limited.hosts:
-        share = float(limited.ssh(host.name, f'python3 -c "{BUSY}"').stdout)
-        assert share == pytest.approx(host.spec.cpu_percent / 100, rel=0.1)
+        assert share_of_a_core(limited, host.name) == pytest.approx(host.spec.cpu_percent / 100, rel=0.1)
 
 
 def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
     host = limited["gpu-master"]
     faults.inject(limited.lab, host, "cpu-throttle", {"percent": 10.0})
-    assert float(limited.ssh(host.name, f'python3 -c "{BUSY}"').stdout) == pytest.approx(0.1, rel=0.15)
+    assert share_of_a_core(limited, host.name) == pytest.approx(0.1, rel=0.15)
     faults.mend(limited.lab, host, "cpu-throttle")
-    assert float(limited.ssh(host.name, f'python3 -c "{BUSY}"').stdout) == pytest.approx(0.6, rel=0.1)
+    assert share_of_a_core(limited, host.name) == pytest.approx(0.6, rel=0.1)
 
 
 def test_limits_are_lifted_again(limited: Cluster) -> None:
