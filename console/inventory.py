@@ -10,7 +10,11 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import json
+import os
 import re
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,7 +24,7 @@ from typing import Any
 from console import cards
 from console.strict_yaml import Vaulted, YamlError, load
 
-GROUP = "nodes"
+GROUP = "cluster"
 RESERVED = frozenset(
     {"all", "ungrouped", GROUP, "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
     | {"broadcasthost", "ip6-allnodes", "ip6-allrouters", "gateway", "router", "controller"}
@@ -117,7 +121,6 @@ KEYS: dict[str, Key] = {
     "ansible_ssh_common_args": Key("options for ssh", _is_text),
     "ansible_ssh_extra_args": Key("options for ssh", _is_text),
     "ansible_control_path": Key("a path pattern", _is_text),
-    "ansible_become": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_connection": Key("ssh or local", lambda value: value in ("ssh", "local")),
     **{name: Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)) for name in SECRETS},
 }
@@ -149,7 +152,7 @@ def role_keys(roles: Path) -> dict[str, Key]:
 
 def check(path: Path, roles: Path | None = None) -> Inventory:
     """Read and judge an inventory folder (or its hosts.yml)."""
-    hosts_file = path / "hosts.yml" if path.is_dir() else path
+    hosts_file = _hosts_file(path)
     inventory = Inventory(path=path)
     keys = {**role_keys(roles or Path(__file__).parents[1] / "roles"), **KEYS}
     try:
@@ -166,8 +169,28 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     return inventory
 
 
+def _hosts_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    programs = [file for file in sorted(path.glob("*.py")) if os.access(file, os.X_OK)]
+    return programs[0] if programs else path / "hosts.yml"
+
+
+def _load(hosts_file: Path) -> Any:
+    """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
+    if hosts_file.suffix != ".py":
+        return load(hosts_file)
+    done = subprocess.run([sys.executable, hosts_file, "--list"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it failed without a word"]
+        raise YamlError(lines[0], str(hosts_file), " ".join(lines[1:]) or "run it by hand to see why")
+    printed = json.loads(done.stdout)
+    group, facts = printed.get(GROUP, {}), printed["_meta"]["hostvars"]
+    return {GROUP: {"vars": group.get("vars"), "hosts": {name: facts[name] for name in group.get("hosts", [])}}}
+
+
 def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
-    data = load(hosts_file)
+    data = _load(hosts_file)
     group = _group(data)
     if group is None:
         mend = f"it begins with '{GROUP}:', below it 'vars:' and 'hosts:'; inventory/homelab/hosts.yml is an example"

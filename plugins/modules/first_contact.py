@@ -57,7 +57,8 @@ def main() -> None:
         met={meeting.name: meeting.as_dict() for meeting in meetings},
         strangers=[meeting.name for meeting in meetings if meeting.state == "new" and not wants["accept"]],
         controller_key=hostkeys.own_key(folder / "controller_ed25519"),
-        pins={name: key for name, (key, _) in hostkeys.read_pins(known_hosts).items()},
+        host_keys={name: key for name, (key, _) in hostkeys.read_pins(known_hosts).items()}
+        | {meeting.name: meeting.key for meeting in meetings if meeting.state == "new"},
     )
 
 

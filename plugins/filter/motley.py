@@ -1,0 +1,29 @@
+"""The few shapes that playbooks need and Jinja makes ugly; pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
+    """What first_contact asks of each node: its name and the addresses where it may answer, the wanted one first."""
+    return [
+        {
+            "name": name,
+            "addresses": [
+                str(hostvars[name][key]) for key in ("motley_address", "motley_current_address") if key in hostvars[name]
+            ],
+            "port": int(hostvars[name].get("ansible_port", 22)),
+        }
+        for name in names
+    ]
+
+
+def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
+    """Name -> the address it has or shall have, in the cluster's order."""
+    return {name: str(hostvars[name]["motley_address"]) for name in names}
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {"motley_places": motley_places, "motley_addresses": motley_addresses}
