@@ -93,10 +93,10 @@ def nics() -> list[dict]:
     """Real network cards and what they carry now."""
     found = []
     routes = ip("-4", "route", "show", "default")
-    for link in ip("-4", "address", "show"):
+    for link in ip("address", "show"):
         name = link["ifname"]
-        if link.get("link_type") != "ether":
-            continue
+        if read(Path(f"/sys/class/net/{name}/type")) != "1":
+            continue  # not Ethernet
         addresses = [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if a["family"] == "inet"]
         found.append(
             {

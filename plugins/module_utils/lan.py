@@ -1,0 +1,59 @@
+"""Small questions to the LAN and to the kernel about it, answered without installing anything. Runs on a node as root."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+ETH_P_ARP = 0x0806
+BROADCAST = b"\xff" * 6
+
+
+def nic_by_mac(mac: str) -> str:
+    for path in sorted(Path("/sys/class/net").glob("*/address")):
+        if path.read_text().strip().lower() == mac.lower():
+            return path.parent.name
+    return ""
+
+
+def ip(*arguments: str) -> list[dict]:
+    done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
+    return [entry for entry in json.loads(done.stdout or "[]") if entry]
+
+
+def carries(nic: str, address: str) -> bool:
+    """Whether the card has exactly this "address/prefix", and no other of IPv4."""
+    found = [f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]]
+    return found == [address]
+
+
+def gateway_of(nic: str) -> str:
+    return next((route.get("gateway", "") for route in ip("-4", "route", "show", "default", "dev", nic)), "")
+
+
+def who_has(nic: str, address: str, sender: str = "0.0.0.0", timeout_s: float = 1.5) -> str:
+    """The MAC that answers for an address (ARP); empty when nobody does. With no sender it is a probe: it disturbs nobody."""
+    own = bytes.fromhex(Path(f"/sys/class/net/{nic}/address").read_text().strip().replace(":", ""))
+    question = BROADCAST + own + struct.pack("!H", ETH_P_ARP) + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
+    question += own + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(address)
+    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ARP)) as wire:
+        wire.bind((nic, 0))
+        end = time.monotonic() + timeout_s
+        asked = 0.0
+        while (now := time.monotonic()) < end:
+            if now - asked > 0.4:
+                wire.send(question)
+                asked = now
+            wire.settimeout(max(0.01, min(0.4, end - now)))
+            try:
+                frame = wire.recv(128)
+            except TimeoutError:
+                continue
+            answer = frame[14:42]
+            if len(answer) == 28 and answer[14:18] == socket.inet_aton(address) and answer[8:14] != own:
+                return ":".join(f"{byte:02x}" for byte in answer[8:14])
+    return ""
