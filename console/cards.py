@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Architectures in PyPI's torch 2.13.0 wheel; a card also runs the code of an older minor of its own major (8.9 runs 8.6).
+# Architectures in PyPI's torch 2.13.0 wheel; a card also runs code for an older minor of its own major (8.9 runs 8.6).
 SERVED = (7.5, 8.0, 8.6, 9.0, 10.0, 12.0)
 
 # First match wins; the name is searched in lower case.

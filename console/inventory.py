@@ -112,6 +112,7 @@ KEYS: dict[str, Key] = {
     "motley_gateway": Key(ADDRESS, _is_address),
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
     "motley_state": Key("a folder on the controller", _is_text),
+    "motley_state_folder": Key("a folder on the controller", _is_text),
     "motley_simulated": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_user": Key("a login name", _is_text),
     "ansible_port": Key("a port number", _is_port),
@@ -136,17 +137,18 @@ TYPES: dict[str, Key] = {
 }
 
 
+def _one_of(choices: list[Any]) -> Key:
+    return Key("one of " + ", ".join(map(str, choices)), lambda value: value in choices)
+
+
 def role_keys(roles: Path) -> dict[str, Key]:
     """Every `motley_…` variable that a role declares, with its type."""
     keys: dict[str, Key] = {}
     for spec in sorted(roles.glob("*/meta/argument_specs.yml")):
         options = load(spec)["argument_specs"]["main"].get("options", {})
         for name, option in options.items():
-            kind = TYPES[option.get("type", "str")]
             choices = option.get("choices")
-            if choices:
-                kind = Key("one of " + ", ".join(map(str, choices)), lambda value, allowed=choices: value in allowed)
-            keys[name] = kind
+            keys[name] = _one_of(choices) if choices else TYPES[option.get("type", "str")]
     return keys
 
 
@@ -203,8 +205,8 @@ def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
     own = group.get("vars") or {}
     _judge_keys(own, f"{hosts_file}, vars", keys, inventory, on_node=False)
     shared |= own
-    for name, settings in (group.get("hosts") or {}).items():
-        settings = settings or {}
+    for name, written in (group.get("hosts") or {}).items():
+        settings = written or {}
         if not isinstance(settings, dict):
             mend = "write its keys below it, one a line, two spaces deeper"
             inventory.findings.append(Finding(what="has no keys", where=f"{hosts_file}, {name}", mend=mend))
@@ -319,7 +321,9 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
             return
         network = ipaddress.IPv4Network(str(subnet))
         if _is_address(gateway) and ipaddress.IPv4Address(str(gateway)) not in network:
-            mend = "your router's address lies inside your network; `ip route` on any machine shows it after 'default via'"
+            mend = (
+                "your router's address lies inside your network; `ip route` on any machine shows it after 'default via'"
+            )
             yield Finding(what=f"the gateway {gateway} is outside {network}", where=f"{where}, vars", mend=mend)
         if _is_address(address):
             yield from _address_fits(str(address), str(gateway), network, f"{where}, {name}")

@@ -11,7 +11,9 @@ def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
         {
             "name": name,
             "addresses": [
-                str(hostvars[name][key]) for key in ("motley_address", "motley_current_address") if key in hostvars[name]
+                str(hostvars[name][key])
+                for key in ("motley_address", "motley_current_address")
+                if key in hostvars[name]
             ],
             "port": int(hostvars[name].get("ansible_port", 22)),
         }

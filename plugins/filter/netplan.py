@@ -40,7 +40,9 @@ def motley_netplan(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]
         return {"error": f"its network card {nic['name']} is set up {how}", "fix": fix}
     manager = renderer(documents, stanza) == "NetworkManager"
     files = {path: _dump(documents[path]) for path in documents if documents[path] != _load(node["netplan"][path])}
-    files[OWN_FILE] = _dump({"network": {"version": 2, section: {name: with_address(stanza, section, nic, wish, manager)}}})
+    files[OWN_FILE] = _dump(
+        {"network": {"version": 2, section: {name: with_address(stanza, section, nic, wish, manager)}}}
+    )
     if not nic["permanent_mac"] and section == "ethernets" and not manager:
         # netplan asks networkd for the burnt-in MAC; a virtual card has none.
         path = f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf"
@@ -64,7 +66,10 @@ def find_nic(nics: list[dict[str, Any]], wish: dict[str, Any]) -> dict[str, Any]
 def _no_card(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
     cards = ", ".join(f"{nic['name']} {nic['mac']}" for nic in node["nics"]) or "none"
     if wish["mac"]:
-        return {"error": f"it has no network card with MAC {wish['mac']}", "fix": f"correct motley_mac; its cards: {cards}"}
+        return {
+            "error": f"it has no network card with MAC {wish['mac']}",
+            "fix": f"correct motley_mac; its cards: {cards}",
+        }
     fix = f"name the card: motley_mac: one of {cards}"
     return {"error": f"no network card of it carries {wish['reached_at']}", "fix": fix}
 
@@ -94,9 +99,9 @@ def _is_card(device: str, stanza: dict[str, Any], nic: dict[str, Any], section: 
         return str(match["macaddress"]).lower() == nic["mac"].lower()
     names = match.get("name") or []
     # A pattern such as en* stands for other cards as well: it is not this card's own.
-    return any(fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names)) and (
-        names == nic["name"] or names == [nic["name"]]
-    )
+    return any(
+        fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names)
+    ) and (names == nic["name"] or names == [nic["name"]])
 
 
 def renderer(documents: dict[str, Any], stanza: dict[str, Any]) -> str:

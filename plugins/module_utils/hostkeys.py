@@ -109,7 +109,7 @@ def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str
     meeting = Meeting(name=place.name, state="off", tried=list(place.addresses))
     owners = {key: name for name, (key, _) in pins.items()}
     pinned, meeting.pinned_on = pins.get(place.name, ("", ""))
-    # On first contact the address where the machine is said to answer today comes first: the other may be somebody else's.
+    # On first contact the address where it is said to answer today comes first: the other may be somebody else's.
     order = place.addresses if pinned else tuple(reversed(place.addresses))
     for address in order:
         key = answers.get((address, place.port), "")

@@ -1,4 +1,4 @@
-"""Small questions to the LAN and to the kernel about it, answered without installing anything. Runs on a node as root."""
+"""Small questions to the LAN and to the kernel about it, with nothing installed for them. Runs on a node as root."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
+NOBODY = "0.0.0.0"  # noqa: S104  the sender of a question that is only a probe
 
 
 def nic_by_mac(mac: str) -> str:
@@ -27,7 +28,9 @@ def ip(*arguments: str) -> list[dict]:
 
 def carries(nic: str, address: str) -> bool:
     """Whether the card has exactly this "address/prefix", and no other of IPv4."""
-    found = [f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]]
+    found = [
+        f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]
+    ]
     return found == [address]
 
 
@@ -35,8 +38,8 @@ def gateway_of(nic: str) -> str:
     return next((route.get("gateway", "") for route in ip("-4", "route", "show", "default", "dev", nic)), "")
 
 
-def who_has(nic: str, address: str, sender: str = "0.0.0.0", timeout_s: float = 1.5) -> str:
-    """The MAC that answers for an address (ARP); empty when nobody does. With no sender it is a probe: it disturbs nobody."""
+def who_has(nic: str, address: str, sender: str = NOBODY, timeout_s: float = 1.5) -> str:
+    """The MAC that answers for an address (ARP); empty when nobody does. Without a sender it disturbs nobody."""
     own = bytes.fromhex(Path(f"/sys/class/net/{nic}/address").read_text().strip().replace(":", ""))
     question = BROADCAST + own + struct.pack("!H", ETH_P_ARP) + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
     question += own + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(address)

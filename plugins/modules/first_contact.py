@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from ansible.module_utils import hostkeys
@@ -46,6 +47,7 @@ def main() -> None:
     ]
     if wants["forget"]:
         hostkeys.forget(wants["forget"], known_hosts)
+    start = time.monotonic()
     if wants["wait_s"]:
         meetings = [hostkeys.wait_for(place, known_hosts, wants["prefer_s"], wants["wait_s"]) for place in places]
     else:
@@ -54,6 +56,7 @@ def main() -> None:
         hostkeys.pin(meetings, known_hosts)
     module.exit_json(
         changed=False,
+        waited_s=round(time.monotonic() - start, 1),
         met={meeting.name: meeting.as_dict() for meeting in meetings},
         strangers=[meeting.name for meeting in meetings if meeting.state == "new" and not wants["accept"]],
         controller_key=hostkeys.own_key(folder / "controller_ed25519"),

@@ -28,8 +28,10 @@ options:
   address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
   gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
   files: {type: dict, default: {}, description: "Path to content; null removes a file"}
-  leaving: {type: list, elements: str, default: [], description: MACs that may still have the address, as they are moving}
+  leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
   rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
+  moved: {type: str, default: "", description: "OLD → NEW, for the sentence at the end"}
+  waited_s: {type: float, default: 0, description: "How long the controller needed to meet it, for that sentence"}
   phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
 """
 FOLDER = Path("/var/lib/motley/rollback")
@@ -47,6 +49,8 @@ def main() -> None:
             "leaving": {"type": "list", "elements": "str", "default": []},
             "rollback_s": {"type": "float", "default": 60},
             "phase": {"type": "str", "default": "static_ip"},
+            "moved": {"type": "str", "default": ""},
+            "waited_s": {"type": "float", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -100,7 +104,9 @@ def refuse_taken(module: AnsibleModule, nic: str, wish: dict) -> None:
     owner = lan.who_has(nic, address)
     if owner and owner.lower() not in [mac.lower() for mac in wish["leaving"]]:
         fix = "give this node another motley_address, or that machine another address; then run again"
-        module.fail_json(msg=f"{address} is taken: the machine with MAC {owner} has it\nnothing was changed\nfix: {fix}")
+        module.fail_json(
+            msg=f"{address} is taken: the machine with MAC {owner} has it\nnothing was changed\nfix: {fix}"
+        )
 
 
 def refuse_second(module: AnsibleModule) -> None:
@@ -140,7 +146,13 @@ def arm(seconds: float) -> None:
 
 
 def run_later(unit: str, seconds: float, *command: str) -> None:
-    timer = ["systemd-run", "--collect", f"--unit={unit}", f"--on-active={seconds}", "--timer-property=AccuracySec=100ms"]
+    timer = [
+        "systemd-run",
+        "--collect",
+        f"--unit={unit}",
+        f"--on-active={seconds}",
+        "--timer-property=AccuracySec=100ms",
+    ]
     subprocess.run([*timer, *command], check=True, capture_output=True)
 
 
@@ -153,7 +165,8 @@ def confirm(module: AnsibleModule) -> None:
     if reason:
         run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
         module.fail_json(msg=reason)
-    module.exit_json(changed=True)
+    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s, gateway answers, way back disarmed"
+    module.exit_json(changed=True, motley_say=say)
 
 
 def wait_until_right(wish: dict, limit_s: float = 6) -> str:

@@ -161,7 +161,7 @@ def wait_for_apt(limit_s: float) -> tuple[str, float]:
 
 def apt_holder() -> str:
     for lock in filter(os.path.exists, APT_LOCKS):
-        with open(lock, "rb") as stream:
+        with Path(lock).open("rb") as stream:
             asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
         if kind != fcntl.F_UNLCK:
