@@ -24,7 +24,7 @@ def digest(path: Path) -> str:
 
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
     """All or nothing: a full disk or a power cut leaves the old file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_parents(path, owner)
     new = path.with_name(f".{path.name}.motley-new")
     try:
         with new.open("w", encoding="utf-8", errors="surrogateescape") as stream:
@@ -36,6 +36,13 @@ def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> N
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def make_parents(path: Path, owner: tuple[int, int]) -> None:
+    """Folders on the way that are missing; private where they are a person's own."""
+    for folder in reversed(missing_parents(path)):
+        folder.mkdir(mode=0o700 if owner[0] else 0o755)
+        os.chown(folder, *owner)
 
 
 def read_text(path: Path) -> str | None:
@@ -94,6 +101,12 @@ class Before:
         self.data["files"][str(path)]["after"] = digest(path)
         self.save()
 
+    def remember(self, name: str, value: str) -> None:
+        """A word for the way back, such as the old address; the first one stays."""
+        if name not in self.data:
+            self.data[name] = value
+            self.save()
+
     def keep_undo(self, command: list[str]) -> None:
         if command not in self.data["undo"]:
             self.data["undo"].append(command)
@@ -115,7 +128,7 @@ class Before:
         remarks = []
         for name, entry in self.data["files"].items():
             path, was = Path(name), self.contents()[name]
-            if digest(path) != entry.get("after", digest(path)):
+            if digest(path) not in (entry.get("after", digest(path)), self._digest_before(entry)):
                 remark, was = self._around_edits(path, was)
                 remarks.append(remark)
             if was is None:
@@ -127,6 +140,9 @@ class Before:
             if Path(folder).is_dir() and not any(Path(folder).iterdir()):
                 Path(folder).rmdir()
         return remarks
+
+    def _digest_before(self, entry: dict[str, Any]) -> str:
+        return digest(self.folder / entry["copy"]) if entry["existed"] else ""
 
     @staticmethod
     def _around_edits(path: Path, was: str | None) -> tuple[str, str | None]:

@@ -30,6 +30,7 @@ options:
   files: {type: dict, default: {}, description: "Path to content; null removes a file"}
   leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
   rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
+  reached_at: {type: str, default: "", description: "Where the node answered before, for the way back later"}
   moved: {type: str, default: "", description: "OLD → NEW, for the sentence at the end"}
   waited_s: {type: float, default: 0, description: "How long the controller needed to meet it, for that sentence"}
   phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
@@ -49,6 +50,7 @@ def main() -> None:
             "leaving": {"type": "list", "elements": "str", "default": []},
             "rollback_s": {"type": "float", "default": 60},
             "phase": {"type": "str", "default": "static_ip"},
+            "reached_at": {"type": "str", "default": ""},
             "moved": {"type": "str", "default": ""},
             "waited_s": {"type": "float", "default": 0},
         },
@@ -75,6 +77,7 @@ def begin(module: AnsibleModule) -> None:
     refuse_second(module)
     if wish["phase"]:
         before = Before(wish["phase"])
+        before.remember("reached_at", wish["reached_at"])
         for path in wanted:
             before.keep(path)
     save_way_back(old)
@@ -165,7 +168,8 @@ def confirm(module: AnsibleModule) -> None:
     if reason:
         run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
         module.fail_json(msg=reason)
-    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s, gateway answers, way back disarmed"
+    gateway = " gateway answers," if wish["gateway"] else ""
+    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
     module.exit_json(changed=True, motley_say=say)
 
 

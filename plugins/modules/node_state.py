@@ -30,8 +30,9 @@ options:
     default: []
     description:
       - "Each has check (a read-only command), expect (its output; else success is enough), run (what makes it so),
-        undo (what takes it back; {before} stands for the output found first), and on_change (run after any file
-        changed as well). It fails where the check does not hold afterwards."
+        undo (what takes it back; {before} stands for the output found first), makes (files that it makes, to be
+        removed on the way back), and on_change (run after any file changed as well). It fails where the check does not
+        hold afterwards. What the checks print at the end is returned as found."
 """
 
 
@@ -51,11 +52,13 @@ def main() -> None:
             before.keep(change["path"])
             write_file(change["path"], change["new"], change["mode"], change["owner"])
             before.wrote(change["path"])
-    settled = [said for wish in module.params["settle"] if (said := settle(module, before, wish, bool(changes)))]
+    settled = [settle(module, before, wish, bool(changes)) for wish in module.params["settle"]]
+    ran = [command for command, _ in settled if command]
     module.exit_json(
-        changed=bool(changes or settled),
+        changed=bool(changes or ran),
         wrote=[str(change["path"]) for change in changes],
-        settled=settled,
+        ran=ran,
+        found=[found for _, found in settled],
         diff=[
             {"before_header": str(change["path"]), "after_header": str(change["path"])}
             | {"before": change["old"] or "", "after": change["new"]}
@@ -85,24 +88,24 @@ def owner_of(user: str) -> tuple[int, int]:
     return entry.pw_uid, entry.pw_gid
 
 
-def settle(module: AnsibleModule, before: Before, wish: dict, files_changed: bool) -> str:
-    """Run the command where the check does not hold; returns the command as text, empty when nothing was to do."""
+def settle(module: AnsibleModule, before: Before, wish: dict, files_changed: bool) -> tuple[str, str]:
+    """Run the command where the check does not hold; returns it if it ran, and what the check prints at the end."""
     holds, found = check(wish)
     if holds and not (files_changed and wish.get("on_change")):
-        return ""
+        return "", found
     command = [str(word) for word in wish["run"]]
     if module.check_mode:
-        return " ".join(command)
-    if not holds and wish.get("undo"):
+        return " ".join(command), found
+    for path in wish.get("makes", []):
+        before.keep(Path(path))
+    if wish.get("undo"):
         before.keep_undo([str(word).replace("{before}", found) for word in wish["undo"]])
-    elif wish.get("on_change") and wish.get("undo"):
-        before.keep_undo([str(word) for word in wish["undo"]])
     done = run(command)
     holds, found = check(wish)
     if done.returncode or not holds:
         what = (done.stderr or done.stdout).strip() or f"afterwards '{' '.join(wish['check'])}' says: {found}"
         module.fail_json(msg=f"'{' '.join(command)}' did not help: {what}")
-    return " ".join(command)
+    return " ".join(command), found
 
 
 def check(wish: dict) -> tuple[bool, str]:

@@ -14,6 +14,7 @@ module: node_undo
 short_description: Put back what a phase found before it changed a node
 options:
   phase: {type: str, required: true, description: The phase whose record is used}
+  peek: {type: bool, default: false, description: Only tell what is recorded}
   reload: {type: list, elements: list, default: [], description: Commands to run after the files are back}
 """
 
@@ -23,22 +24,25 @@ def main() -> None:
         argument_spec={
             "phase": {"type": "str", "required": True},
             "reload": {"type": "list", "elements": "list", "default": []},
+            "peek": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     before = Before(module.params["phase"])
     if not before.recorded:
-        module.exit_json(changed=False, motley_say="nothing to put back")
+        module.exit_json(changed=False, files={}, reached_at="", motley_say="nothing to put back")
+    if module.params["peek"]:
+        module.exit_json(changed=False, files=before.contents(), reached_at=before.data.get("reached_at", ""))
     diff = [
         {"before_header": path, "after_header": path, "before": read_text(Path(path)) or "", "after": was or ""}
         for path, was in before.contents().items()
     ]
     remarks: list[str] = []
     if not module.check_mode:
+        before.run_undo()  # services first: they are stopped by the files that go next
         remarks = before.restore()
         for command in module.params["reload"]:
             module.run_command([str(word) for word in command], check_rc=True)
-        before.run_undo()
         before.forget()
     say = "; ".join([f"{len(diff)} file{'s' if len(diff) != 1 else ''} put back", *remarks])
     module.exit_json(changed=True, motley_say=say, diff=diff)
