@@ -8,9 +8,8 @@ from typing import Any
 
 from console.causes import Cause, explain
 
-# Phases that only look: they are told about only where they have something to say.
 HIDDEN_TASKS = ("Validating arguments against",)
-FINDING = "contact"
+FINDING = "contact"  # the phase that looks for the nodes
 
 
 @dataclass(kw_only=True, slots=True)
@@ -53,7 +52,7 @@ class Progress:
     def take(self, event: dict[str, Any]) -> None:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
-        role = data.get("role") or data.get("play") or ""
+        role = (data.get("role") or "").removeprefix("motley_")
         if kind == "playbook_on_task_start":
             self._enter(role)
         elif kind == "runner_on_start":

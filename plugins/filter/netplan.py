@@ -154,8 +154,8 @@ def motley_leaving(names: list[str], hostvars: Any) -> list[str]:
     macs = []
     for name in names:
         node = hostvars[name]
-        if "motley_look" in node and node["ansible_host"] != node["motley_address"]:
-            macs += [nic["mac"] for nic in node["motley_look"]["node"]["nics"]]
+        if "motley_preflight_look" in node and node["ansible_host"] != node["motley_address"]:
+            macs += [nic["mac"] for nic in node["motley_preflight_look"]["node"]["nics"]]
     return macs
 
 

@@ -52,7 +52,7 @@ def sentence(missed: list[str], silent: list[str], wish: dict) -> str:
         parts.append(f"it does not reach {', '.join(missed)} on port {wish['port']}")
     if silent:
         parts.append(f"it was not reached by {', '.join(silent)} on port {wish['port']}")
-    fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered), and for a router that isolates"
+    fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered) or a router that isolates"
     return "; ".join(parts) + f"\nfix: {fix} Wi-Fi clients"
 
 
