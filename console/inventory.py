@@ -168,6 +168,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         where = str(hosts_file)
         for judge in (_names, _addresses, _networks, _heads, _cards, _logins):
             inventory.findings.extend(judge(inventory.nodes, where))
+        inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
     return inventory
 
 

@@ -71,11 +71,11 @@ def run(wish: Wish, passwords: Passwords) -> int:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     whole = bool(progress.nodes) and done.rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
-    data = receipt.as_data(
-        wish.verb, str(wish.inventory.path), progress, ok=whole and not wish.check, seconds=time.monotonic() - started
-    )
+    seconds = time.monotonic() - started
+    outcome = "check only" if wish.check else "proven" if whole else "incomplete"
+    data = receipt.as_data(wish.verb, str(wish.inventory.path), progress, outcome=outcome, seconds=seconds)
     page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
-    for line in [*_summary(wish, progress, data["seconds"], done, log), f"receipt  {_short(page)}"]:
+    for line in [*_summary(wish, progress, seconds, done, log), f"receipt  {_short(page)}"]:
         screen.print(line, soft_wrap=True)
     return 0 if whole else 1
 

@@ -32,13 +32,15 @@ def _mask_address(text: str) -> str:
     return ".".join(text.split(".")[:2]) + ".x.x" if public else text
 
 
-def as_data(verb: str, inventory: str, progress: Progress, *, ok: bool, seconds: float) -> dict[str, Any]:
+def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> dict[str, Any]:
+    """`outcome` is proven, incomplete or "check only"."""
     return {
         "verb": verb,
         "inventory": inventory,
         "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "seconds": round(seconds, 1),
-        "ok": ok,
+        "ok": outcome == "proven",
+        "outcome": outcome,
         "nodes": {
             node.name: {
                 "off": node.off,
@@ -80,7 +82,7 @@ STYLE = (
 
 
 def page(data: dict[str, Any]) -> str:
-    title = f"{data['verb']}: {'proven' if data['ok'] else 'not complete'}"
+    title = f"{data['verb']}: {data['outcome']}"
     parts = [f"<h1>{html.escape(title)}</h1>"]
     parts.append(f"<p>{data['finished']}, {data['seconds']} s, inventory {html.escape(data['inventory'])}</p>")
     for name, node in data["nodes"].items():
