@@ -10,10 +10,13 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Cause:
     what: str
-    fix: str
+    fix: str  # {host} stands for the node, or for all that fail alike
+
+    def fix_on(self, hosts: str) -> str:
+        return self.fix.replace("{host}", hosts)
 
 
-# What the message contains -> cause, mend. First match wins; {host} stands for the node.
+# What the message contains -> cause, mend. First match wins.
 KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"IDENTIFICATION HAS CHANGED|Host key verification failed",
@@ -66,7 +69,7 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
 UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT={host} repeats one phase on it"
 
 
-def explain(result: dict[str, Any], host: str, *, unreachable: bool = False) -> Cause:
+def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
     """A task that already says its fix is believed; else the message is looked up; else it is quoted."""
     message = full_message(result)
     what, _, fix = message.partition("\nfix: ")
@@ -74,10 +77,10 @@ def explain(result: dict[str, Any], host: str, *, unreachable: bool = False) -> 
         return Cause(what=what.strip(), fix=fix.strip().splitlines()[0])
     for pattern, known, mend in KNOWN:
         if re.search(pattern, message, re.IGNORECASE):
-            return Cause(what=known, fix=mend.replace("{host}", host))
+            return Cause(what=known, fix=mend)
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["it failed without a word"]
     kind = "it cannot be reached: " if unreachable else ""
-    return Cause(what=kind + "\n".join(lines[:3]), fix=UNKNOWN.replace("{host}", host))
+    return Cause(what=kind + "\n".join(lines[:3]), fix=UNKNOWN)
 
 
 def full_message(result: dict[str, Any]) -> str:

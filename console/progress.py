@@ -90,7 +90,7 @@ class Progress:
             return
         phase = node.phases.setdefault(role, Phase())
         if kind != "runner_on_ok":
-            phase.failure, phase.failed_task = explain(result, node.name, unreachable="unreach" in kind), task
+            phase.failure, phase.failed_task = explain(result, unreachable="unreach" in kind), task
             return
         if result.get("changed"):
             phase.changed.append(task)

@@ -51,7 +51,11 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                         "changed": phase.changed,
                         "proven": phase.proven,
                         "says": phase.says,
-                        "failure": {"task": phase.failed_task, "what": phase.failure.what, "fix": phase.failure.fix}
+                        "failure": {
+                            "task": phase.failed_task,
+                            "what": phase.failure.what,
+                            "fix": phase.failure.fix_on(node.name),
+                        }
                         if phase.failure
                         else None,
                     }

@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from console.causes import Cause
 from console.progress import FINDING, Node, Phase, Progress
 
 
@@ -80,15 +81,13 @@ def left_out(progress: Progress, tell: Callable[[str], None]) -> None:
 
 def failures(progress: Progress, tell: Callable[[str], None]) -> None:
     """Host and phase, what it was about, the cause, the fix. Nodes that fail alike are told together."""
-    alike: dict[tuple[str, str, str, str], list[str]] = {}
+    alike: dict[tuple[str, str, Cause], list[str]] = {}
     for node in progress.nodes.values():
-        if node.failed:
-            phase = node.phases[node.failed]
-            assert phase.failure is not None
-            key = (node.failed, phase.failed_task, phase.failure.what, phase.failure.fix.replace(node.name, "{host}"))
-            alike.setdefault(key, []).append(node.name)
-    for (phase_name, task, what, fix), names in alike.items():
-        tell(f"✗ {', '.join(names)}  {phase_name}: {task}")
-        for line in what.splitlines():
+        phase = node.phases.get(node.failed)
+        if phase and phase.failure:
+            alike.setdefault((node.failed, phase.failed_task, phase.failure), []).append(node.name)
+    for (name, task, cause), nodes in alike.items():
+        tell(f"✗ {', '.join(nodes)}  {name}: {task}")
+        for line in cause.what.splitlines():
             tell(f"    {line}")
-        tell(f"    fix: {fix.replace('{host}', ','.join(names))}")
+        tell(f"    fix: {cause.fix_on(','.join(nodes))}")

@@ -1,33 +1,24 @@
-"""The lockout drill: whatever goes wrong with a change of the network, nobody is locked out. Every base's netplan."""
+"""The lockout drill: whatever goes wrong with a change of the network, nobody is locked out."""
 
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab import faults
-from lab import lab as labs
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
 HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 
 
-@pytest.fixture(scope="module")
-def named(trio_on_each_base: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    """Keys pinned and shared, addresses still the installer's: where every drill starts."""
-    return trio_on_each_base
-
-
 @pytest.fixture
-def person(named: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    labs.reset(named.lab, [])
-    person = Person(named, tmp_path_factory.mktemp("person"))
+def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
+    person = Person(fresh_trio, tmp_path)
     person.writes()
-    yield person
+    return person
 
 
 def address_of(person: Person, name: str) -> str:

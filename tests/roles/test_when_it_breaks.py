@@ -1,11 +1,10 @@
 """Each way in which a home cluster breaks gives its sentence, and loses nothing."""
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lab import faults
-from lab import lab as labs
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
@@ -13,11 +12,10 @@ HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 
 
 @pytest.fixture
-def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    labs.reset(trio.lab, [])
-    person = Person(trio, tmp_path_factory.mktemp("person"))
+def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
+    person = Person(fresh_trio, tmp_path)
     person.writes()
-    yield person
+    return person
 
 
 def nothing_changed(person: Person) -> bool:
