@@ -49,12 +49,23 @@ def read_text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else None
 
 
-def with_block(text: str, block: str, drop: str = "") -> str:
-    """`text` with our marked block at its end, once, and without the lines that fully match `drop`."""
+def with_block(text: str, block: str, drop: str = "", keep: str = "") -> str:
+    """`text` with our marked block at its end, once, and without the lines that fully match `drop`.
+
+    A line of the block that was there and matches `keep` stays, unless the new block has one that matches.
+    """
+    wanted = block.strip().splitlines()
+    if keep and not any(re.fullmatch(keep, line) for line in wanted):
+        wanted += [line for line in block_of(text) if re.fullmatch(keep, line)]
     lines = without_block(text).splitlines()
     if drop:
         lines = [line for line in lines if not re.fullmatch(drop, line.strip())]
-    return "".join(f"{line}\n" for line in [*lines, BEGIN, *block.strip().splitlines(), END])
+    return "".join(f"{line}\n" for line in [*lines, BEGIN, *wanted, END])
+
+
+def block_of(text: str) -> list[str]:
+    lines = text.splitlines()
+    return lines[lines.index(BEGIN) + 1 : lines.index(END)] if BEGIN in lines and END in lines else []
 
 
 def without_block(text: str) -> str:

@@ -37,6 +37,17 @@ options:
 """
 FOLDER = Path("/var/lib/motley/rollback")
 UNIT = "motley-network-rollback"
+# A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
+AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
+AT_BOOT_WANTED = AT_BOOT.parent / "multi-user.target.wants" / AT_BOOT.name
+AT_BOOT_TEXT = """[Unit]
+Description=Motley: takes back a change of the network that was not confirmed before the machine went down
+After=network.target
+
+[Service]
+Type=oneshot
+ExecStart=/var/lib/motley/rollback/restore.sh
+"""
 
 
 def main() -> None:
@@ -129,7 +140,7 @@ def save_way_back(old: dict) -> None:
         copy = FOLDER / f"{number:02d}-{path.name}"
         write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
         lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
-    lines += ["netplan apply", f"date +%s > {FOLDER}/went-back"]
+    lines += [f"rm -f {AT_BOOT_WANTED} {AT_BOOT}", "netplan apply", f"date +%s > {FOLDER}/went-back"]
     (FOLDER / "went-back").unlink(missing_ok=True)
     write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
 
@@ -144,6 +155,9 @@ def put(files: dict) -> None:
 
 def arm(seconds: float) -> None:
     """First the way back, then the change, after our answer has left the machine."""
+    write_file(AT_BOOT, AT_BOOT_TEXT, 0o644, (0, 0))
+    if not AT_BOOT_WANTED.is_symlink():
+        AT_BOOT_WANTED.symlink_to(AT_BOOT)
     run_later(UNIT, seconds, str(FOLDER / "restore.sh"))
     run_later("motley-network-apply", 1, "netplan", "apply")
 
@@ -170,6 +184,8 @@ def confirm(module: AnsibleModule) -> None:
         module.fail_json(msg=reason)
     gateway = " gateway answers," if wish["gateway"] else ""
     say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
+    AT_BOOT_WANTED.unlink(missing_ok=True)
+    AT_BOOT.unlink(missing_ok=True)
     module.exit_json(changed=True, motley_say=say)
 
 

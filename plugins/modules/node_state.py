@@ -23,7 +23,8 @@ options:
     default: []
     description:
       - "Each has path and content (the whole file) or block (our marked part of it), and may have mode, owner,
-        drop (lines matching this pattern go), if_exists (only where this path exists)."
+        drop (lines matching this pattern go), keep (lines of the old block matching this pattern stay), if_exists
+        (only where this path exists)."
   settle:
     type: list
     elements: dict
@@ -74,13 +75,17 @@ def file_change(wish: dict) -> dict | None:
         return None
     owner = owner_of(wish.get("owner", "root"))
     old = read_text(path)
-    new = wish["content"] if "content" in wish else with_block(old or "", wish["block"], wish.get("drop", ""))
+    new = wish["content"] if "content" in wish else new_block(old or "", wish)
     mode = int(str(wish.get("mode", "0644")), 8)
     if "block" in wish and old is not None:  # a file that is not ours keeps its mode and owner
         status = path.stat()
         mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
     same = old == new and path.stat().st_mode & 0o7777 == mode
     return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
+
+
+def new_block(old: str, wish: dict) -> str:
+    return with_block(old, wish["block"], wish.get("drop", ""), wish.get("keep", ""))
 
 
 def owner_of(user: str) -> tuple[int, int]:

@@ -131,6 +131,21 @@ def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 
 
+def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
+    host = person.cluster[VICTIM]
+    running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
+    until(lambda: address_of(person, VICTIM) == wanted(person, VICTIM), 60)
+    for pid in family(running.pid):
+        os.kill(pid, signal.SIGKILL)
+    running.wait()
+    faults.inject(person.cluster.lab, host, "power-cut")
+    faults.mend(person.cluster.lab, host, "power-cut")
+    until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
+    assert host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
 def test_a_renamed_card_keeps_its_address(person: Person) -> None:
     person.bootstraps(limit=VICTIM, phase="static_ip")
     faults.inject(person.cluster.lab, person.cluster[VICTIM], "nic-renamed")

@@ -62,6 +62,12 @@ def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
     assert person.cluster[VICTIM].run("hostname").strip() == VICTIM
 
 
+def test_a_run_limited_to_a_worker_leaves_the_heads_key_there(person: Person) -> None:
+    person.bootstraps(phase="ssh_trust")
+    assert person.bootstraps(phase="ssh_trust", limit=VICTIM).changed() == {VICTIM: 0}
+    assert f"motley@{HEAD}" in person.cluster[VICTIM].run("cat", "/home/user/.ssh/authorized_keys")
+
+
 def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Person) -> None:
     person.bootstraps(phase="ssh_trust")
     faults.inject(person.cluster.lab, person.cluster[VICTIM], "reinstalled")
