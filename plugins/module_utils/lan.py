@@ -6,6 +6,7 @@ import json
 import socket
 import struct
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -38,25 +39,48 @@ def gateway_of(nic: str) -> str:
     return next((route.get("gateway", "") for route in ip("-4", "route", "show", "default", "dev", nic)), "")
 
 
+def arp(nic: str, sender: str, target: str) -> bytes:
+    """The frame that asks everybody who has `target`."""
+    own = bytes.fromhex(Path(f"/sys/class/net/{nic}/address").read_text().strip().replace(":", ""))
+    head = BROADCAST + own + struct.pack("!H", ETH_P_ARP) + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
+    return head + own + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(target)
+
+
+def wire(nic: str) -> socket.socket:
+    line = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ARP))
+    line.bind((nic, 0))
+    return line
+
+
 def who_has(nic: str, address: str, sender: str = NOBODY, timeout_s: float = 1.5) -> str:
     """The MAC that answers for an address (ARP); empty when nobody does. Without a sender it disturbs nobody."""
-    own = bytes.fromhex(Path(f"/sys/class/net/{nic}/address").read_text().strip().replace(":", ""))
-    question = BROADCAST + own + struct.pack("!H", ETH_P_ARP) + struct.pack("!HHBBH", 1, 0x0800, 6, 4, 1)
-    question += own + socket.inet_aton(sender) + bytes(6) + socket.inet_aton(address)
-    with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ARP)) as wire:
-        wire.bind((nic, 0))
-        end = time.monotonic() + timeout_s
-        asked = 0.0
+    question = arp(nic, sender, address)
+    with wire(nic) as line:
+        end, asked = time.monotonic() + timeout_s, 0.0
         while (now := time.monotonic()) < end:
             if now - asked > 0.4:
-                wire.send(question)
+                line.send(question)
                 asked = now
-            wire.settimeout(max(0.01, min(0.4, end - now)))
+            line.settimeout(max(0.01, min(0.4, end - now)))
             try:
-                frame = wire.recv(128)
+                answer = line.recv(128)[14:42]
             except TimeoutError:
                 continue
-            answer = frame[14:42]
-            if len(answer) == 28 and answer[14:18] == socket.inet_aton(address) and answer[8:14] != own:
+            if len(answer) == 28 and answer[14:18] == socket.inet_aton(address) and answer[8:14] != question[6:12]:
                 return ":".join(f"{byte:02x}" for byte in answer[8:14])
     return ""
+
+
+def announce(mac: str, seconds: float = 8) -> None:
+    """Tell everybody where our addresses are now: for a minute others remember who had them before (a swap)."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        nic = nic_by_mac(mac)
+        for address in [a["local"] for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]]:
+            with wire(nic) as line:
+                line.send(arp(nic, address, address))
+        time.sleep(0.5)
+
+
+if __name__ == "__main__":
+    announce(sys.argv[1])

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shlex
 import subprocess
 import time
@@ -36,6 +37,7 @@ options:
   phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
 """
 FOLDER = Path("/var/lib/motley/rollback")
+APPLY = f"netplan apply; python3 {FOLDER}/lan.py {{mac}}"
 UNIT = "motley-network-rollback"
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
 AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
@@ -91,7 +93,7 @@ def begin(module: AnsibleModule) -> None:
         before.remember("reached_at", wish["reached_at"])
         for path in wanted:
             before.keep(path)
-    save_way_back(old)
+    save_way_back(old, wish["mac"])
     put(wanted)
     generated = module.run_command(["netplan", "generate"])
     if generated[0]:
@@ -100,7 +102,7 @@ def begin(module: AnsibleModule) -> None:
     if wish["phase"]:
         for path in wanted:
             before.wrote(path)
-    arm(wish["rollback_s"])
+    arm(wish["rollback_s"], wish["mac"])
     module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
 
 
@@ -129,7 +131,7 @@ def refuse_second(module: AnsibleModule) -> None:
         module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
 
 
-def save_way_back(old: dict) -> None:
+def save_way_back(old: dict, mac: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
     FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
@@ -140,8 +142,8 @@ def save_way_back(old: dict) -> None:
         copy = FOLDER / f"{number:02d}-{path.name}"
         write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
         lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
-    lines += [f"rm -f {AT_BOOT_WANTED} {AT_BOOT}", "netplan apply", f"date +%s > {FOLDER}/went-back"]
-    (FOLDER / "went-back").unlink(missing_ok=True)
+    lines += [f"rm -f {AT_BOOT_WANTED} {AT_BOOT}", APPLY.format(mac=shlex.quote(mac))]
+    write_file(FOLDER / "lan.py", inspect.getsource(lan), 0o600, (0, 0))
     write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
 
 
@@ -153,13 +155,13 @@ def put(files: dict) -> None:
             write_file(path, text, 0o600 if path.match("/etc/netplan/*") else 0o644, (0, 0))
 
 
-def arm(seconds: float) -> None:
+def arm(seconds: float, mac: str) -> None:
     """First the way back, then the change, after our answer has left the machine."""
     write_file(AT_BOOT, AT_BOOT_TEXT, 0o644, (0, 0))
     if not AT_BOOT_WANTED.is_symlink():
         AT_BOOT_WANTED.symlink_to(AT_BOOT)
     run_later(UNIT, seconds, str(FOLDER / "restore.sh"))
-    run_later("motley-network-apply", 1, "netplan", "apply")
+    run_later("motley-network-apply", 1, "sh", "-c", APPLY.format(mac=shlex.quote(mac)))
 
 
 def run_later(unit: str, seconds: float, *command: str) -> None:

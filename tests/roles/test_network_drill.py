@@ -113,7 +113,7 @@ def test_a_cable_pulled_during_the_change_does_no_harm(person: Person) -> None:
     until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0, 60)
     faults.mend(person.cluster.lab, host, "cable-pull")
     assert running.wait(timeout=120) == 1
-    assert address_of(person, VICTIM) == installed(person, VICTIM)
+    until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
     person.bootstraps(limit=VICTIM, phase="static_ip")
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 

@@ -45,8 +45,8 @@ class Person:
             "motley_dns": [],
             "motley_state": str(self.state),
             "motley_simulated": True,
-            "motley_static_ip_rollback_s": 20,
-            "motley_static_ip_reconnect_s": 8,
+            "motley_static_ip_rollback_s": 25,
+            "motley_static_ip_reconnect_s": 12,
         }
         hosts = {
             host.name: _without_none(
