@@ -61,7 +61,8 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "on {host}: sudo apt install openssh-server",
     ),
     (
-        r"timed out|Data could not be sent|No route to host|Connection reset|Connection closed|Broken pipe|Network is unreachable",
+        r"timed out|Data could not be sent|No route to host|Network is unreachable"
+        r"|Connection reset|Connection closed|Broken pipe",
         "the connection to it was lost; if its network was being changed, it takes that back by itself",
         "check its power, cable or Wi-Fi; then run again",
     ),

@@ -22,9 +22,9 @@ def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
 
 
 def address_of(person: Person, name: str) -> str:
-    return (
-        person.cluster[name].run("ip", "-br", "-4", "address", "show", "dev", person.cluster[name].cable.nic).split()[2]
-    )
+    """What its cable's card has now; empty while it has none."""
+    nic = person.cluster[name].cable.nic
+    return " ".join(person.cluster[name].run("ip", "-br", "-4", "address", "show", "dev", nic).split()[2:])
 
 
 def installed(person: Person, name: str) -> str:
