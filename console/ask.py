@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 from console.inventory import check
+
+# How Ansible reaches a node: every inventory folder needs it beside its hosts.yml.
+GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
 
 TEMPLATE = """\
 # Your machines; docs/my-machines.md explains every key. Next: make bootstrap
@@ -80,6 +84,8 @@ def write_inventory(path: Path, words: str) -> int:
         print(wrong, file=sys.stderr)
         return 2
     path.parent.mkdir(parents=True, exist_ok=True)
+    if not (path.parent / "group_vars").exists():
+        shutil.copytree(GROUP_VARS, path.parent / "group_vars")
     if path.exists():
         kept = path.with_suffix(".yml.before")
         path.replace(kept)

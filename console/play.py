@@ -65,7 +65,7 @@ def run(wish: Wish, passwords: Passwords) -> int:
     started = time.monotonic()
     work = wish.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        with view.View(screen, progress, silent=verbose) as shown:
+        with view.View(screen, progress, silent=verbose, check=wish.check) as shown:
             done = _ansible(wish, passwords, work, progress, shown)
         log = _keep_log(work, wish)
     finally:

@@ -19,6 +19,7 @@ class Phase:
     changed: list[str] = field(default_factory=list)
     proven: list[str] = field(default_factory=list)
     says: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
     seconds: float = 0
     failure: Cause | None = None
     failed_task: str = ""
@@ -94,10 +95,12 @@ class Progress:
             return
         if result.get("changed"):
             phase.changed.append(task)
+            phase.files += files_of(result)
         if task.startswith("Prove that "):
             phase.proven.append(task.removeprefix("Prove that "))
-        if result.get("motley_say"):
-            phase.says.append(str(result["motley_say"]))
+        said = result.get("motley_say") or (result.get("msg") if data.get("task_action", "").endswith("debug") else "")
+        if said:
+            phase.says.append(str(said))
 
     def _met(self, met: dict[str, Any]) -> None:
         for name, meeting in met.items():
@@ -106,3 +109,11 @@ class Progress:
                 node.off = f"nobody answers at {' or '.join(meeting['tried'])}"
                 if meeting["twin"]:
                     node.off += f" but {meeting['twin']}"
+
+
+def files_of(result: dict[str, Any]) -> list[str]:
+    """The files that a task's diff is about."""
+    diffs = result.get("diff") or []
+    return [
+        str(diff["after_header"]) for diff in ([diffs] if isinstance(diffs, dict) else diffs) if "after_header" in diff
+    ]

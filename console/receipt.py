@@ -49,6 +49,7 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                     name: {
                         "seconds": round(phase.seconds, 1),
                         "changed": phase.changed,
+                        "files": phase.files,
                         "proven": phase.proven,
                         "says": phase.says,
                         "failure": {
@@ -102,7 +103,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def _row(phase: str, told: dict[str, Any]) -> str:
-    changed = "<br>".join(map(html.escape, told["changed"])) or "<span class=quiet>nothing</span>"
+    changed = "<br>".join(map(html.escape, told["changed"] + told["files"])) or "<span class=quiet>nothing</span>"
     proven = "<br>".join(map(html.escape, told["proven"] + told["says"]))
     if told["failure"]:
         failure = told["failure"]

@@ -15,8 +15,8 @@ from console.progress import FINDING, Node, Phase, Progress
 
 
 class View:
-    def __init__(self, screen: Console, progress: Progress, *, silent: bool = False) -> None:
-        self.screen, self.progress, self.silent = screen, progress, silent
+    def __init__(self, screen: Console, progress: Progress, *, silent: bool = False, check: bool = False) -> None:
+        self.screen, self.progress, self.silent, self.check = screen, progress, silent, check
         self.told = 0
         self.started = time.monotonic()
         moving = screen.is_terminal and not silent
@@ -38,7 +38,7 @@ class View:
         news, self.told = self.progress.finished[self.told :], len(self.progress.finished)
         if not self.silent:
             for node, phase in news:
-                if line := phase_line(node, phase, self._width()):
+                if line := phase_line(node, phase, self._width(), check=self.check):
                     self.screen.print(line, soft_wrap=True)
 
     def _width(self) -> int:
@@ -55,7 +55,7 @@ class View:
         return table
 
 
-def phase_line(node: Node, name: str, width: int) -> str:
+def phase_line(node: Node, name: str, width: int, *, check: bool = False) -> str:
     """`gpu-master    hostname   ✓ 1 changed   2.1 s   …`; empty where there is nothing to tell."""
     phase = node.phases[name]
     if node.off:
@@ -63,7 +63,8 @@ def phase_line(node: Node, name: str, width: int) -> str:
     if name == FINDING and not phase.failure:
         return ""
     words = [f"{node.name:<{width}}", f"{name:<10}", f"{phase_word(phase):<11}", f"{phase.seconds:5.1f} s"]
-    return "  ".join([*words, "; ".join(phase.says)]).rstrip()
+    files = [f"would write {', '.join(phase.files)}"] if check and phase.files else []
+    return "  ".join([*words, "; ".join([*phase.says, *files])]).rstrip()
 
 
 def phase_word(phase: Phase) -> str:

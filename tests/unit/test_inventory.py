@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from console import cards
-from console.ask import parse_hosts, render
+from console.ask import parse_hosts, write_inventory
 from console.inventory import check
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -107,10 +107,10 @@ def test_which_cards_the_pinned_torch_serves(card: str, served: bool) -> None:
 
 
 def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path) -> None:
-    machines = parse_hosts("anna@192.168.7.23, bert@192.168.7.31")
-    (tmp_path / "hosts.yml").write_text(render(machines, gateway="192.168.7.1"))
+    assert write_inventory(tmp_path / "hosts.yml", "anna@192.168.7.23, bert@192.168.7.31") == 0
     inventory = check(tmp_path)
     assert inventory.findings == []
+    assert "ansible_ssh_common_args" in inventory.nodes["gpu-master"]
     assert inventory.nodes["gpu-worker-1"]["ansible_user"] == "bert"
 
 
