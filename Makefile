@@ -8,13 +8,29 @@ PY := .venv/bin/python
 # The lab's hosts can be reached from the lab's own controller only.
 IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 
-.PHONY: help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+# What is asked of a run, in the words of `python -m console`.
+NODES ?= $(LIMIT)
+ASKED = --inventory $(INVENTORY) $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
+
+.PHONY: inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: ## the controller's environment (.venv), made or refreshed
 	@requirements/make_env.sh .venv controller dev
+
+inventory: env ## describe your machines: asks, or HOSTS="user@192.168.1.23 user@192.168.1.31"
+	@$(PY) -m console inventory --inventory $(INVENTORY) $(if $(HOSTS),--hosts "$(HOSTS)")
+
+check: env ## check the inventory; connects to nothing
+	@$(IN_LAB) $(PY) -m console check --inventory $(INVENTORY)
+
+bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE CHECK=1 VERBOSE=1
+	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check)
+
+undo: env ## put back what a phase found: PHASE=static_ip, or PHASE=all
+	@$(IN_LAB) $(PY) -m console undo $(ASKED)
 
 test: env ## everything: lint, unit, lab end to end; what cannot run here is reported
 	@tests/run.sh all

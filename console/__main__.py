@@ -1,0 +1,124 @@
+"""python -m console VERB: what `make` calls. Exit code 2 for bad input, 1 for a node that failed or was left out."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from console import ask, contact, play
+from console.inventory import Inventory, check, nearest
+
+PHASES = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power")
+
+
+class BadInput(Exception):
+    """What is wrong, where, and what mends it."""
+
+
+def main() -> int:
+    args = parser().parse_args()
+    try:
+        return int(args.act(args))
+    except BadInput as wrong:
+        print(wrong, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; nothing was changed", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m console", description=__doc__)
+    verbs = top.add_subparsers(required=True, metavar="VERB")
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--inventory", type=Path, default=Path("inventory/homelab"), metavar="FOLDER")
+    run = argparse.ArgumentParser(add_help=False, parents=[shared])
+    run.add_argument("--phase", default="", help="one phase only: " + ", ".join(PHASES))
+    run.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
+
+    verb = verbs.add_parser("check", parents=[shared], help="check the inventory; connects to nothing")
+    verb.set_defaults(act=do_check)
+    verb = verbs.add_parser("inventory", parents=[shared], help="write the inventory after a few questions")
+    verb.add_argument("--hosts", default="", help='"user@ADDRESS user@ADDRESS …" instead of questions')
+    verb.set_defaults(act=do_inventory)
+    verb = verbs.add_parser("bootstrap", parents=[run], help="from password-only machines to a cluster")
+    verb.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    verb.add_argument("--repin", default="", help="forget the pinned host keys of these nodes: they were reinstalled")
+    verb.set_defaults(act=do_bootstrap)
+    verb = verbs.add_parser("undo", parents=[run], help="put back what a phase found (--phase all: every phase)")
+    verb.set_defaults(act=do_undo)
+    return top
+
+
+def checked(path: Path) -> Inventory:
+    inventory = check(path)
+    if inventory.findings:
+        count = len(inventory.findings)
+        head = f"{count} thing{'s' if count > 1 else ''} to mend before anything is connected to:"
+        raise BadInput("\n".join([head, *(f"  {finding}" for finding in inventory.findings)]))
+    return inventory
+
+
+def do_check(args: argparse.Namespace) -> int:
+    inventory = checked(args.inventory)
+    width = max(map(len, inventory.nodes))
+    for place, (name, values) in enumerate(inventory.nodes.items()):
+        card = values.get("motley_gpu", "")
+        print(f"  {name:<{width}}  {values['motley_address']:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
+    print("the inventory is good")
+    return 0
+
+
+def do_inventory(args: argparse.Namespace) -> int:
+    return ask.write_inventory(args.inventory / "hosts.yml", args.hosts)
+
+
+def chosen_nodes(inventory: Inventory, words: str) -> list[str]:
+    names = [name for name in words.replace(",", " ").split() if name]
+    for name in names:
+        if name not in inventory.nodes:
+            known = ", ".join(inventory.nodes)
+            raise BadInput(
+                f"there is no node '{name}' in {inventory.path}\n  {nearest(name, inventory.nodes)}\n  nodes: {known}"
+            )
+    return names
+
+
+def do_bootstrap(args: argparse.Namespace) -> int:
+    inventory = checked(args.inventory)
+    if args.phase and args.phase not in PHASES:
+        raise BadInput(
+            f"there is no phase '{args.phase}'\n  {nearest(args.phase, PHASES)}\n  phases: {', '.join(PHASES)}"
+        )
+    only, repin = chosen_nodes(inventory, args.limit), chosen_nodes(inventory, args.repin)
+    if not contact.meet(inventory, only, repin):
+        raise BadInput("the host keys were not accepted: nothing was changed")
+    wish = play.Wish(
+        verb="bootstrap",
+        playbook="bootstrap",
+        inventory=inventory,
+        phase=args.phase,
+        limit=",".join(only),
+        check=args.check,
+    )
+    return play.run(wish, play.ask_passwords(user_of(inventory)))
+
+
+def do_undo(args: argparse.Namespace) -> int:
+    inventory = checked(args.inventory)
+    if args.phase not in (*PHASES, "all"):
+        close = nearest(args.phase, PHASES) if args.phase else "name one: make undo PHASE=static_ip"
+        raise BadInput(f"undo wants a phase\n  {close}\n  phases: {', '.join(PHASES)}, all")
+    only = chosen_nodes(inventory, args.limit)
+    phase = "" if args.phase == "all" else args.phase
+    wish = play.Wish(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
+    return play.run(wish, play.ask_passwords(user_of(inventory)))
+
+
+def user_of(inventory: Inventory) -> str:
+    return "/".join(dict.fromkeys(str(values["ansible_user"]) for values in inventory.nodes.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""First contact: shows the host keys of machines never seen before, and pins them once a person has said yes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from console.inventory import Inventory
+from plugins.module_utils import hostkeys
+
+HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+
+
+def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.Place]:
+    found = []
+    for name, values in nodes.items():
+        if not only or name in only:
+            keys = ("motley_address", "motley_current_address")
+            addresses = dict.fromkeys(str(values[key]) for key in keys if key in values)
+            found.append(hostkeys.Place(name, tuple(addresses), int(values.get("ansible_port", 22))))
+    return found
+
+
+def meet(inventory: Inventory, only: list[str], repin: list[str]) -> bool:
+    """True when no unknown host key is left. Asks on a terminal; elsewhere MOTLEY_ACCEPT_KEYS=yes is the answer."""
+    known_hosts = inventory.state / "known_hosts"
+    if repin:
+        hostkeys.forget(repin, known_hosts)
+    wanted = places(inventory.nodes, only)
+    pins = hostkeys.read_pins(known_hosts)
+    if all(place.name in pins for place in wanted):
+        return True
+    meetings = hostkeys.look([place for place in wanted if place.name not in pins], known_hosts)
+    new = [meeting for meeting in meetings if meeting.state == "new"]
+    if new and not accepted(new):
+        return False
+    hostkeys.pin(new, known_hosts)
+    return True
+
+
+def accepted(new: list[hostkeys.Meeting]) -> bool:
+    print(f"first contact: please compare once with each machine's own screen ({HOW_TO_COMPARE})")
+    for meeting in new:
+        print(f"  {meeting.name}  {meeting.address}  {meeting.fingerprint}")
+    if os.environ.get("MOTLEY_ACCEPT_KEYS") == "yes":
+        print("accepted (MOTLEY_ACCEPT_KEYS=yes)")
+        return True
+    if not sys.stdin.isatty():
+        print(
+            "nobody is here to say yes: run it in a terminal, or compare and set MOTLEY_ACCEPT_KEYS=yes",
+            file=sys.stderr,
+        )
+        return False
+    return input("all right? [y/N] ").strip().lower() in ("y", "yes")

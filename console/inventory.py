@@ -1,0 +1,369 @@
+"""Checks an inventory before anything is connected to: every finding at once, in well under a second.
+
+    python -m console check [--inventory inventory/homelab]
+
+Reads the YAML alone, without Ansible. Valid keys are those below and the variables that the roles declare in
+their meta/argument_specs.yml, so a new role's settings are known here by themselves.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console import cards
+from console.strict_yaml import Vaulted, YamlError, load
+
+GROUP = "cluster"
+RESERVED = frozenset(
+    {"all", "ungrouped", GROUP, "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
+    | {"broadcasthost", "ip6-allnodes", "ip6-allrouters", "gateway", "router", "controller"}
+)
+SECRETS = ("ansible_password", "ansible_become_password", "ansible_ssh_pass", "ansible_sudo_pass")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that is wrong, where it stands, and the edit that mends it."""
+
+    what: str
+    where: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n    {self.mend}"
+
+
+@dataclass(kw_only=True, slots=True)
+class Inventory:
+    """A checked inventory, as far as it could be read; `nodes` in their order, each with all its variables."""
+
+    path: Path
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def state(self) -> Path:
+        """The controller's folder for this cluster: known_hosts, key, receipts."""
+        root = Path(__file__).parents[1]
+        for variables in self.nodes.values():
+            named = variables.get("motley_state", "")
+            return Path(named) if named and "{{" not in named else root / ".motley"
+        return root / ".motley"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    expects: str
+    accepts: Callable[[Any], bool]
+    on_node_only: bool = False
+
+
+def _is_address(value: Any) -> bool:
+    try:
+        ipaddress.IPv4Address(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return True
+
+
+def _is_network(value: Any) -> bool:
+    try:
+        network = ipaddress.IPv4Network(value if isinstance(value, str) else "")
+    except ValueError:
+        return False
+    return "/" in str(value) and network.prefixlen <= 30
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_addresses(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_address(item) for item in value)
+
+
+def _is_mac(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"([0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}", value) is not None
+
+
+def _is_port(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+
+
+ADDRESS = "an IPv4 address such as 192.168.1.100"
+KEYS: dict[str, Key] = {
+    "motley_address": Key(ADDRESS, _is_address, on_node_only=True),
+    "motley_current_address": Key(ADDRESS, _is_address, on_node_only=True),
+    "motley_mac": Key('a network card\'s address in quotes, such as "3c:7c:3f:00:00:01"', _is_mac, on_node_only=True),
+    "motley_gpu": Key("a card's name such as RTX 4070, or none", _is_text, on_node_only=True),
+    "motley_role": Key("head or worker", lambda value: value in ("head", "worker"), on_node_only=True),
+    "motley_subnet": Key("your network with its size, such as 192.168.1.0/24", _is_network),
+    "motley_gateway": Key(ADDRESS, _is_address),
+    "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
+    "motley_state": Key("a folder on the controller", _is_text),
+    "motley_state_folder": Key("a folder on the controller", _is_text),
+    "motley_simulated": Key("true or false", lambda value: isinstance(value, bool)),
+    "ansible_user": Key("a login name", _is_text),
+    "ansible_port": Key("a port number", _is_port),
+    "ansible_host": Key("an address or name", _is_text),
+    "ansible_python_interpreter": Key("a path on the node", _is_text),
+    "ansible_ssh_private_key_file": Key("a path on the controller", _is_text),
+    "ansible_ssh_common_args": Key("options for ssh", _is_text),
+    "ansible_ssh_extra_args": Key("options for ssh", _is_text),
+    "ansible_control_path": Key("a path pattern", _is_text),
+    "ansible_connection": Key("ssh or local", lambda value: value in ("ssh", "local")),
+    **{name: Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)) for name in SECRETS},
+}
+
+TYPES: dict[str, Key] = {
+    "bool": Key("true or false", lambda value: isinstance(value, bool)),
+    "int": Key("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
+    "float": Key("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
+    "list": Key("a list", lambda value: isinstance(value, list)),
+    "dict": Key("a mapping", lambda value: isinstance(value, dict)),
+    "str": Key("a text", _is_text),
+    "path": Key("a path", _is_text),
+}
+
+
+def _one_of(choices: list[Any]) -> Key:
+    return Key("one of " + ", ".join(map(str, choices)), lambda value: value in choices)
+
+
+def role_keys(roles: Path) -> dict[str, Key]:
+    """Every `motley_…` variable that a role declares, with its type."""
+    keys: dict[str, Key] = {}
+    for spec in sorted(roles.glob("*/meta/argument_specs.yml")):
+        options = load(spec)["argument_specs"]["main"].get("options", {})
+        for name, option in options.items():
+            choices = option.get("choices")
+            keys[name] = _one_of(choices) if choices else TYPES[option.get("type", "str")]
+    return keys
+
+
+def check(path: Path, roles: Path | None = None) -> Inventory:
+    """Read and judge an inventory folder (or its hosts.yml)."""
+    hosts_file = _hosts_file(path)
+    inventory = Inventory(path=path)
+    keys = {**role_keys(roles or Path(__file__).parents[1] / "roles"), **KEYS}
+    try:
+        _read(hosts_file, inventory, keys)
+    except FileNotFoundError:
+        mend = "make inventory writes one; or name another: INVENTORY=inventory/…"
+        inventory.findings.append(Finding(what="there is no such file", where=str(hosts_file), mend=mend))
+    except YamlError as wrong:
+        inventory.findings.append(Finding(what=wrong.what, where=wrong.where, mend=wrong.mend))
+    if inventory.nodes:
+        where = str(hosts_file)
+        for judge in (_names, _addresses, _networks, _heads, _cards, _logins):
+            inventory.findings.extend(judge(inventory.nodes, where))
+        inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
+    return inventory
+
+
+def _hosts_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    programs = [file for file in sorted(path.glob("*.py")) if os.access(file, os.X_OK)]
+    return programs[0] if programs else path / "hosts.yml"
+
+
+def _load(hosts_file: Path) -> Any:
+    """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
+    if hosts_file.suffix != ".py":
+        return load(hosts_file)
+    done = subprocess.run([sys.executable, hosts_file, "--list"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or ["it failed without a word"]
+        raise YamlError(lines[0], str(hosts_file), " ".join(lines[1:]) or "run it by hand to see why")
+    printed = json.loads(done.stdout)
+    group, facts = printed.get(GROUP, {}), printed["_meta"]["hostvars"]
+    return {GROUP: {"vars": group.get("vars"), "hosts": {name: facts[name] for name in group.get("hosts", [])}}}
+
+
+def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
+    data = _load(hosts_file)
+    group = _group(data)
+    if group is None:
+        mend = f"it begins with '{GROUP}:', below it 'vars:' and 'hosts:'; inventory/homelab/hosts.yml is an example"
+        inventory.findings.append(Finding(what=f"the group '{GROUP}' is missing", where=str(hosts_file), mend=mend))
+        return
+    shared: dict[str, Any] = {}
+    folder = hosts_file.parent
+    for name in ("all", GROUP):
+        shared |= _variables_beside(folder / "group_vars", name, keys, inventory)
+    own = group.get("vars") or {}
+    _judge_keys(own, f"{hosts_file}, vars", keys, inventory, on_node=False)
+    shared |= own
+    for name, written in (group.get("hosts") or {}).items():
+        settings = written or {}
+        if not isinstance(settings, dict):
+            mend = "write its keys below it, one a line, two spaces deeper"
+            inventory.findings.append(Finding(what="has no keys", where=f"{hosts_file}, {name}", mend=mend))
+            continue
+        _judge_keys(settings, f"{hosts_file}, {name}", keys, inventory, on_node=True)
+        beside = _variables_beside(folder / "host_vars", str(name), keys, inventory, on_node=True)
+        inventory.nodes[str(name)] = {**shared, **beside, **settings}
+    if not inventory.nodes:
+        mend = "name at least one machine below 'hosts:'"
+        inventory.findings.append(Finding(what="there is no machine in it", where=str(hosts_file), mend=mend))
+
+
+def _group(data: Any) -> dict[str, Any] | None:
+    if not isinstance(data, dict):
+        return None
+    top = data.get(GROUP) or ((data.get("all") or {}).get("children") or {}).get(GROUP)
+    return top if isinstance(top, dict) else None
+
+
+def _variables_beside(
+    folder: Path, name: str, keys: dict[str, Key], inventory: Inventory, *, on_node: bool = False
+) -> dict[str, Any]:
+    """The variables of group_vars/NAME.yml (or of the files in group_vars/NAME/)."""
+    found: dict[str, Any] = {}
+    files = [folder / f"{name}.yml", folder / f"{name}.yaml", *sorted((folder / name).glob("*.y*ml"))]
+    for file in files:
+        if file.is_file():
+            values = load(file) or {}
+            _judge_keys(values, str(file), keys, inventory, on_node=on_node)
+            found |= values
+    return found
+
+
+def _judge_keys(
+    values: dict[str, Any], where: str, keys: dict[str, Key], inventory: Inventory, *, on_node: bool
+) -> None:
+    for name, value in values.items():
+        key = keys.get(str(name))
+        if key is None:
+            inventory.findings.append(Finding(what=f"unknown key '{name}'", where=where, mend=nearest(str(name), keys)))
+        elif key.on_node_only and not on_node:
+            mend = "move it below the machine that it belongs to"
+            inventory.findings.append(Finding(what=f"'{name}' differs from machine to machine", where=where, mend=mend))
+        elif isinstance(value, str) and "{{" in value:
+            continue  # a template: only Ansible knows its value
+        elif name in SECRETS and not isinstance(value, Vaulted):
+            mend = "take it out (it is asked for once); where it must be kept: ansible-vault encrypt_string"
+            inventory.findings.append(Finding(what=f"'{name}' stands here in plain text", where=where, mend=mend))
+        elif not key.accepts(value):
+            what = f"{name} is {value!r}"
+            inventory.findings.append(Finding(what=what, where=where, mend=f"it expects {key.expects}"))
+
+
+def nearest(name: str, known: Any) -> str:
+    """The sentence that names the valid key or word nearest to a misspelled one."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not close:  # `address` for `motley_address`
+        close = [key for key in known if key.endswith("_" + name)][:1]
+    return f"did you mean '{close[0]}'?" if close else "all keys: docs/my-machines.md"
+
+
+def _names(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    for name in nodes:
+        if name.lower() in RESERVED or name.startswith("ip6-"):
+            yield Finding(what=f"the name '{name}' is reserved", where=where, mend="choose another, such as gpu-master")
+        elif not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", name) or name.isdigit():
+            mend = "use small letters, digits and hyphens, at most 63, not digits alone: " + _mended(name)
+            yield Finding(what=f"'{name}' cannot be a machine's name", where=where, mend=mend)
+
+
+def _mended(name: str) -> str:
+    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:63] or "node-1"
+
+
+def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    for name, values in nodes.items():
+        if "motley_address" not in values:
+            mend = "add the address that it shall have: motley_address: 192.168.1.…"
+            yield Finding(what="motley_address is missing", where=f"{where}, {name}", mend=mend)
+    for key in ("motley_address", "motley_current_address", "motley_mac"):
+        owners: dict[str, list[str]] = defaultdict(list)
+        for name, values in nodes.items():
+            if key in values:
+                owners[str(values[key]).lower()].append(name)
+        for value, names in owners.items():
+            if len(names) > 1:
+                what = f"{' and '.join(names)} have the same {key}, {value}"
+                yield Finding(what=what, where=where, mend="give each its own")
+    for name, other in _squatters(nodes):
+        mend = f"give {name} another one, or give {other} a new motley_address as well"
+        what = f"{name} is to have {nodes[name]['motley_address']}, where {other} answers and stays"
+        yield Finding(what=what, where=where, mend=mend)
+
+
+def _squatters(nodes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Nodes whose wanted address another node uses today and will not leave (two that swap are fine)."""
+    for name, values in nodes.items():
+        for other, theirs in nodes.items():
+            today = theirs.get("motley_current_address")
+            stays = theirs.get("motley_static_ip_manage") is False
+            if other != name and today and today == values.get("motley_address") and stays:
+                yield name, other
+
+
+def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    for name, values in nodes.items():
+        for key in ("motley_subnet", "motley_gateway"):
+            if key not in values:
+                yield Finding(what=f"{key} is missing", where=f"{where}, vars", mend=f"it expects {KEYS[key].expects}")
+        subnet, gateway, address = (values.get(f"motley_{part}") for part in ("subnet", "gateway", "address"))
+        if not _is_network(subnet):
+            return
+        network = ipaddress.IPv4Network(str(subnet))
+        if _is_address(gateway) and ipaddress.IPv4Address(str(gateway)) not in network:
+            mend = (
+                "your router's address lies inside your network; `ip route` on any machine shows it after 'default via'"
+            )
+            yield Finding(what=f"the gateway {gateway} is outside {network}", where=f"{where}, vars", mend=mend)
+        if _is_address(address):
+            yield from _address_fits(str(address), str(gateway), network, f"{where}, {name}")
+
+
+def _address_fits(address: str, gateway: str, network: ipaddress.IPv4Network, where: str) -> Iterator[Finding]:
+    number = ipaddress.IPv4Address(address)
+    free = f"choose one from {network[1]} to {network[-2]} that nobody else has"
+    if address == gateway:
+        yield Finding(what=f"{address} is the gateway's address", where=where, mend=free)
+    elif number == network.broadcast_address:
+        yield Finding(what=f"{address} is the broadcast address of {network}", where=where, mend=free)
+    elif number == network.network_address:
+        yield Finding(what=f"{address} is the network's own address", where=where, mend=free)
+    elif number not in network:
+        yield Finding(what=f"{address} is outside {network}", where=where, mend=f"{free}, or correct motley_subnet")
+
+
+def _heads(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    heads = [name for name, values in nodes.items() if values.get("motley_role") == "head"]
+    if len(heads) > 1:
+        what = f"there are two heads: {' and '.join(heads)}"
+        yield Finding(what=what, where=where, mend="one is the head: the machine listed first")
+    elif heads and heads[0] != next(iter(nodes)):
+        what = f"{heads[0]} is called head, but {next(iter(nodes))} is listed first"
+        yield Finding(what=what, where=where, mend=f"move {heads[0]} to the top")
+
+
+def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    for name, values in nodes.items():
+        card = str(values.get("motley_gpu", "none"))
+        reason = cards.unserved(card)
+        if reason:
+            mend = "take the machine out, or write motley_gpu: none to train on its processor"
+            yield Finding(what=f"{card} {reason}", where=f"{where}, {name}", mend=mend)
+
+
+def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    missing = [name for name, values in nodes.items() if "ansible_user" not in values]
+    if missing:
+        mend = "add below vars: 'ansible_user: NAME', the name with which you log in on the machines"
+        yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, mend=mend)

@@ -1,0 +1,151 @@
+"""Runs one playbook through ansible-runner, shows it, and leaves a receipt.
+
+The password goes from memory to Ansible's own prompts through a pseudo-terminal: it is on no disk, in no argument and
+in no environment. Covered by tests/lab/test_bootstrap.py. Not covered: a machine whose memory others can read.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from console import receipt, view
+from console.inventory import Inventory
+from console.progress import Progress
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What a person asked for."""
+
+    verb: str
+    playbook: str
+    inventory: Inventory
+    phase: str = ""
+    limit: str = ""
+    check: bool = False
+    variables: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Passwords:
+    login: str
+    sudo: str
+
+
+def ask_passwords(user: str) -> Passwords:
+    """Asked once and kept in memory. MOTLEY_PASSWORD answers where nobody can; it is taken out of the environment."""
+    given = os.environ.pop("MOTLEY_PASSWORD", None)
+    other = os.environ.pop("MOTLEY_SUDO_PASSWORD", None)
+    login = given if given is not None else _ask(f"password for {user} (asked once, kept in memory): ")
+    if os.environ.get("SUDO_PASSWORD") == "ask" and other is None:
+        other = _ask(f"password of {user} for sudo: ")
+    return Passwords(login, other if other is not None else login)
+
+
+def _ask(question: str) -> str:
+    return getpass.getpass(question) if sys.stdin.isatty() else ""
+
+
+def run(wish: Wish, passwords: Passwords) -> int:
+    """0: done on every node. 1: some node failed or was left out."""
+    progress = Progress()
+    verbose = os.environ.get("VERBOSE", "") not in ("", "0")
+    screen = Console(highlight=False, markup=False)
+    started = time.monotonic()
+    work = wish.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
+    try:
+        with view.View(screen, progress, silent=verbose, check=wish.check) as shown:
+            done = _ansible(wish, passwords, work, progress, shown)
+        log = _keep_log(work, wish)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    whole = bool(progress.nodes) and done.rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
+    seconds = time.monotonic() - started
+    outcome = "check only" if wish.check else "proven" if whole else "incomplete"
+    data = receipt.as_data(wish.verb, str(wish.inventory.path), progress, outcome=outcome, seconds=seconds)
+    page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
+    for line in [*_summary(wish, progress, seconds, done, log), f"receipt  {_short(page)}"]:
+        screen.print(line, soft_wrap=True)
+    return 0 if whole else 1
+
+
+def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: view.View) -> Any:
+    from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
+
+    def on_event(event: dict[str, Any]) -> bool:
+        progress.take(event)
+        shown.update()
+        return True
+
+    work.mkdir(parents=True, mode=0o700)
+    (work / "project").symlink_to(ROOT)
+    words = ["--check", "--diff"] if wish.check else []
+    answers = {}
+    if passwords.login:
+        words += ["-k", "-K"]
+        answers = {r"SSH password:\s*?$": passwords.login, r"BECOME password.*:\s*?$": passwords.sudo}
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return run_ansible(
+        private_data_dir=str(work),
+        project_dir=str(ROOT),
+        playbook=f"playbooks/{wish.playbook}.yml",
+        inventory=str(wish.inventory.path.resolve()),
+        limit=wish.limit or None,
+        tags=wish.phase or None,
+        extravars=wish.variables or None,
+        cmdline=" ".join(words) or None,
+        passwords=answers,
+        suppress_env_files=True,  # else runner writes the passwords into env/passwords
+        settings={"pexpect_use_poll": True, "suppress_output_file": False},
+        event_handler=on_event,
+        quiet=not shown.silent,
+    )
+
+
+def _keep_log(work: Path, wish: Wish) -> Path:
+    """Ansible's own words of the last run of each verb."""
+    log = wish.inventory.state / "logs" / f"{wish.verb}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    for stdout in work.glob("artifacts/*/stdout"):
+        shutil.copyfile(stdout, log)
+    return log
+
+
+def _summary(wish: Wish, progress: Progress, seconds: float, done: Any, log: Path) -> list[str]:
+    said: list[str] = []
+    tell = said.append
+    view.failures(progress, tell)
+    view.left_out(progress, tell)
+    nodes = progress.nodes.values()
+    good = sum(not node.off and not node.failed for node in nodes)
+    changes = sum(node.changed for node in nodes)
+    took = f"{seconds:.0f} s"
+    if done.status == "canceled":
+        tell("stopped. A network change that was under way takes itself back; run again when you like")
+    elif not nodes:
+        tell(f"✗ Ansible did not get as far as any node; its words: {_short(log)}")
+    elif wish.check:
+        tell(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
+    elif good == len(nodes) and done.rc == 0:
+        tell(f"✓ {wish.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
+    else:
+        tell(f"✗ {wish.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's words: {_short(log)}")
+    return said
+
+
+def _short(path: Path) -> str:
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path.resolve())

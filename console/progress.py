@@ -1,0 +1,119 @@
+"""What a playbook run has done so far, node by node: Ansible's events in, plain data out. Prints nothing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.causes import Cause, explain
+
+HIDDEN_TASKS = ("Validating arguments against",)
+FINDING = "contact"  # the phase that looks for the nodes
+
+
+@dataclass(kw_only=True, slots=True)
+class Phase:
+    """What one phase did on one node."""
+
+    changed: list[str] = field(default_factory=list)
+    proven: list[str] = field(default_factory=list)
+    says: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
+    seconds: float = 0
+    failure: Cause | None = None
+    failed_task: str = ""
+
+
+@dataclass(kw_only=True, slots=True)
+class Node:
+    name: str
+    phase: str = ""
+    task: str = ""
+    off: str = ""  # why it was left out
+    since: float = 0
+    phases: dict[str, Phase] = field(default_factory=dict)
+
+    @property
+    def failed(self) -> str:
+        """The phase that failed here, if one did."""
+        return next((name for name, phase in self.phases.items() if phase.failure), "")
+
+    @property
+    def changed(self) -> int:
+        return sum(len(phase.changed) for phase in self.phases.values())
+
+
+@dataclass(kw_only=True, slots=True)
+class Progress:
+    nodes: dict[str, Node] = field(default_factory=dict)
+    phase: str = ""
+    finished: list[tuple[Node, str]] = field(default_factory=list)  # (node, phase) in order, for whoever tells about it
+
+    def take(self, event: dict[str, Any]) -> None:
+        data = event.get("event_data") or {}
+        kind = event.get("event", "")
+        role = (data.get("role") or "").removeprefix("motley_")
+        if kind == "playbook_on_task_start":
+            self._enter(role)
+        elif kind == "runner_on_start":
+            self._start(data, role)
+        elif kind in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"):
+            self._result(kind, data, role)
+        elif kind == "playbook_on_stats":
+            self._enter("")
+
+    def _enter(self, role: str) -> None:
+        """All nodes walk through the phases together: a new one means that the last is over everywhere."""
+        if role == self.phase:
+            return
+        for node in self.nodes.values():
+            if self.phase in node.phases:
+                node.phases[self.phase].seconds = time.monotonic() - node.since
+                self.finished.append((node, self.phase))
+            node.since = time.monotonic()
+        self.phase = role
+
+    def _start(self, data: dict[str, Any], role: str) -> None:
+        node = self.nodes.setdefault(data["host"], Node(name=data["host"], since=time.monotonic()))
+        if data.get("task", "").startswith(HIDDEN_TASKS):
+            return
+        phase = node.phases.setdefault(role, Phase())
+        phase.failure = None  # it goes on after a failure: that one was dealt with (rescue)
+        node.phase, node.task = role, data.get("task", "")
+
+    def _result(self, kind: str, data: dict[str, Any], role: str) -> None:
+        node = self.nodes.setdefault(data["host"], Node(name=data["host"], since=time.monotonic()))
+        result, task = data.get("res") or {}, data.get("task", "")
+        if "met" in result and role == FINDING:
+            self._met(result["met"])
+        if kind == "runner_on_skipped" or data.get("ignore_errors"):
+            return
+        phase = node.phases.setdefault(role, Phase())
+        if kind != "runner_on_ok":
+            phase.failure, phase.failed_task = explain(result, unreachable="unreach" in kind), task
+            return
+        if result.get("changed"):
+            phase.changed.append(task)
+            phase.files += files_of(result)
+        if task.startswith("Prove that "):
+            phase.proven.append(task.removeprefix("Prove that "))
+        said = result.get("motley_say") or (result.get("msg") if data.get("task_action", "").endswith("debug") else "")
+        if said:
+            phase.says.append(str(said))
+
+    def _met(self, met: dict[str, Any]) -> None:
+        for name, meeting in met.items():
+            node = self.nodes.setdefault(name, Node(name=name, since=time.monotonic()))
+            if meeting["state"] == "off":
+                node.off = f"nobody answers at {' or '.join(meeting['tried'])}"
+                if meeting["twin"]:
+                    node.off += f" but {meeting['twin']}"
+
+
+def files_of(result: dict[str, Any]) -> list[str]:
+    """The files that a task's diff is about."""
+    diffs = result.get("diff") or []
+    return [
+        str(diff["after_header"]) for diff in ([diffs] if isinstance(diffs, dict) else diffs) if "after_header" in diff
+    ]

@@ -1,0 +1,112 @@
+"""What a run did, proved and took, as JSON and as a page to read; secrets and public addresses are masked."""
+
+from __future__ import annotations
+
+import html
+import ipaddress
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from console.progress import Progress
+
+ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
+
+
+def masked(text: str, secrets: tuple[str, ...]) -> str:
+    """Passwords become stars; of an address in the open internet only the first half stays."""
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, "********")
+            text = text.replace(json.dumps(secret)[1:-1], "********")
+    return ADDRESS.sub(lambda match: _mask_address(match[0]), text)
+
+
+def _mask_address(text: str) -> str:
+    try:
+        public = ipaddress.IPv4Address(text).is_global
+    except ValueError:
+        return text
+    return ".".join(text.split(".")[:2]) + ".x.x" if public else text
+
+
+def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seconds: float) -> dict[str, Any]:
+    """`outcome` is proven, incomplete or "check only"."""
+    return {
+        "verb": verb,
+        "inventory": inventory,
+        "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "seconds": round(seconds, 1),
+        "ok": outcome == "proven",
+        "outcome": outcome,
+        "nodes": {
+            node.name: {
+                "off": node.off,
+                "changed": node.changed,
+                "phases": {
+                    name: {
+                        "seconds": round(phase.seconds, 1),
+                        "changed": phase.changed,
+                        "files": phase.files,
+                        "proven": phase.proven,
+                        "says": phase.says,
+                        "failure": {
+                            "task": phase.failed_task,
+                            "what": phase.failure.what,
+                            "fix": phase.failure.fix_on(node.name),
+                        }
+                        if phase.failure
+                        else None,
+                    }
+                    for name, phase in node.phases.items()
+                },
+            }
+            for node in progress.nodes.values()
+        },
+    }
+
+
+def write(folder: Path, data: dict[str, Any], secrets: tuple[str, ...]) -> Path:
+    """Both files, named by time and verb; returns the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = masked(json.dumps(data, indent=1, ensure_ascii=False), secrets)
+    stem = folder / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{data['verb']}"
+    stem.with_suffix(".json").write_text(text + "\n", encoding="utf-8")
+    stem.with_suffix(".html").write_text(page(json.loads(text)), encoding="utf-8")
+    return stem.with_suffix(".html")
+
+
+STYLE = (
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .8rem .3rem 0;"
+    "border-bottom:1px solid #ddd}.bad{color:#b00}.quiet{color:#777}"
+    "@media(prefers-color-scheme:dark){body{background:#161616;color:#ddd}td,th{border-color:#444}.bad{color:#f77}}"
+)
+
+
+def page(data: dict[str, Any]) -> str:
+    title = f"{data['verb']}: {data['outcome']}"
+    parts = [f"<h1>{html.escape(title)}</h1>"]
+    parts.append(f"<p>{data['finished']}, {data['seconds']} s, inventory {html.escape(data['inventory'])}</p>")
+    for name, node in data["nodes"].items():
+        parts.append(f"<h2>{html.escape(name)}</h2>")
+        if node["off"]:
+            parts.append(f"<p class=bad>left out: {html.escape(node['off'])}</p>")
+            continue
+        parts.append("<table><tr><th>phase<th>changed<th>proven<th>seconds")
+        parts += [_row(phase, told) for phase, told in node["phases"].items()]
+        parts.append("</table>")
+    top = f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style>"
+    return top + "\n".join(parts) + "\n"
+
+
+def _row(phase: str, told: dict[str, Any]) -> str:
+    changed = "<br>".join(map(html.escape, told["changed"] + told["files"])) or "<span class=quiet>nothing</span>"
+    proven = "<br>".join(map(html.escape, told["proven"] + told["says"]))
+    if told["failure"]:
+        failure = told["failure"]
+        lines = [failure["task"], *failure["what"].splitlines(), f"fix: {failure['fix']}"]
+        proven += f"<p class=bad>{'<br>'.join(map(html.escape, lines))}</p>"
+    return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{told['seconds']}"

@@ -1,0 +1,52 @@
+"""YAML as a person means it: a key written twice is an error, a vaulted value is recognised, every error has a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class YamlError(Exception):
+    def __init__(self, what: str, where: str, mend: str) -> None:
+        super().__init__(f"{where}: {what}")
+        self.what, self.where, self.mend = what, where, mend
+
+
+class Vaulted(str):
+    """A value that ansible-vault has encrypted."""
+
+    __slots__ = ()
+
+
+class _Strict(_Loader):  # type: ignore[misc]
+    pass
+
+
+def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: dict[Any, int] = {}
+    for key_node, _ in node.value:
+        key, line = loader.construct_object(key_node, deep=True), key_node.start_mark.line + 1
+        if key in seen:
+            what = f"'{key}' is written twice, in lines {seen[key]} and {line}"
+            raise YamlError(what, f"{node.start_mark.name}:{line}", "keep one, or give the other its own name")
+        seen[key] = line
+    return dict(loader.construct_pairs(node, deep=True))
+
+
+_Strict.add_constructor("tag:yaml.org,2002:map", _mapping)
+_Strict.add_constructor("!vault", lambda _, node: Vaulted(node.value))
+
+
+def load(path: Path) -> Any:
+    with path.open(encoding="utf-8") as stream:
+        try:
+            return yaml.load(stream, Loader=_Strict)  # noqa: S506  a safe loader, made stricter
+        except yaml.MarkedYAMLError as wrong:
+            mark = wrong.problem_mark or wrong.context_mark
+            where = f"{path}:{mark.line + 1}" if mark else str(path)
+            mend = "mind the colon with a space after it, and spaces (never tabs) at the line's start"
+            raise YamlError(f"this is not YAML: {wrong.problem}", where, mend) from None

@@ -1,0 +1,94 @@
+"""Shows a run while it goes on: a moving table on a terminal, one line per node and phase elsewhere; then the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from console.causes import Cause
+from console.progress import FINDING, Node, Phase, Progress
+
+
+class View:
+    def __init__(self, screen: Console, progress: Progress, *, silent: bool = False, check: bool = False) -> None:
+        self.screen, self.progress, self.silent, self.check = screen, progress, silent, check
+        self.told = 0
+        self.started = time.monotonic()
+        moving = screen.is_terminal and not silent
+        self.live = (
+            Live(get_renderable=self._table, console=screen, refresh_per_second=4, transient=True) if moving else None
+        )
+
+    def __enter__(self) -> View:
+        if self.live:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.live:
+            self.live.stop()
+
+    def update(self) -> None:
+        """Tell about the phases that are over since the last time."""
+        news, self.told = self.progress.finished[self.told :], len(self.progress.finished)
+        if not self.silent:
+            for node, phase in news:
+                if line := phase_line(node, phase, self._width(), check=self.check):
+                    self.screen.print(line, soft_wrap=True)
+
+    def _width(self) -> int:
+        return max((len(name) for name in self.progress.nodes), default=0)
+
+    def _table(self) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for node in self.progress.nodes.values():
+            spent = time.monotonic() - node.since
+            state = "off" if node.off else ("✗" if node.failed else f"{node.changed} changed")
+            table.add_row(
+                node.name, node.phase, Text(node.task, overflow="ellipsis", no_wrap=True), f"{spent:.0f} s", state
+            )
+        return table
+
+
+def phase_line(node: Node, name: str, width: int, *, check: bool = False) -> str:
+    """`gpu-master    hostname   ✓ 1 changed   2.1 s   …`; empty where there is nothing to tell."""
+    phase = node.phases[name]
+    if node.off:
+        return f"{node.name:<{width}}  {'off':<10} {node.off}: left out" if name == FINDING else ""
+    if name == FINDING and not phase.failure:
+        return ""
+    words = [f"{node.name:<{width}}", f"{name:<10}", f"{phase_word(phase):<11}", f"{phase.seconds:5.1f} s"]
+    files = [f"would write {', '.join(phase.files)}"] if check and phase.files else []
+    return "  ".join([*words, "; ".join([*phase.says, *files])]).rstrip()
+
+
+def phase_word(phase: Phase) -> str:
+    if phase.failure:
+        return "✗ failed"
+    return f"✓ {len(phase.changed)} changed" if phase.changed else "✓"
+
+
+def left_out(progress: Progress, tell: Callable[[str], None]) -> None:
+    for node in progress.nodes.values():
+        if node.off:
+            tell(f"– {node.name} was left out: {node.off}")
+            tell("    fix: switch it on (and check its cable), then run again")
+
+
+def failures(progress: Progress, tell: Callable[[str], None]) -> None:
+    """Host and phase, what it was about, the cause, the fix. Nodes that fail alike are told together."""
+    alike: dict[tuple[str, str, Cause], list[str]] = {}
+    for node in progress.nodes.values():
+        phase = node.phases.get(node.failed)
+        if phase and phase.failure:
+            alike.setdefault((node.failed, phase.failed_task, phase.failure), []).append(node.name)
+    for (name, task, cause), nodes in alike.items():
+        tell(f"✗ {', '.join(nodes)}  {name}: {task}")
+        for line in cause.what.splitlines():
+            tell(f"    {line}")
+        tell(f"    fix: {cause.fix_on(','.join(nodes))}")

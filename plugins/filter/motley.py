@@ -1,0 +1,56 @@
+"""The few shapes that playbooks need and Jinja makes ugly; pure functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
+    """What first_contact asks of each node: its name and the addresses where it may answer, the wanted one first."""
+    return [
+        {
+            "name": name,
+            "addresses": [
+                str(hostvars[name][key])
+                for key in ("motley_address", "motley_current_address")
+                if key in hostvars[name]
+            ],
+            "port": int(hostvars[name].get("ansible_port", 22)),
+        }
+        for name in names
+    ]
+
+
+def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
+    """Name -> the address it has or shall have, in the cluster's order."""
+    return {name: str(hostvars[name]["motley_address"]) for name in names}
+
+
+def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
+    """One ufw rule as node_state settles it, before all others: a rule of the owner's that denies may come after."""
+    friend, ports = friend_and_ports
+    rule = ["allow", "from", friend, "to", "any", "port", ports.replace("-", ":"), "proto", "tcp"]
+    return _ufw("prepend", rule)
+
+
+def motley_ufw_deny(ports: str) -> dict[str, Any]:
+    """Everybody else, also where ufw lets in what no rule names."""
+    return _ufw("", ["deny", f"{ports.replace('-', ':')}/tcp"])
+
+
+def _ufw(place: str, rule: list[str]) -> dict[str, Any]:
+    return {
+        "check": ["sh", "-c", f"ufw show added | grep -qxF 'ufw {' '.join(rule)}'"],
+        "run": ["ufw", *([place] if place else []), *rule],
+        "undo": ["ufw", "delete", *rule],
+    }
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {
+            "motley_places": motley_places,
+            "motley_addresses": motley_addresses,
+            "motley_ufw_allow": motley_ufw_allow,
+            "motley_ufw_deny": motley_ufw_deny,
+        }

@@ -1,0 +1,176 @@
+"""What a phase found on a node before it changed anything, so that it can be put back.
+
+/var/lib/motley/before/PHASE/ holds manifest.json and one copy of every file touched. A thing is recorded when it is
+touched for the first time and never again: later runs do not overwrite the true beginning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+ROOT = Path("/var/lib/motley/before")
+BEGIN, END = "# motley begin", "# motley end"
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
+    """All or nothing: a full disk or a power cut leaves the old file."""
+    make_parents(path, owner)
+    new = path.with_name(f".{path.name}.motley-new")
+    try:
+        with new.open("w", encoding="utf-8", errors="surrogateescape") as stream:
+            os.fchmod(stream.fileno(), mode)
+            os.fchown(stream.fileno(), *owner)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def make_parents(path: Path, owner: tuple[int, int]) -> None:
+    """Folders on the way that are missing; private where they are a person's own."""
+    for folder in reversed(missing_parents(path)):
+        folder.mkdir(mode=0o700 if owner[0] else 0o755)
+        os.chown(folder, *owner)
+
+
+def read_text(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else None
+
+
+def with_block(text: str, block: str, drop: str = "", keep: str = "") -> str:
+    """`text` with our marked block at its end, once, and without the lines that fully match `drop`.
+
+    A line of the block that was there and matches `keep` stays, unless the new block has one that matches.
+    """
+    wanted = block.strip().splitlines()
+    if keep and not any(re.fullmatch(keep, line) for line in wanted):
+        wanted += [line for line in block_of(text) if re.fullmatch(keep, line)]
+    lines = without_block(text).splitlines()
+    if drop:
+        lines = [line for line in lines if not re.fullmatch(drop, line.strip())]
+    return "".join(f"{line}\n" for line in [*lines, BEGIN, *wanted, END])
+
+
+def block_of(text: str) -> list[str]:
+    lines = text.splitlines()
+    return lines[lines.index(BEGIN) + 1 : lines.index(END)] if BEGIN in lines and END in lines else []
+
+
+def without_block(text: str) -> str:
+    lines, inside = [], False
+    for line in text.splitlines(keepends=True):
+        if line.strip() == BEGIN:
+            inside = True
+        elif line.strip() == END:
+            inside = False
+        elif not inside:
+            lines.append(line)
+    return "".join(lines)
+
+
+class Before:
+    def __init__(self, phase: str, root: Path = ROOT) -> None:
+        self.folder = root / phase
+        self.manifest_path = self.folder / "manifest.json"
+        self.data: dict[str, Any] = {"files": {}, "undo": [], "folders": []}
+        if self.manifest_path.exists():
+            self.data = json.loads(self.manifest_path.read_text())
+
+    @property
+    def recorded(self) -> bool:
+        return self.manifest_path.exists()
+
+    def keep(self, path: Path) -> None:
+        """Remember a file as it is now, unless it is remembered already."""
+        if str(path) in self.data["files"]:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        entry: dict[str, Any] = {"existed": path.is_file()}
+        if path.is_file():
+            status = path.stat()
+            entry |= {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
+            entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
+            (self.folder / entry["copy"]).write_bytes(path.read_bytes())
+            (self.folder / entry["copy"]).chmod(0o600)
+        self.data["folders"] += [str(p) for p in missing_parents(path) if str(p) not in self.data["folders"]]
+        self.data["files"][str(path)] = entry
+        self.save()
+
+    def wrote(self, path: Path) -> None:
+        self.data["files"][str(path)]["after"] = digest(path)
+        self.save()
+
+    def remember(self, name: str, value: str) -> None:
+        """A word for the way back, such as the old address; the first one stays."""
+        if name not in self.data:
+            self.data[name] = value
+            self.save()
+
+    def keep_undo(self, command: list[str]) -> None:
+        if command not in self.data["undo"]:
+            self.data["undo"].append(command)
+            self.save()
+
+    def save(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_file(self.manifest_path, json.dumps(self.data, indent=1) + "\n", 0o600, (os.geteuid(), os.getegid()))
+
+    def contents(self) -> dict[str, str | None]:
+        """Every remembered file as it was; None where there was none."""
+        return {
+            path: read_text(self.folder / entry["copy"]) if entry["existed"] else None
+            for path, entry in self.data["files"].items()
+        }
+
+    def restore(self) -> list[str]:
+        """Put every file back. Returns sentences about files that somebody edited since, where only our part went."""
+        remarks = []
+        for name, entry in self.data["files"].items():
+            path, was = Path(name), self.contents()[name]
+            if digest(path) not in (entry.get("after", digest(path)), self._digest_before(entry)):
+                remark, was = self._around_edits(path, was)
+                remarks.append(remark)
+            if was is None:
+                path.unlink(missing_ok=True)
+            else:
+                owner = entry.get("owner", [0, 0])
+                write_file(path, was, entry.get("mode", 0o644), (owner[0], owner[1]))
+        for folder in sorted(self.data["folders"], key=len, reverse=True):
+            if Path(folder).is_dir() and not any(Path(folder).iterdir()):
+                Path(folder).rmdir()
+        return remarks
+
+    def _digest_before(self, entry: dict[str, Any]) -> str:
+        return digest(self.folder / entry["copy"]) if entry["existed"] else ""
+
+    @staticmethod
+    def _around_edits(path: Path, was: str | None) -> tuple[str, str | None]:
+        now = read_text(path)
+        if now is not None and BEGIN in now:
+            return f"{path} was edited since: only Motley's block is taken out", without_block(now)
+        return f"{path} was edited since: left as it is", now
+
+    def run_undo(self) -> None:
+        for command in reversed(self.data["undo"]):
+            subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def forget(self) -> None:
+        for file in self.folder.iterdir():
+            file.unlink()
+        self.folder.rmdir()
+
+
+def missing_parents(path: Path) -> list[Path]:
+    return [parent for parent in path.parents if not parent.exists()]

@@ -1,0 +1,187 @@
+"""Host keys pinned by a machine's name: who answers at an address, and is it the machine we mean?
+
+Runs on the controller. A key is pinned once, under the node's name and with the day, and decides ever after; an
+address alone decides nothing, so a node can change its address, or swap it with another, and is still itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
+MARK = "motley-pinned-"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node may answer."""
+
+    name: str
+    addresses: tuple[str, ...]  # the wanted one first
+    port: int = 22
+    user: str = ""
+
+
+@dataclass
+class Meeting:
+    """What came of looking for a node."""
+
+    name: str
+    state: str  # known, new, changed, off, double
+    address: str = ""
+    key: str = ""  # "TYPE BASE64" as found
+    fingerprint: str = ""
+    pinned_on: str = ""
+    source: str = ""  # the controller's own address as the node sees it
+    twin: str = ""
+    tried: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def fingerprint(key: str) -> str:
+    """What `ssh-keygen -lf` prints for a "TYPE BASE64" key."""
+    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def read_pins(known_hosts: Path) -> dict[str, tuple[str, str]]:
+    """Name -> (key, day it was pinned)."""
+    pins: dict[str, tuple[str, str]] = {}
+    if known_hosts.exists():
+        for line in known_hosts.read_text().splitlines():
+            words = line.split()
+            if len(words) >= 3 and not line.startswith("#"):
+                day = words[3].removeprefix(MARK) if len(words) > 3 else ""
+                pins[words[0]] = (f"{words[1]} {words[2]}", day)
+    return pins
+
+
+def write_pins(known_hosts: Path, pins: dict[str, tuple[str, str]]) -> None:
+    known_hosts.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    text = "".join(f"{name} {key} {MARK}{day}\n" for name, (key, day) in pins.items())
+    new = known_hosts.with_name(known_hosts.name + ".new")
+    new.write_text(text)
+    new.chmod(0o600)
+    new.rename(known_hosts)
+
+
+def scan(address: str, port: int, timeout_s: int) -> str:
+    """The best host key that answers there; empty when nobody does."""
+    command = ["ssh-keyscan", "-T", str(timeout_s), "-p", str(port), "-t", "ed25519,ecdsa,rsa", address]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s * 4, check=False)
+    except subprocess.TimeoutExpired:
+        return ""
+    found = {}
+    for line in done.stdout.splitlines():
+        words = line.split()
+        if len(words) >= 3 and not line.startswith("#"):
+            found[words[1]] = f"{words[1]} {words[2]}"
+    return next((found[kind] for kind in PREFERRED if kind in found), "")
+
+
+def source_address(towards: str) -> str:
+    """Which of our addresses a packet to there carries; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((towards, 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])
+
+
+def judge(places: list[Place], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> list[Meeting]:
+    """Who is where. Pure: `answers` holds the key (or nothing) that each (address, port) showed."""
+    return [_judge_one(place, answers, pins) for place in places]
+
+
+def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> Meeting:
+    meeting = Meeting(name=place.name, state="off", tried=list(place.addresses))
+    owners = {key: name for name, (key, _) in pins.items()}
+    pinned, meeting.pinned_on = pins.get(place.name, ("", ""))
+    # On first contact the address where it is said to answer today comes first: the other may be somebody else's.
+    order = place.addresses if pinned else tuple(reversed(place.addresses))
+    for address in order:
+        key = answers.get((address, place.port), "")
+        if not key:
+            continue
+        owner = owners.get(key)
+        if owner == place.name:
+            state = "known"
+        elif owner:
+            meeting.twin = owner  # another node of ours answers there: about to move away, or a cloned disk
+            continue
+        else:
+            state = "changed" if pinned else "new"
+        if meeting.state == "off" or state == "known":
+            meeting.state, meeting.address, meeting.key = state, address, key
+            meeting.fingerprint = fingerprint(key)
+        if state in ("known", "new"):
+            break
+    return meeting
+
+
+def look(places: list[Place], known_hosts: Path, timeout_s: int = 3) -> list[Meeting]:
+    """Ask all addresses at the same time and judge the answers."""
+    targets = sorted({(address, place.port) for place in places for address in place.addresses})
+    with ThreadPoolExecutor(max_workers=max(1, len(targets))) as pool:
+        keys = pool.map(lambda target: scan(target[0], target[1], timeout_s), targets)
+        answers = dict(zip(targets, keys))  # noqa: B905  Python 3.9 has no strict=
+    meetings = judge(places, answers, read_pins(known_hosts))
+    for meeting in meetings:
+        meeting.source = source_address(meeting.address) if meeting.address else ""
+    _mark_doubles(meetings)
+    return meetings
+
+
+def _mark_doubles(meetings: list[Meeting]) -> None:
+    """Two new machines with one key are copies of one disk: neither can be told from the other."""
+    for meeting in meetings:
+        for other in meetings:
+            if other is not meeting and meeting.state == "new" and other.key == meeting.key:
+                meeting.state, meeting.twin = "double", other.name
+
+
+def wait_for(place: Place, known_hosts: Path, prefer_s: float, timeout_s: float) -> Meeting:
+    """Look until the pinned node answers at its first address; after `prefer_s` any of its addresses will do."""
+    start = time.monotonic()
+    while True:
+        meeting = look([place], known_hosts, timeout_s=2)[0]
+        elapsed = time.monotonic() - start
+        at_first = meeting.state == "known" and meeting.address == place.addresses[0]
+        if at_first or (meeting.state == "known" and elapsed >= prefer_s) or elapsed >= timeout_s:
+            return meeting
+        time.sleep(0.5)
+
+
+def pin(meetings: list[Meeting], known_hosts: Path) -> None:
+    """Remember the new ones, with today's date."""
+    pins = read_pins(known_hosts)
+    today = time.strftime("%Y-%m-%d")
+    pins.update({meeting.name: (meeting.key, today) for meeting in meetings if meeting.state == "new"})
+    write_pins(known_hosts, pins)
+
+
+def forget(names: list[str], known_hosts: Path) -> None:
+    pins = read_pins(known_hosts)
+    write_pins(known_hosts, {name: pinned for name, pinned in pins.items() if name not in names})
+
+
+def own_key(private: Path) -> str:
+    """The controller's own key for this cluster, made on first use; returns the public line."""
+    if not private.exists():
+        private.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        comment = f"motley-controller@{socket.gethostname()}"
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", os.fspath(private)]
+        subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL)
+    return private.with_name(private.name + ".pub").read_text().strip()

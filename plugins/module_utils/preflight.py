@@ -1,0 +1,60 @@
+"""Judges what a node reports about itself: what stands in the way, all of it, each with its mend. Pure."""
+
+from __future__ import annotations
+
+SYSTEMS = {"debian": 12.0, "ubuntu": 22.04}
+PYTHON = (3, 10)
+
+
+def judge(report: dict, disk_gb: float) -> list[dict]:
+    """Findings as {what, fix}; an empty list is a good node."""
+    checks = (_system, _wsl, _python, _disk, _apt)
+    return [finding for check in checks for finding in check(report, disk_gb)]
+
+
+def _system(report: dict, _: float) -> list[dict]:
+    system = report["os"]
+    least = SYSTEMS.get(system.get("ID", ""))
+    if least is None:
+        least = SYSTEMS["ubuntu"] if "ubuntu" in system.get("ID_LIKE", "").split() else None
+        if least is not None:
+            return []  # a flavour such as Mint counts its versions its own way
+        what = f"runs {system.get('PRETTY_NAME', 'an unknown system')}"
+        return [{"what": what, "fix": "install Ubuntu 22.04 or newer, or Debian 12 or newer"}]
+    version = system.get("VERSION_ID", "")
+    if version and float(version) < least:  # Debian testing has no number
+        what = f"runs {system.get('PRETTY_NAME')}, too old"
+        return [{"what": what, "fix": f"upgrade it to {system['ID'].capitalize()} {least:g} or newer"}]
+    return []
+
+
+def _wsl(report: dict, _: float) -> list[dict]:
+    if not report["wsl"]:
+        return []
+    fix = "boot Linux on it; WSL2 hides the machine behind Windows' own network and firewall"
+    return [{"what": "is Windows' WSL2, not a machine of its own", "fix": fix}]
+
+
+def _python(report: dict, _: float) -> list[dict]:
+    if tuple(report["python"][:2]) >= PYTHON:
+        return []
+    found = ".".join(map(str, report["python"]))
+    return [{"what": f"has Python {found}", "fix": f"it needs {PYTHON[0]}.{PYTHON[1]} or newer: upgrade the system"}]
+
+
+def _disk(report: dict, disk_gb: float) -> list[dict]:
+    findings = []
+    for place, free in report["free_gb"].items():
+        least = disk_gb if place == "home" else 0.5
+        if free < least:
+            what = f"has {free:.1f} GB free for {report['places'][place]}, {least:g} GB are needed"
+            findings.append({"what": what, "fix": f"make room: du -xhd1 {report['places'][place]} | sort -h"})
+    return findings
+
+
+def _apt(report: dict, _: float) -> list[dict]:
+    if not report["apt_lock"]:
+        return []
+    what = f"apt is busy since {report['apt_waited_s']:.0f} s: {report['apt_lock']}"
+    fix = "let it finish and run again; see it with: systemctl status apt-daily-upgrade unattended-upgrades"
+    return [{"what": what, "fix": fix}]

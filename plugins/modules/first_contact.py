@@ -1,0 +1,69 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Find out where each node answers, and that it is the node whose key was pinned. Runs on the controller."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ansible.module_utils import hostkeys
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: first_contact
+short_description: Find nodes by their pinned host keys
+description:
+  - Looks at every address a node may have and tells which one shows its pinned key.
+  - Pins new nodes when O(accept=true), makes the controller's own key, and changes nothing on any node.
+options:
+  nodes: {type: list, elements: dict, required: true, description: "name, addresses (the wanted one first), port"}
+  state_folder: {type: path, required: true, description: Holds known_hosts and the controller's key}
+  accept: {type: bool, default: false, description: Pin the keys of nodes seen for the first time}
+  forget: {type: list, elements: str, default: [], description: Nodes whose pin is dropped first}
+  prefer_s: {type: float, default: 0, description: "Seconds to insist on the first address (one node only)"}
+  wait_s: {type: float, default: 0, description: "Seconds to wait for any answer (one node only)"}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "dict", "required": True},
+            "state_folder": {"type": "path", "required": True},
+            "accept": {"type": "bool", "default": False},
+            "forget": {"type": "list", "elements": "str", "default": []},
+            "prefer_s": {"type": "float", "default": 0},
+            "wait_s": {"type": "float", "default": 0},
+        },
+        supports_check_mode=True,  # it must look in check mode too: nothing else could be looked at otherwise
+    )
+    wants = module.params
+    folder = Path(wants["state_folder"])
+    known_hosts = folder / "known_hosts"
+    places = [
+        hostkeys.Place(node["name"], tuple(dict.fromkeys(node["addresses"])), int(node.get("port") or 22))
+        for node in wants["nodes"]
+    ]
+    if wants["forget"]:
+        hostkeys.forget(wants["forget"], known_hosts)
+    start = time.monotonic()
+    if wants["wait_s"]:
+        meetings = [hostkeys.wait_for(place, known_hosts, wants["prefer_s"], wants["wait_s"]) for place in places]
+    else:
+        meetings = hostkeys.look(places, known_hosts)
+    if wants["accept"]:
+        hostkeys.pin(meetings, known_hosts)
+    module.exit_json(
+        changed=False,
+        waited_s=round(time.monotonic() - start, 1),
+        met={meeting.name: meeting.as_dict() for meeting in meetings},
+        strangers=[meeting.name for meeting in meetings if meeting.state == "new" and not wants["accept"]],
+        controller_key=hostkeys.own_key(folder / "controller_ed25519"),
+        host_keys={name: key for name, (key, _) in hostkeys.read_pins(known_hosts).items()}
+        | {meeting.name: meeting.key for meeting in meetings if meeting.state == "new"},
+    )
+
+
+if __name__ == "__main__":
+    main()

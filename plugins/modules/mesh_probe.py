@@ -1,0 +1,93 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Every node listens and calls all others at the same time: who reaches whom on a training port."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: mesh_probe
+short_description: Prove that nodes reach each other on a port; runs on all of them in parallel
+options:
+  name: {type: str, required: true, description: This node}
+  port: {type: int, required: true, description: A free port of the training range}
+  peers: {type: dict, required: true, description: "The others that run this now: name to address"}
+  timeout_s: {type: float, default: 15, description: Until when all must have been heard}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "port": {"type": "int", "required": True},
+            "peers": {"type": "dict", "required": True},
+            "timeout_s": {"type": "float", "default": 15},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    end = time.monotonic() + wish["timeout_s"]
+    heard: set[str] = set()
+    with socket.create_server(("", wish["port"]), reuse_port=True) as door:
+        threading.Thread(target=listen, args=(door, heard), daemon=True).start()
+        missed = call_all(wish["name"], wish["peers"], wish["port"], end)
+        # The others may start later than we do: they need somebody to answer.
+        while heard != set(wish["peers"]) and time.monotonic() < end:
+            time.sleep(0.05)
+    silent = sorted(set(wish["peers"]) - heard)
+    if missed or silent:
+        module.fail_json(msg=sentence(missed, silent, wish))
+    module.exit_json(changed=False)
+
+
+def sentence(missed: list[str], silent: list[str], wish: dict) -> str:
+    parts = []
+    if missed:
+        parts.append(f"it does not reach {', '.join(missed)} on port {wish['port']}")
+    if silent:
+        parts.append(f"it was not reached by {', '.join(silent)} on port {wish['port']}")
+    fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered) or a router that isolates"
+    return "; ".join(parts) + f"\nfix: {fix} Wi-Fi clients"
+
+
+def listen(door: socket.socket, heard: set[str]) -> None:
+    while True:
+        try:
+            caller, _ = door.accept()
+        except OSError:
+            return
+        with caller:
+            caller.settimeout(2)
+            try:
+                heard.add(caller.recv(255).decode())
+                caller.sendall(b"motley")
+            except OSError:
+                continue
+
+
+def call_all(name: str, peers: dict, port: int, end: float) -> list[str]:
+    """Names of those that did not answer until the end."""
+    left = dict(peers)
+    while left and time.monotonic() < end:
+        left = {peer: address for peer, address in left.items() if not call(name, address, port)}
+        time.sleep(0.1 if left else 0)
+    return sorted(left)
+
+
+def call(name: str, address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1) as line:
+            line.sendall(name.encode())
+            return line.recv(16) == b"motley"
+    except OSError:
+        return False
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Changes a node's network as a transaction: unless it is confirmed from outside, the node takes it back by itself."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+from ansible.module_utils import lan
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.before import Before, read_text, write_file
+
+DOCUMENTATION = r"""
+module: netplan_change
+short_description: Netplan files with an armed way back
+options:
+  step:
+    type: str
+    choices: [begin, confirm]
+    default: begin
+    description: >-
+      C(begin) writes the files, arms the way back and applies them a second later. C(confirm) looks whether address,
+      route and gateway are as wished; then it disarms, else it goes back at once.
+  mac: {type: str, required: true, description: The card}
+  address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
+  gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
+  files: {type: dict, default: {}, description: "Path to content; null removes a file"}
+  leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
+  rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
+  reached_at: {type: str, default: "", description: "Where the node answered before, for the way back later"}
+  moved: {type: str, default: "", description: "OLD → NEW, for the sentence at the end"}
+  waited_s: {type: float, default: 0, description: "How long the controller needed to meet it, for that sentence"}
+  phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
+"""
+FOLDER = Path("/var/lib/motley/rollback")
+APPLY = f"netplan apply; python3 {FOLDER}/lan.py {{mac}}"
+UNIT = "motley-network-rollback"
+# A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
+AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
+AT_BOOT_WANTED = AT_BOOT.parent / "multi-user.target.wants" / AT_BOOT.name
+AT_BOOT_TEXT = """[Unit]
+Description=Motley: takes back a change of the network that was not confirmed before the machine went down
+After=network.target
+
+[Service]
+Type=oneshot
+ExecStart=/var/lib/motley/rollback/restore.sh
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "step": {"type": "str", "choices": ["begin", "confirm"], "default": "begin"},
+            "mac": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+            "gateway": {"type": "str", "required": True},
+            "files": {"type": "dict", "default": {}},
+            "leaving": {"type": "list", "elements": "str", "default": []},
+            "rollback_s": {"type": "float", "default": 60},
+            "phase": {"type": "str", "default": "static_ip"},
+            "reached_at": {"type": "str", "default": ""},
+            "moved": {"type": "str", "default": ""},
+            "waited_s": {"type": "float", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    begin(module) if module.params["step"] == "begin" else confirm(module)
+
+
+def begin(module: AnsibleModule) -> None:
+    wish = module.params
+    nic = lan.nic_by_mac(wish["mac"])
+    wanted = {Path(path): text for path, text in wish["files"].items()}
+    old = {path: read_text(path) for path in wanted}
+    different = [path for path in wanted if old[path] != wanted[path]]
+    if not different and stands(nic, wish):
+        module.exit_json(changed=False)
+    diff = [
+        {"before_header": str(path), "after_header": str(path), "before": old[path] or "", "after": wanted[path] or ""}
+        for path in different
+    ]
+    if module.check_mode:
+        module.exit_json(changed=True, diff=diff)
+    refuse_taken(module, nic, wish)
+    refuse_second(module)
+    if wish["phase"]:
+        before = Before(wish["phase"])
+        before.remember("reached_at", wish["reached_at"])
+        for path in wanted:
+            before.keep(path)
+    save_way_back(old, wish["mac"])
+    put(wanted)
+    generated = module.run_command(["netplan", "generate"])
+    if generated[0]:
+        put(old)
+        module.fail_json(msg=f"netplan refuses the new settings, nothing was applied: {generated[2].strip()}")
+    if wish["phase"]:
+        for path in wanted:
+            before.wrote(path)
+    arm(wish["rollback_s"], wish["mac"])
+    module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
+
+
+def stands(nic: str, wish: dict) -> bool:
+    if not wish["address"]:
+        return True
+    return lan.carries(nic, wish["address"]) and (not wish["gateway"] or lan.gateway_of(nic) == wish["gateway"])
+
+
+def refuse_taken(module: AnsibleModule, nic: str, wish: dict) -> None:
+    """An address that another machine uses would cut off both."""
+    address = wish["address"].split("/")[0]
+    if not address or lan.carries(nic, wish["address"]):
+        return
+    owner = lan.who_has(nic, address)
+    if owner and owner.lower() not in [mac.lower() for mac in wish["leaving"]]:
+        fix = "give this node another motley_address, or that machine another address; then run again"
+        module.fail_json(
+            msg=f"{address} is taken: the machine with MAC {owner} has it\nnothing was changed\nfix: {fix}"
+        )
+
+
+def refuse_second(module: AnsibleModule) -> None:
+    if subprocess.run(["systemctl", "is-active", "--quiet", f"{UNIT}.timer"], check=False).returncode == 0:
+        fix = "wait a minute and run again"
+        module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
+
+
+def save_way_back(old: dict, mac: str) -> None:
+    """A plain script that the machine runs by itself, whatever becomes of the controller."""
+    FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
+    for number, (path, text) in enumerate(old.items()):
+        if text is None:
+            lines.append(f"rm -f {shlex.quote(str(path))}")
+            continue
+        copy = FOLDER / f"{number:02d}-{path.name}"
+        write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
+        lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
+    lines += [f"rm -f {AT_BOOT_WANTED} {AT_BOOT}", APPLY.format(mac=shlex.quote(mac))]
+    write_file(FOLDER / "lan.py", inspect.getsource(lan), 0o600, (0, 0))
+    write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
+
+
+def put(files: dict) -> None:
+    for path, text in files.items():
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_file(path, text, 0o600 if path.match("/etc/netplan/*") else 0o644, (0, 0))
+
+
+def arm(seconds: float, mac: str) -> None:
+    """First the way back, then the change, after our answer has left the machine."""
+    write_file(AT_BOOT, AT_BOOT_TEXT, 0o644, (0, 0))
+    if not AT_BOOT_WANTED.is_symlink():
+        AT_BOOT_WANTED.symlink_to(AT_BOOT)
+    run_later(UNIT, seconds, str(FOLDER / "restore.sh"))
+    run_later("motley-network-apply", 1, "sh", "-c", APPLY.format(mac=shlex.quote(mac)))
+
+
+def run_later(unit: str, seconds: float, *command: str) -> None:
+    timer = [
+        "systemd-run",
+        "--collect",
+        f"--unit={unit}",
+        f"--on-active={seconds}",
+        "--timer-property=AccuracySec=100ms",
+    ]
+    subprocess.run([*timer, *command], check=True, capture_output=True)
+
+
+def confirm(module: AnsibleModule) -> None:
+    wish = module.params
+    if module.check_mode:
+        module.exit_json(changed=False)
+    reason = wait_until_right(wish)
+    subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=True, capture_output=True)
+    if reason:
+        run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
+        module.fail_json(msg=reason)
+    gateway = " gateway answers," if wish["gateway"] else ""
+    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
+    AT_BOOT_WANTED.unlink(missing_ok=True)
+    AT_BOOT.unlink(missing_ok=True)
+    module.exit_json(changed=True, motley_say=say)
+
+
+def wait_until_right(wish: dict, limit_s: float = 6) -> str:
+    """Why the new settings are not good; empty when they are."""
+    end = time.monotonic() + limit_s
+    while True:
+        reason = fault_of(wish)
+        if not reason or time.monotonic() > end:
+            return reason
+        time.sleep(0.3)
+
+
+def fault_of(wish: dict) -> str:
+    nic = lan.nic_by_mac(wish["mac"])
+    address = wish["address"].split("/")[0]
+    if not address:
+        return ""
+    if not lan.carries(nic, wish["address"]):
+        return f"{nic} does not have {wish['address']} after the change"
+    if not wish["gateway"]:
+        return ""
+    if lan.gateway_of(nic) != wish["gateway"]:
+        return f"{nic} has no default route via {wish['gateway']} after the change"
+    if not lan.who_has(nic, wish["gateway"], sender=address, timeout_s=2):
+        return f"nobody answers at the gateway {wish['gateway']}"
+    return ""
+
+
+if __name__ == "__main__":
+    main()

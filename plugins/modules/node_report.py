@@ -1,0 +1,183 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Everything the roles want to know about a node, looked at once; fails with all that stands in the way."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import platform
+import pwd
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.preflight import judge
+
+DOCUMENTATION = r"""
+module: node_report
+short_description: Look at a node once, for all phases
+options:
+  user: {type: str, required: true, description: Whose home the cluster will live in}
+  controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
+  disk_gb: {type: float, default: 0, description: Least free space in the home}
+  strict: {type: bool, default: true, description: Whether findings are a failure}
+  apt_wait_s: {type: float, default: 0, description: How long to wait for apt's locks}
+"""
+ETHTOOL_PERMANENT_ADDRESS, SIOCETHTOOL = 0x20, 0x8946
+APT_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "user": {"type": "str", "required": True},
+            "controller_time": {"type": "float", "required": True},
+            "disk_gb": {"type": "float", "default": 0},
+            "strict": {"type": "bool", "default": True},
+            "apt_wait_s": {"type": "float", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    wants = module.params
+    skew_s = time.time() - wants["controller_time"]
+    report = look(wants["user"])
+    report["clock_skew_s"] = round(skew_s, 1)
+    report["apt_lock"], report["apt_waited_s"] = wait_for_apt(wants["apt_wait_s"])
+    findings = judge(report, wants["disk_gb"]) if wants["strict"] else []
+    if findings:
+        lines = [f"{finding['what']}\nfix: {finding['fix']}" for finding in findings]
+        module.fail_json(msg="\n".join(lines), findings=findings, node=report)
+    said = [report["os"].get("PRETTY_NAME", "")]
+    if report["apt_waited_s"] >= 1:
+        said.append(f"waited {report['apt_waited_s']:.0f} s for apt")
+    if abs(skew_s) > 60:
+        said.append(f"clock is {skew_s:+.0f} s off")
+    module.exit_json(changed=False, node=report, motley_say=", ".join(said))
+
+
+def look(user: str) -> dict:
+    home = pwd.getpwnam(user).pw_dir
+    places = {"home": home, "system": "/var"}
+    return {
+        "os": os_release(),
+        "python": list(sys.version_info[:3]),
+        "wsl": "microsoft" in platform.release().lower(),
+        "home": home,
+        "hostname": socket.gethostname(),
+        "places": places,
+        "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},
+        "nics": nics(),
+        "netplan": netplan_files(),
+        "has_netplan": shutil.which("netplan") is not None,
+        "network_manager": unit_active("NetworkManager.service"),
+        "cloud_init": Path("/etc/cloud").is_dir(),
+        "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
+        "ufw": ufw_active(),
+        "time_service": time_service(),
+        "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
+    }
+
+
+def os_release() -> dict:
+    pairs = (line.split("=", 1) for line in read(Path("/etc/os-release")).splitlines() if "=" in line)
+    return {key: value.strip('"') for key, value in pairs}
+
+
+def nics() -> list[dict]:
+    """Real network cards and what they carry now."""
+    found = []
+    routes = ip("-4", "route", "show", "default")
+    for link in ip("address", "show"):
+        name = link["ifname"]
+        if read(Path(f"/sys/class/net/{name}/type")) != "1":
+            continue  # not Ethernet
+        addresses = [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if a["family"] == "inet"]
+        found.append(
+            {
+                "name": name,
+                "mac": read(Path(f"/sys/class/net/{name}/address")) or link.get("address", ""),
+                "permanent_mac": permanent_mac(name),
+                "wireless": Path(f"/sys/class/net/{name}/wireless").exists(),
+                "addresses": addresses,
+                "gateway": next((r.get("gateway", "") for r in routes if r.get("dev") == name), ""),
+            }
+        )
+    return found
+
+
+def ip(*arguments: str) -> list[dict]:
+    done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
+    return [entry for entry in json.loads(done.stdout or "[]") if entry]
+
+
+def permanent_mac(name: str) -> str:
+    """The burnt-in address; empty where a card has none (bridges, simulated cards)."""
+    buffer = bytearray(struct.pack("II", ETHTOOL_PERMANENT_ADDRESS, 32) + bytes(32))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        try:
+            where = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+            fcntl.ioctl(any_socket.fileno(), SIOCETHTOOL, struct.pack("16sP", name.encode(), where))
+        except OSError:
+            return ""
+    mac = bytes(buffer[8:14])
+    return ":".join(f"{byte:02x}" for byte in mac) if any(mac) else ""
+
+
+def netplan_files() -> dict:
+    return {str(path): path.read_text() for path in sorted(Path("/etc/netplan").glob("*.yaml"))}
+
+
+def unit_active(unit: str) -> bool:
+    return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False).returncode == 0
+
+
+def ufw_active() -> bool:
+    return "ENABLED=yes" in read(Path("/etc/ufw/ufw.conf"))
+
+
+def time_service() -> str:
+    """The unit that keeps this machine's time; empty where nothing does or could."""
+    units = ("chrony.service", "ntpsec.service", "ntp.service", "systemd-timesyncd.service")
+    command = ["systemctl", "list-unit-files", "--no-legend", "--plain", *units]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    return next((unit for unit in units if unit in listed), "")
+
+
+def wait_for_apt(limit_s: float) -> tuple[str, float]:
+    """Who holds apt's locks at the end, and how long we waited."""
+    start = time.monotonic()
+    while True:
+        holder, waited = apt_holder(), time.monotonic() - start
+        if not holder or waited >= limit_s:
+            return holder, waited
+        time.sleep(1)
+
+
+def apt_holder() -> str:
+    for lock in filter(os.path.exists, APT_LOCKS):
+        with Path(lock).open("rb") as stream:
+            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK:
+            name = read(Path(f"/proc/{pid}/comm")) if pid else "another process"
+            return f"{name} (process {pid})"
+    return ""
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

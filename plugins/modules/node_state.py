@@ -1,0 +1,130 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Make a node's files and settings what they shall be, in one go, remembering first what was there."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.before import Before, read_text, with_block, write_file
+
+DOCUMENTATION = r"""
+module: node_state
+short_description: Files and settings of one phase, with a memory of what was before
+options:
+  phase: {type: str, required: true, description: Under this name the state before is kept}
+  files:
+    type: list
+    elements: dict
+    default: []
+    description:
+      - "Each has path and content (the whole file) or block (our marked part of it), and may have mode, owner,
+        drop (lines matching this pattern go), keep (lines of the old block matching this pattern stay), if_exists
+        (only where this path exists)."
+  settle:
+    type: list
+    elements: dict
+    default: []
+    description:
+      - "Each has check (a read-only command), expect (its output; else success is enough), run (what makes it so),
+        undo (what takes it back; {before} stands for the output found first), makes (files that it makes, to be
+        removed on the way back), and on_change (run after any file changed as well). It fails where the check does not
+        hold afterwards. What the checks print at the end is returned as found."
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "phase": {"type": "str", "required": True},
+            "files": {"type": "list", "elements": "dict", "default": []},
+            "settle": {"type": "list", "elements": "dict", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    before = Before(module.params["phase"])
+    changes = [change for wish in module.params["files"] if (change := file_change(wish))]
+    if not module.check_mode:
+        for change in changes:
+            before.keep(change["path"])
+            write_file(change["path"], change["new"], change["mode"], change["owner"])
+            before.wrote(change["path"])
+    settled = [settle(module, before, wish, bool(changes)) for wish in module.params["settle"]]
+    ran = [command for command, _ in settled if command]
+    module.exit_json(
+        changed=bool(changes or ran),
+        wrote=[str(change["path"]) for change in changes],
+        ran=ran,
+        found=[found for _, found in settled],
+        diff=[
+            {"before_header": str(change["path"]), "after_header": str(change["path"])}
+            | {"before": change["old"] or "", "after": change["new"]}
+            for change in changes
+        ],
+    )
+
+
+def file_change(wish: dict) -> dict | None:
+    """What must be written for one file; None when it is right already, or not wanted on this machine."""
+    path = Path(wish["path"])
+    if wish.get("if_exists") and not Path(wish["if_exists"]).exists():
+        return None
+    owner = owner_of(wish.get("owner", "root"))
+    old = read_text(path)
+    new = wish["content"] if "content" in wish else new_block(old or "", wish)
+    mode = int(str(wish.get("mode", "0644")), 8)
+    if "block" in wish and old is not None:  # a file that is not ours keeps its mode and owner
+        status = path.stat()
+        mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
+    same = old == new and path.stat().st_mode & 0o7777 == mode
+    return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
+
+
+def new_block(old: str, wish: dict) -> str:
+    return with_block(old, wish["block"], wish.get("drop", ""), wish.get("keep", ""))
+
+
+def owner_of(user: str) -> tuple[int, int]:
+    entry = pwd.getpwnam(user)
+    return entry.pw_uid, entry.pw_gid
+
+
+def settle(module: AnsibleModule, before: Before, wish: dict, files_changed: bool) -> tuple[str, str]:
+    """Run the command where the check does not hold; returns it if it ran, and what the check prints at the end."""
+    holds, found = check(wish)
+    if holds and not (files_changed and wish.get("on_change")):
+        return "", found
+    command = [str(word) for word in wish["run"]]
+    if module.check_mode:
+        return " ".join(command), found
+    for path in wish.get("makes", []):
+        before.keep(Path(path))
+    if wish.get("undo"):
+        before.keep_undo([str(word).replace("{before}", found) for word in wish["undo"]])
+    done = run(command)
+    holds, found = check(wish)
+    if done.returncode or not holds:
+        what = (done.stderr or done.stdout).strip() or f"afterwards '{' '.join(wish['check'])}' says: {found}"
+        module.fail_json(msg=f"'{' '.join(command)}' did not help: {what}")
+    return " ".join(command), found
+
+
+def check(wish: dict) -> tuple[bool, str]:
+    done = run([str(word) for word in wish["check"]])
+    found = done.stdout.strip()
+    return (found == str(wish["expect"]) if "expect" in wish else done.returncode == 0), found
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+    return subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Put back what a phase found on a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.before import Before, read_text
+
+DOCUMENTATION = r"""
+module: node_undo
+short_description: Put back what a phase found before it changed a node
+options:
+  phase: {type: str, required: true, description: The phase whose record is used}
+  peek: {type: bool, default: false, description: Only tell what is recorded}
+  reload: {type: list, elements: list, default: [], description: Commands to run after the files are back}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "phase": {"type": "str", "required": True},
+            "reload": {"type": "list", "elements": "list", "default": []},
+            "peek": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    before = Before(module.params["phase"])
+    if not before.recorded:
+        module.exit_json(changed=False, files={}, reached_at="", motley_say="nothing to put back")
+    if module.params["peek"]:
+        module.exit_json(changed=False, files=before.contents(), reached_at=before.data.get("reached_at", ""))
+    diff = [
+        {"before_header": path, "after_header": path, "before": read_text(Path(path)) or "", "after": was or ""}
+        for path, was in before.contents().items()
+    ]
+    remarks: list[str] = []
+    if not module.check_mode:
+        before.run_undo()  # services first: they are stopped by the files that go next
+        remarks = before.restore()
+        for command in module.params["reload"]:
+            module.run_command([str(word) for word in command], check_rc=True)
+        before.forget()
+    say = "; ".join([f"{len(diff)} file{'s' if len(diff) != 1 else ''} put back", *remarks])
+    module.exit_json(changed=True, motley_say=say, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

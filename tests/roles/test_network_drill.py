@@ -1,0 +1,163 @@
+"""The lockout drill: whatever goes wrong with a change of the network, nobody is locked out."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from lab import faults
+from tests.support.bootstrap import Person
+from tests.support.cluster import Cluster
+
+HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+
+
+@pytest.fixture
+def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
+    person = Person(fresh_trio, tmp_path)
+    person.writes()
+    return person
+
+
+def address_of(person: Person, name: str) -> str:
+    """What its cable's card has now; empty while it has none."""
+    nic = person.cluster[name].cable.nic
+    return " ".join(person.cluster[name].run("ip", "-br", "-4", "address", "show", "dev", nic).split()[2:])
+
+
+def installed(person: Person, name: str) -> str:
+    return f"{person.cluster[name].spec.installed_address}/24"
+
+
+def wanted(person: Person, name: str) -> str:
+    return f"{person.cluster[name].spec.address}/24"
+
+
+def until(holds: object, limit_s: float) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.5)
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it, as far as they are still there."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except FileNotFoundError:
+        return []
+    return [pid, *(one for child in children for one in family(int(child)))]
+
+
+def netplan_files(person: Person, name: str) -> str:
+    return person.cluster[name].run("sh", "-c", "head -100 /etc/netplan/*")
+
+
+def test_a_wrong_gateway_is_taken_back_and_the_right_one_works(person: Person) -> None:
+    files = netplan_files(person, VICTIM)
+    person.writes(motley_gateway="10.77.0.250")
+    said = person.types("bootstrap", limit=VICTIM, phase="static_ip")
+    assert said.rc == 1
+    assert "nobody answers at the gateway 10.77.0.250" in said.out
+    assert f"answers at {person.cluster[VICTIM].spec.installed_address} as before" in said.out
+    assert address_of(person, VICTIM) == installed(person, VICTIM)
+    assert netplan_files(person, VICTIM) == files
+    person.writes()
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
+def test_a_wrong_subnet_is_taken_back_by_the_node_itself(person: Person) -> None:
+    elsewhere = {HEAD: "10.88.0.100", VICTIM: "10.88.0.101", OTHER: "10.88.0.102"}
+    person.writes(
+        {name: {"motley_address": address} for name, address in elsewhere.items()},
+        motley_subnet="10.88.0.0/24",
+        motley_gateway="10.88.0.1",
+    )
+    said = person.types("bootstrap", limit=VICTIM, phase="static_ip")
+    assert said.rc == 1 and "did not answer at 10.88.0.101" in said.out, said.out
+    assert "took the change back by itself" in said.out
+    assert address_of(person, VICTIM) == installed(person, VICTIM)
+    person.writes()
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
+def test_an_address_that_is_taken_is_refused_before_anything_changes(person: Person) -> None:
+    files = netplan_files(person, VICTIM)
+    stranger = person.cluster.lab.profile.stranger
+    person.writes({VICTIM: {"motley_address": stranger}})
+    said = person.types("bootstrap", limit=VICTIM, phase="static_ip")
+    assert said.rc == 1 and f"{stranger} is taken" in said.out and "nothing was changed" in said.out, said.out
+    assert netplan_files(person, VICTIM) == files
+
+
+def test_two_nodes_swap_their_addresses(person: Person) -> None:
+    mine, theirs = (person.cluster[name].spec.installed_address for name in (VICTIM, OTHER))
+    person.writes({VICTIM: {"motley_address": theirs}, OTHER: {"motley_address": mine}})
+    said = person.bootstraps(phase="static_ip", limit=f"{VICTIM},{OTHER}")
+    assert "way back disarmed" in said.out
+    assert address_of(person, VICTIM) == f"{theirs}/24"
+    assert address_of(person, OTHER) == f"{mine}/24"
+    again = person.bootstraps(phase="static_ip", limit=f"{VICTIM},{OTHER}")
+    assert again.changed() == {VICTIM: 0, OTHER: 0}
+
+
+def test_a_cable_pulled_during_the_change_does_no_harm(person: Person) -> None:
+    host = person.cluster[VICTIM]
+    running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
+    until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode == 0, 60)
+    faults.inject(person.cluster.lab, host, "cable-pull")
+    until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0, 60)
+    faults.mend(person.cluster.lab, host, "cable-pull")
+    assert running.wait(timeout=120) == 1
+    until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
+def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
+    host = person.cluster[VICTIM]
+    running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
+    until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode == 0, 60)
+    for pid in family(running.pid):
+        os.kill(pid, signal.SIGKILL)
+    running.wait()
+    until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0, 60)
+    until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 20)
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
+def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
+    host = person.cluster[VICTIM]
+    running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
+    until(lambda: address_of(person, VICTIM) == wanted(person, VICTIM), 60)
+    for pid in family(running.pid):
+        os.kill(pid, signal.SIGKILL)
+    running.wait()
+    faults.inject(person.cluster.lab, host, "power-cut")
+    faults.mend(person.cluster.lab, host, "power-cut")
+    until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
+    assert host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    assert address_of(person, VICTIM) == wanted(person, VICTIM)
+
+
+def test_a_renamed_card_keeps_its_address(person: Person) -> None:
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "nic-renamed")
+    try:
+        until(lambda: f" {wanted(person, VICTIM)} " in person.cluster[VICTIM].run("ip", "-br", "-4", "address"), 20)
+        assert "enp99s0" in person.cluster[VICTIM].run("ip", "-br", "link")
+        assert person.bootstraps(limit=VICTIM, phase="static_ip").changed() == {VICTIM: 0}
+    finally:
+        faults.mend(person.cluster.lab, person.cluster[VICTIM], "nic-renamed")
+
+
+def test_the_second_card_is_left_as_the_installer_set_it(person: Person) -> None:
+    person.bootstraps(limit=VICTIM, phase="static_ip")
+    nic = person.cluster[VICTIM].spec.nics[1]
+    assert f"{nic}:\n      dhcp4: true\n      optional: true" in netplan_files(person, VICTIM)

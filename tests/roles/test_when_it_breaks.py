@@ -1,0 +1,115 @@
+"""Each way in which a home cluster breaks gives its sentence, and loses nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from lab import faults
+from tests.support.bootstrap import Person
+from tests.support.cluster import Cluster
+
+HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+
+
+@pytest.fixture
+def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
+    person = Person(fresh_trio, tmp_path)
+    person.writes()
+    return person
+
+
+def nothing_changed(person: Person) -> bool:
+    return all(host.outcome("test", "-e", "/var/lib/motley").returncode != 0 for host in person.cluster.hosts)
+
+
+def test_a_bad_inventory_connects_to_nothing(person: Person) -> None:
+    person.writes(
+        {VICTIM: {"motley_adress": "10.77.0.9"}, OTHER: {"motley_gpu": "GTX 1080"}}, motley_gateway="10.9.0.1"
+    )
+    said = person.types("bootstrap")
+    assert said.rc == 2
+    assert "did you mean 'motley_address'?" in said.out
+    assert "GTX 1080 is Pascal" in said.out
+    assert "the gateway 10.9.0.1 is outside 10.77.0.0/24" in said.out
+    assert not person.state.exists()
+
+
+def test_wrong_passwords_and_refused_sudo_are_named_together(person: Person) -> None:
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "wrong-password")
+    faults.inject(person.cluster.lab, person.cluster[OTHER], "no-sudo")
+    said = person.types("bootstrap")
+    assert said.rc == 1
+    assert "the password was not accepted for logging in" in said.out
+    assert "the login user may not use sudo there" in said.out
+    assert nothing_changed(person), said.out
+
+
+def test_a_password_that_is_wrong_for_sudo_alone(person: Person) -> None:
+    said = person.types("bootstrap", sudo="something else", limit=VICTIM)
+    assert said.rc == 1 and "the password works for logging in, but not for sudo" in said.out, said.out
+    assert nothing_changed(person)
+
+
+def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "power-cut")
+    said = person.types("bootstrap", phase="hostname")
+    assert said.rc == 1
+    assert f"{VICTIM} was left out: nobody answers at" in said.out
+    for name in (HEAD, OTHER):
+        assert person.cluster[name].run("hostname").strip() == name
+    faults.mend(person.cluster.lab, person.cluster[VICTIM], "power-cut")
+    person.bootstraps(phase="hostname")
+    assert person.cluster[VICTIM].run("hostname").strip() == VICTIM
+
+
+def test_a_run_limited_to_a_worker_leaves_the_heads_key_there(person: Person) -> None:
+    person.bootstraps(phase="ssh_trust")
+    assert person.bootstraps(phase="ssh_trust", limit=VICTIM).changed() == {VICTIM: 0}
+    assert f"motley@{HEAD}" in person.cluster[VICTIM].run("cat", "/home/user/.ssh/authorized_keys")
+
+
+def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Person) -> None:
+    person.bootstraps(phase="ssh_trust")
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "reinstalled")
+    said = person.types("bootstrap", phase="ssh_trust")
+    assert said.rc == 1
+    assert "shows another host key than the one pinned on" in said.out
+    assert f"make bootstrap REPIN={VICTIM}" in said.out
+    person.bootstraps("--repin", VICTIM, phase="ssh_trust")
+    asked = ["runuser", "-u", "user", "--", "ssh", "-o", "BatchMode=yes"]
+    at = person.cluster[VICTIM].spec.installed_address
+    assert person.cluster[HEAD].outcome(*asked, "-o", f"HostName={at}", VICTIM, "true").returncode == 0
+
+
+def test_apt_that_is_busy_is_waited_for(person: Person) -> None:
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": 8.0})
+    said = person.bootstraps(phase="clock", limit=VICTIM)
+    assert "s for apt" in said.out
+
+
+def test_apt_that_stays_busy_is_named(person: Person) -> None:
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock")
+    person.writes(motley_preflight_apt_wait_s=1)
+    said = person.types("bootstrap", phase="clock", limit=VICTIM)
+    assert said.rc == 1 and "apt is busy" in said.out and "fix: let it finish" in said.out, said.out
+
+
+def test_a_full_disk_is_named_and_loses_nothing(person: Person) -> None:
+    hosts = person.cluster[VICTIM].run("cat", "/etc/hosts")
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "disk-full")
+    said = person.types("bootstrap", limit=VICTIM)
+    assert said.rc == 1
+    assert "GB free" in said.out or "its disk is full" in said.out, said.out
+    assert "fix: make room" in said.out
+    assert person.cluster[VICTIM].run("cat", "/etc/hosts") == hosts
+    faults.mend(person.cluster.lab, person.cluster[VICTIM], "disk-full")
+    person.bootstraps(limit=VICTIM, phase="hostname")
+
+
+def test_undo_never_removes_the_last_way_in(person: Person) -> None:
+    person.bootstraps(phase="ssh_trust", limit=VICTIM)
+    host = person.cluster[VICTIM]
+    host.run("sh", "-c", "echo 'PasswordAuthentication no' > /etc/ssh/sshd_config.d/10-no.conf; systemctl reload ssh")
+    said = person.types("undo", phase="ssh_trust", limit=VICTIM)
+    assert said.rc == 1 and "Motley's key is the only way in" in said.out, said.out
+    assert "motley-controller@" in host.run("cat", "/home/user/.ssh/authorized_keys")

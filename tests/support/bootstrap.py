@@ -1,0 +1,109 @@
+"""Bootstrap as a person does it, on a lab's hosts: an inventory file, one command, what it printed and its receipt."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.profile import PASSWORD, USER
+from tests.support.cluster import REPOSITORY, Cluster
+
+
+@dataclass(frozen=True)
+class Said:
+    rc: int
+    out: str
+    receipt: dict[str, Any]
+
+    def changed(self) -> dict[str, int]:
+        return {name: node["changed"] for name, node in self.receipt["nodes"].items()}
+
+    def proven(self, node: str) -> str:
+        return "\n".join(line for phase in self.receipt["nodes"][node]["phases"].values() for line in phase["proven"])
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody with three machines and a file about them."""
+
+    cluster: Cluster
+    folder: Path
+
+    def writes(self, nodes: Mapping[str, Mapping[str, Any]] | None = None, **shared: Any) -> Path:
+        """hosts.yml from the lab's profile; `nodes` adds keys to single nodes, `shared` to all; None takes one out."""
+        profile = self.cluster.lab.profile
+        variables = {
+            "ansible_user": USER,
+            "motley_subnet": str(profile.network),
+            "motley_gateway": profile.gateway,
+            "motley_dns": [],
+            "motley_state": str(self.state),
+            "motley_simulated": True,
+            "motley_static_ip_rollback_s": 25,
+            "motley_static_ip_reconnect_s": 12,
+        }
+        hosts = {
+            host.name: _without_none(
+                {"motley_address": host.spec.address, "motley_current_address": host.spec.installed_address}
+                | dict((nodes or {}).get(host.name, {}))
+            )
+            for host in self.cluster.hosts
+        }
+        self.inventory.mkdir(parents=True, exist_ok=True)
+        link = self.inventory / "group_vars"
+        if not link.exists():
+            link.symlink_to(REPOSITORY / "inventory/homelab/group_vars")
+        text = json.dumps({"cluster": {"vars": _without_none(variables | shared), "hosts": hosts}}, indent=1)
+        (self.inventory / "hosts.yml").write_text(text)
+        return self.inventory
+
+    @property
+    def inventory(self) -> Path:
+        return self.folder / "inventory"
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state"
+
+    def command(self, *words: str, limit: str = "", phase: str = "") -> list[str]:
+        chosen = [*(["--limit", limit] if limit else []), *(["--phase", phase] if phase else [])]
+        return [sys.executable, "-m", "console", words[0], "--inventory", str(self.inventory), *chosen, *words[1:]]
+
+    def environment(self, password: str = PASSWORD, sudo: str | None = None) -> dict[str, str]:
+        extra = {} if sudo is None else {"MOTLEY_SUDO_PASSWORD": sudo}
+        return {"MOTLEY_PASSWORD": password, "MOTLEY_ACCEPT_KEYS": "yes", **extra}
+
+    def types(self, *words: str, limit: str = "", phase: str = "", **environment: Any) -> Said:
+        before = set(self.receipts())
+        env = self.environment(**environment)
+        done = self.cluster.controller(*self.command(*words, limit=limit, phase=phase), env=env, timeout_s=400)
+        new = sorted(set(self.receipts()) - before)
+        receipt = json.loads(new[-1].read_text()) if new else {}
+        return Said(done.returncode, done.stdout + done.stderr, receipt)
+
+    def starts(self, *words: str, limit: str = "", phase: str = "") -> subprocess.Popen[str]:
+        """The same, not waited for; in a process group of its own, so that all of it can be killed."""
+        namespace = self.cluster.lab.place.controller
+        env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name}
+        command = ["ip", "netns", "exec", namespace, *self.command(*words, limit=limit, phase=phase)]
+        return subprocess.Popen(
+            command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, text=True, start_new_session=True
+        )
+
+    def receipts(self) -> list[Path]:
+        return sorted((self.state / "receipts").glob("*.json"))
+
+    def bootstraps(self, *words: str, **chosen: Any) -> Said:
+        said = self.types("bootstrap", *words, **chosen)
+        assert said.rc == 0, said.out
+        return said
+
+
+def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,101 @@
+"""Events in, sentences out: progress, causes, receipts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import receipt, view
+from console.causes import explain
+from console.progress import Progress
+
+
+def event(kind: str, host: str = "", **data: Any) -> dict[str, Any]:
+    return {"event": kind, "event_data": {"host": host, "role": data.pop("role", "motley_hostname"), **data}}
+
+
+def ran(progress: Progress, host: str, task: str, kind: str = "runner_on_ok", **result: Any) -> None:
+    progress.take(event("playbook_on_task_start", task=task))
+    progress.take(event("runner_on_start", host, task=task))
+    progress.take(event(kind, host, task=task, res=result))
+
+
+def lines(progress: Progress) -> list[str]:
+    said: list[str] = []
+    view.failures(progress, said.append)
+    view.left_out(progress, said.append)
+    return said
+
+
+def test_a_phase_is_one_line_per_node() -> None:
+    progress = Progress()
+    ran(progress, "one", "Give it its name", changed=True, motley_say="was debian")
+    ran(progress, "one", "Prove that it has it")
+    progress.take(event("playbook_on_stats", role=""))
+    ((node, phase),) = progress.finished
+    assert view.phase_line(node, phase, 3).split() == "one hostname ✓ 1 changed 0.0 s was debian".split()
+    assert node.phases["hostname"].proven == ["it has it"]
+
+
+def test_a_failure_that_was_dealt_with_is_none() -> None:
+    progress = Progress()
+    ran(progress, "one", "Try it", "runner_on_failed", msg="no")
+    assert progress.nodes["one"].failed == "hostname"
+    ran(progress, "one", "Put it right")
+    assert progress.nodes["one"].failed == ""
+
+
+def test_nodes_that_fail_alike_are_told_together() -> None:
+    progress = Progress()
+    for host in ("one", "two"):
+        ran(progress, host, "Log in", "runner_on_unreachable", msg="user@x: Permission denied (publickey,password).")
+    said = lines(progress)
+    assert said[0] == "✗ one, two  hostname: Log in"
+    assert "password was not accepted" in said[1] and len(said) == 3
+
+
+def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
+    progress = Progress()
+    met = {"one": {"state": "off", "tried": ["192.168.1.5", "192.168.1.6"], "twin": ""}}
+    progress.take(event("runner_on_ok", "two", role="motley_contact", task="See", res={"met": met}))
+    assert "one was left out: nobody answers at 192.168.1.5 or 192.168.1.6" in lines(progress)[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "what"),
+    [
+        ("Task failed: Incorrect sudo password", "not for sudo"),
+        ("Task failed: Missing sudo password", "sudo wants a password"),
+        ("user is not in the sudoers file.", "may not use sudo"),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "another host key"),
+        ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("E: Could not get lock /var/lib/dpkg/lock-frontend", "apt is busy"),
+        ("/bin/sh: 1: /usr/bin/python3: not found", "no Python 3"),
+        ("ssh: connect to host 192.168.1.5 port 22: Connection refused", "no SSH server"),
+        ("ssh: connect to host 192.168.1.5 port 22: Connection timed out", "connection to it was lost"),
+    ],
+)
+def test_what_people_meet_has_a_cause_and_a_mend(message: str, what: str) -> None:
+    cause = explain({"msg": message})
+    assert what in cause.what and cause.fix and "{host}" not in cause.fix_on("one")
+
+
+def test_a_task_that_says_its_fix_is_believed() -> None:
+    cause = explain({"msg": "Task failed: Action failed: 10.0.0.1 is taken\nfix: choose another"})
+    assert (cause.what, cause.fix) == ("10.0.0.1 is taken", "choose another")
+
+
+def test_an_unknown_failure_is_quoted() -> None:
+    assert "strange thing" in explain({"msg": "non-zero return code", "stderr": "a strange thing"}).what
+
+
+def test_receipts_hide_secrets_and_public_addresses(tmp_path: Path) -> None:
+    progress = Progress()
+    ran(progress, "one", 'Say "s3cret"', changed=True, motley_say="from 8.8.4.4 to 192.168.1.5, version 1.2.3")
+    data = receipt.as_data("bootstrap", "inventory/x", progress, outcome="proven", seconds=1)
+    page = receipt.write(tmp_path, data, ("s3cret",))
+    for text in (page.read_text(), page.with_suffix(".json").read_text()):
+        assert "s3cret" not in text and "8.8.4.4" not in text
+        assert "8.8.x.x" in text and "192.168.1.5" in text
+    assert json.loads(page.with_suffix(".json").read_text())["nodes"]["one"]["changed"] == 1

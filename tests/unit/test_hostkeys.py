@@ -1,0 +1,60 @@
+"""Who is where, decided by host keys alone."""
+
+from pathlib import Path
+
+from plugins.module_utils.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins
+
+KEY_A, KEY_B, KEY_C = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "ABC")
+WANTED, TODAY = "192.168.1.100", "192.168.1.23"
+NODE = Place("a", (WANTED, TODAY))
+
+
+def state(answers: dict[str, str], pins: dict[str, str], place: Place = NODE) -> Meeting:
+    seen = {(address, 22): key for address, key in answers.items()}
+    return judge([place], seen, {name: (key, "2026-11-01") for name, key in pins.items()})[0]
+
+
+def test_on_first_contact_the_present_address_comes_first() -> None:
+    met = state({WANTED: KEY_C, TODAY: KEY_A}, {})
+    assert (met.state, met.address, met.key) == ("new", TODAY, KEY_A)
+
+
+def test_a_pinned_node_is_found_wherever_it_is() -> None:
+    assert state({TODAY: KEY_A}, {"a": KEY_A}).address == TODAY
+    assert state({WANTED: KEY_A}, {"a": KEY_A}).address == WANTED
+    assert state({WANTED: KEY_C, TODAY: KEY_A}, {"a": KEY_A}).address == TODAY
+
+
+def test_another_key_is_noticed_with_the_day_of_the_pin() -> None:
+    met = state({TODAY: KEY_C}, {"a": KEY_A})
+    assert (met.state, met.pinned_on) == ("changed", "2026-11-01")
+
+
+def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:
+    met = state({WANTED: KEY_B}, {"a": KEY_A, "b": KEY_B})
+    assert (met.state, met.twin) == ("off", "b")
+
+
+def test_nobody_there_is_off() -> None:
+    assert state({}, {"a": KEY_A}).state == "off"
+
+
+def test_two_nodes_that_swap_are_told_apart() -> None:
+    pins = {"a": (KEY_A, ""), "b": (KEY_B, "")}
+    places = [Place("a", ("192.168.1.2", "192.168.1.1")), Place("b", ("192.168.1.1", "192.168.1.2"))]
+    before = judge(places, {("192.168.1.1", 22): KEY_A, ("192.168.1.2", 22): KEY_B}, pins)
+    assert [met.address for met in before] == ["192.168.1.1", "192.168.1.2"]
+    after = judge(places, {("192.168.1.1", 22): KEY_B, ("192.168.1.2", 22): KEY_A}, pins)
+    assert [met.address for met in after] == ["192.168.1.2", "192.168.1.1"]
+
+
+def test_pins_are_read_back_with_their_day(tmp_path: Path) -> None:
+    file = tmp_path / "state" / "known_hosts"
+    pin([Meeting(name="a", state="new", key=KEY_A), Meeting(name="b", state="off")], file)
+    pins = read_pins(file)
+    assert list(pins) == ["a"] and pins["a"][0] == KEY_A and pins["a"][1].startswith("20")
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_fingerprints_look_like_those_of_ssh_keygen() -> None:
+    assert fingerprint(KEY_A).startswith("SHA256:") and len(fingerprint(KEY_A)) == 50
