@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from train.cache import home_dir
 from train.errors import BadInput
 
 CHOICES = {
@@ -43,7 +44,7 @@ class RunConfig:
     model: str = _option("tiny", "node", "catalogue name, hub id or local folder of the base model")
     dataset: str = _option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = _option("run", "agree", "name of the run; its files carry it")
-    home: str = _option("~/ai-cluster", "node", "where logs, checkpoints and results are kept")
+    home: str = _option("", "node", "where the files of runs are kept (default $MOTLEY_HOME or ~/ai-cluster)")
 
     max_steps: int | None = _option(None, "math", "number of optimizer steps (or set epochs)")
     epochs: float | None = _option(None, "math", "passes over the rows (default 1 where max_steps is not set)")
@@ -81,6 +82,7 @@ class RunConfig:
     timeout_s: float = _option(300.0, "agree", "a peer silent for so long has failed")
 
     eval_every: int = _option(0, "agree", "steps between evaluations on the held-out rows; 0: only at the end")
+    eval_rows: int = _option(256, "agree", "held-out rows that an evaluation looks at, at most")
     save_every: int = _option(50, "agree", "steps between checkpoints")
     keep: int = _option(3, "agree", "checkpoints kept, beside the best")
     proof_every: int = _option(25, "agree", "steps between comparisons of the adapter over all nodes")
@@ -113,7 +115,7 @@ class RunConfig:
 
     @property
     def home_folder(self) -> Path:
-        return Path(self.home).expanduser()
+        return Path(self.home).expanduser() if self.home else home_dir()
 
     @property
     def log_folder(self) -> Path:
@@ -138,7 +140,7 @@ def load_config(values: dict[str, Any]) -> RunConfig:
     known = {f.name: f for f in fields(RunConfig)}
     for name in values:
         if name not in known:
-            raise BadInput(f"unknown setting '{name}'{nearest(name, known)}", fix="all settings: python -m train run --help")
+            raise BadInput(f"unknown setting '{name}'{nearest(name, known)}", fix="see: python -m train run --help")
     return RunConfig(**{name: coerce(known[name], value) for name, value in values.items()})
 
 

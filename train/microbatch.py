@@ -70,5 +70,3 @@ def _foretell(peaks: dict[int, int], size: int) -> int:
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
-
-

@@ -1,7 +1,7 @@
 """How gradients of unequal ranks become the gradient of the whole step.
 
 Each rank back-propagates (Σ loss of its tokens) / (target tokens of the whole step); the sum over all ranks is then
-exactly the gradient that one machine would have computed, whatever the shares. Two ways to add up give the same numbers:
+exactly the gradient that one machine would have computed, whatever the shares. Two ways to add up, the same numbers:
 
     ddp   torch's DistributedDataParallel: travels while the backward pass still runs
     flat  one all-reduce of all gradients behind the backward pass
@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,10 +21,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from train.backends import Backend
+from train.world import World
+
 Batch = dict[str, Tensor]
 
 
-class Shell(nn.Module):
+class Shell(nn.Module):  # type: ignore[misc]
     """The model as a function from a micro-batch to its summed loss. None stands for a rank without rows: a loss of
     zero that still touches every trainable weight, so that ddp's exchange happens without computing anything."""
 
@@ -38,6 +42,14 @@ class Shell(nn.Module):
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
         with self.autocast():
             return self.loss_sum(self.model, batch)
+
+
+def make_shell(backend: Backend, model: nn.Module, precision: str, device: str) -> Shell:
+    """The model behind a backend, computing in the run's precision."""
+    if precision == "fp32":
+        return Shell(model, backend.loss_sum)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return Shell(model, backend.loss_sum, partial(torch.autocast, torch.device(device).type, dtype))
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,8 @@ class DdpSync:
         self.ddp = DistributedDataParallel(
             shell, init_sync=False, forward_sync_buffers=False, find_unused_parameters=False
         )
-        self.ddp.register_comm_hook(self, DdpSync._exchange)
+        # torch compares a hook's annotations with its own types; a lambda has none.
+        self.ddp.register_comm_hook(self, lambda me, bucket: me._exchange(bucket))
         self.wire = wire
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
@@ -144,6 +157,7 @@ class DdpSync:
         return future.then(lambda done: buffer.copy_(done.value()[0]))
 
 
+SLOW_S = 0.5
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 Sync = FlatSync | DdpSync
 
@@ -152,3 +166,57 @@ def make(kind: str, wire: str, shell: Shell, parameters: list[nn.Parameter], dev
     if kind == "ddp" and dist.is_initialized():
         return DdpSync(shell, parameters, wire, device)
     return FlatSync(shell, parameters, wire, device)
+
+
+class SyncChoice:
+    """The sync in use. `auto` tries both for a few steps each (they give the same numbers) and keeps the faster."""
+
+    TRIAL_STEPS = 4  # the first of them warms up and is not counted
+
+    def __init__(self, wanted: str, wire: str, shell: Shell, parameters: list[nn.Parameter], device: str) -> None:
+        self._make = partial(make, wire=wire, shell=shell, parameters=parameters, device=device)
+        self.now: Sync = self._make("ddp" if wanted == "auto" else wanted)
+        self.reason = "as set"
+        if not dist.is_initialized():
+            self.reason = "one process, nothing to add up"
+        elif wanted == "auto":
+            self.reason = ""
+        self._seconds: list[float] = []
+        self._ddp: tuple[Sync, float] | None = None
+
+    def learn(self, seconds: float) -> None:
+        """Called after each step with a figure that is the same on every rank, so that all ranks choose alike."""
+        if self.reason:
+            return
+        self._seconds.append(seconds)
+        if len(self._seconds) < self.TRIAL_STEPS:
+            return
+        measured = min(self._seconds[1:])
+        if self._ddp is None:
+            self._ddp, self.now, self._seconds = (self.now, measured), self._make("flat"), []
+            return
+        ddp, ddp_s = self._ddp
+        if ddp_s <= measured:
+            self.now = ddp
+        self._ddp = None
+        self.reason = f"measured: ddp {ddp_s:.3f} s a step, flat {measured:.3f} s"
+
+
+def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tuple[str, str]:
+    """fp32 keeps the sum exact; bf16 halves the traffic where that would take long."""
+    if wanted != "auto":
+        return wanted, "as set"
+    if world.size == 1:
+        return "fp32", "nothing travels"
+    total_bytes = 4 * sum(p.numel() for p in parameters)
+    sample = torch.ones(min(1_000_000, total_bytes // 4), device=parameters[0].device)
+    seconds = 0.0
+    for _ in range(2):  # the first opens the connections
+        world.numbers([0.0])
+        start = time.perf_counter()
+        dist.all_reduce(sample)
+        sample[0].item()
+        seconds = max(row[0] for row in world.numbers([time.perf_counter() - start]))
+    expected_s = seconds * total_bytes / (4 * sample.numel())
+    found = f"{total_bytes / 1e6:.1f} MB of gradients would take {expected_s:.2f} s a step in fp32"
+    return ("bf16" if expected_s > SLOW_S else "fp32"), found

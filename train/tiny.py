@@ -7,6 +7,7 @@ import pydoc_data.topics
 from pathlib import Path
 
 VOCABULARY = 1024
+SPECIAL = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
 CHAT_TEMPLATE = (
     "{% for m in messages %}<s>{{ m['role'] }}\n{{ m['content'] }}</s>{% endfor %}"
     "{% if add_generation_prompt %}<s>assistant\n{% endif %}"
@@ -29,15 +30,13 @@ def _build_tokenizer(folder: Path) -> None:
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=["<pad>", "<s>", "</s>"],
+        special_tokens=list(SPECIAL.values()),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     # 700 KB of English about the Python language ship with Python itself.
     tokenizer.train_from_iterator(list(pydoc_data.topics.topics.values()), trainer)
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>", model_max_length=512
-    )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=512, **SPECIAL)
     fast.chat_template = CHAT_TEMPLATE
     fast.save_pretrained(folder)
 
@@ -45,6 +44,9 @@ def _build_tokenizer(folder: Path) -> None:
 def _build_model(folder: Path) -> None:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     config = LlamaConfig(
         vocab_size=VOCABULARY,

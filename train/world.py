@@ -51,9 +51,7 @@ class World:
             return
         backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
         group_store = dist.PrefixStore("group", self.store)
-        dist.init_process_group(
-            backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout
-        )
+        dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
 
     def numbers(self, mine: list[float]) -> list[list[float]]:
         """The same few numbers of each rank, in rank order: one round trip over the process group."""

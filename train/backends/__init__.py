@@ -1,7 +1,7 @@
 """Where models come from. Two backends share one small interface, and nothing else knows which of them is at work:
 
-    build(spec) -> module          base model with its adapter, on its device, in train mode
-    loss_sum(model, batch) -> sum  the summed loss of all target tokens of the batch, fp32, one number
+build(spec) -> module          base model with its adapter, on its device, in train mode
+loss_sum(model, batch) -> sum  the summed loss of all target tokens of the batch, fp32, one number
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def build(spec: ModelSpec) -> nn.Module:
     import peft
     from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call, unused-ignore]
+    logging.disable_progress_bar()
     model = _base(spec)
     model.config.use_cache = False
     if spec.gradient_checkpointing != "false":
