@@ -24,6 +24,7 @@ from train.leave import Leaver
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "python -m train run [--SETTING VALUE …] [--config FILE] [--json]"
     for spec in fields(RunConfig):
         default = "" if spec.default in (None, "") else f" (default {spec.default})"
         parser.add_argument(

@@ -17,7 +17,7 @@ def gpu_trial(
     free, _ = torch.cuda.mem_get_info(device)
     ceiling_bytes = int(ceiling * (free + torch.cuda.memory_reserved(device)))
     weights = sum(p.numel() for p in parameters)
-    later_bytes = weights * 4 * 3  # AdamW's two moments and the buffer in which gradients travel
+    later_bytes: int = weights * 4 * 3  # AdamW's two moments and the buffer in which gradients travel
 
     def trial(micro_batch: int) -> int:
         shape = (micro_batch, rows.row_length)
