@@ -56,12 +56,16 @@ def free_port() -> int:
 class Cluster:
     """Processes of one run, each a node of its own with its own home, as separate machines would have them."""
 
-    def __init__(self, home: Path, options: dict, size: int = 1, program: list[str] | None = None) -> None:
+    def __init__(
+        self, home: Path, options: dict, size: int = 1, program: list[str] | None = None, odd_rank_options=None
+    ) -> None:
         self.home = home
         self.processes: list[subprocess.Popen] = []
+        self.outputs: list[Path] = []
         port = free_port()
         for rank in range(size):
-            flags = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+            own = options | (odd_rank_options or {}).get(rank, {})
+            flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
             env = environment(f"node-{rank}")
             if size > 1:
                 env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
@@ -69,7 +73,7 @@ class Cluster:
             command = [sys.executable, *(program or ["-m", "train"]), "run", *flags, f"--home={self.node_home(rank)}"]
             out = (home / f"out-{rank}-{port}.txt").open("w")
             self.processes.append(subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out))
-            self.outputs = [*getattr(self, "outputs", []), Path(out.name)]
+            self.outputs.append(Path(out.name))
 
     def node_home(self, rank: int) -> Path:
         return self.home / f"node-{rank}"

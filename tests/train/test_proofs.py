@@ -1,0 +1,94 @@
+"""Silent non-synchronisation must be impossible: broken on purpose, it is caught, named, and costs nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.train import cluster
+from train import checkpoint
+from train.proofs import Disagreement, disagreement, require_agreement
+
+OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
+OPTIONS |= {"sync": "flat"}
+BROKEN = str(Path(__file__).with_name("broken.py"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 20, 2)
+
+
+def failed_run(tmp_path, options, size, what) -> cluster.Cluster:
+    run = cluster.Cluster(tmp_path, options, size, [BROKEN, what])
+    assert run.wait() == [1] * size, run.said()
+    return run
+
+
+@pytest.mark.parametrize(("first_step", "caught_at", "kept"), [(1, 1, []), (7, 10, [5])])
+def test_a_rank_that_trains_its_own_model_is_caught_and_named(first_step, caught_at, kept, data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 3, f"own_gradient={first_step}")
+    for rank in range(3):
+        assert "do not train the same thing: adapter differs: node-1" in run.said(rank)
+        assert f"at step {caught_at}" in run.said(rank)
+        assert run.events(rank)[-1]["event"] == "failed"
+        root = run.node_home(rank) / "models/checkpoints/run"
+        assert checkpoint.steps(root) == kept, "only proven checkpoints are kept"
+
+
+@pytest.mark.parametrize(
+    ("odd", "named"), [({"learning_rate": 0.1}, "learning_rate differs"), ({"seed": 1}, "seed differs")]
+)
+def test_other_settings_on_one_node_stop_before_the_first_step(odd, named, data, tmp_path):
+    processes = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, odd)
+    assert processes.wait() == [1, 1, 1]
+    assert named in processes.said() and "node-2" in processes.said()
+    assert processes.steps() == []
+
+
+def test_other_data_on_one_node_stops_before_the_first_step(data, tmp_path):
+    other = cluster.make_rows(tmp_path / "other", 20, 2, seed=1)
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"dataset": other})
+    assert run.wait() == [1, 1, 1]
+    assert "rows differs: node-2" in run.said()
+
+
+def start_with_one_odd(home, options, odd) -> cluster.Cluster:
+    """Three nodes, the last of them with other options."""
+    return cluster.Cluster(home, options, 3, odd_rank_options={2: odd})
+
+
+def test_a_loss_that_is_no_number_stops_and_the_last_good_checkpoint_stays(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "not_a_number=8")
+    assert "the loss is nan (from rank 1)" in run.said()
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
+
+
+def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails=8")
+    assert "node-1, step 8: RuntimeError: the cat pulled the plug" in run.said(1)
+    assert run.events(1)[-1]["node"] == "node-1" and "Traceback" in run.events(1)[-1]["trace"]
+    assert "node-0, step 8" in run.said(0)
+    assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
+
+
+def test_out_of_memory_lowers_the_micro_batch_and_goes_on(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5}
+    small = cluster.train(tmp_path / "small", options, 2, program=[BROKEN, "out_of_memory=2"])
+    plenty = cluster.train(tmp_path / "plenty", options, 2)
+    assert small.losses() == pytest.approx(plenty.losses(), rel=1e-5)
+    assert small.steps()[0]["nodes"]["node-0"]["micro_batch"] == 2
+    assert "out of memory, going on with 2 rows" in small.said()
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data}, 1, program=[BROKEN, "full_disk"])
+    assert len(run.losses()) == 12
+    assert any(e["event"] == "warning" and "No space left" in e["message"] for e in run.events())
+
+
+def test_the_majority_is_right_and_the_odd_one_is_named():
+    claims = [("a", {"rows": "1"}), ("b", {"rows": "2"}), ("c", {"rows": "1"})]
+    assert disagreement(claims) == "rows differs: b (2); the others have 1"
+    assert disagreement(claims[::2]) == ""
+    with pytest.raises(Disagreement):
+        require_agreement(claims, "now", "mend it")
