@@ -58,6 +58,11 @@ def write_weights(folder: Path, model: nn.Module) -> None:
     save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
     config: Any = getattr(model, "peft_config", {}).get("default", model.config)
     config.save_pretrained(folder)
+    if (file := folder / "adapter_config.json").exists():
+        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
+        targets = facts["target_modules"]
+        facts["target_modules"] = targets if isinstance(targets, str) else sorted(targets)
+        file.write_text(json.dumps(facts, indent=2, sort_keys=True))
 
 
 def write(root: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:

@@ -13,14 +13,14 @@ from typing import Any, TextIO
 
 NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
 SCHEMA: dict[str, tuple[str, ...]] = {
-    "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity"),
-    "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "shares", "nodes"),
+    "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
+    "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "eval": ("step", "loss", "targets", "best"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds"),
     "warning": ("step", "message"),
     "stopped": ("step", "reason"),
-    "failed": ("step", "node", "message"),
+    "failed": ("step", "node", "message", "trace"),
     "done": ("step", "loss", "seconds"),
 }
 
@@ -36,8 +36,8 @@ class EventLog:
             self.file = file.open("a", encoding="utf-8")
 
     def write(self, kind: str, **facts: Any) -> None:
-        if missing := set(SCHEMA[kind]) - facts.keys():
-            raise ValueError(f"event {kind} lacks {sorted(missing)}")
+        if facts.keys() != set(SCHEMA[kind]):
+            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
         if self.file is not None:
             self.file.write(json.dumps({"event": kind, "time": round(time.time(), 3), **facts}) + "\n")
             self.file.flush()

@@ -53,7 +53,11 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     started = time.perf_counter()
     world = join(config.timeout_s)
     out = person(as_json) if world.speaks else None
-    run = set_up(config, world, out)
+    try:
+        run = set_up(config, world, out)
+    except Exception as error:
+        world.tell_failure(error)
+        raise
     leaver.run = run
     try:
         loop.train(run)
@@ -86,8 +90,9 @@ def finish(run: Any, adapter: Path, seconds: float, as_json: bool) -> None:
     run.log.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
     if run.board:
         run.board.close()
+    loss = f" · loss {losses[-1]:.4f}" if losses else ""
     held_out = f" · best held-out loss {run.best['loss']:.4f}" if run.best else ""
-    run.progress.say(f"done · {run.step} steps · loss {receipt['last_loss']:.4f}{held_out}\nadapter   {adapter}")
+    run.progress.say(f"done · {run.step} steps{loss}{held_out}\nadapter   {adapter}")
     if as_json:
         print(json.dumps(receipt))
 
@@ -108,6 +113,5 @@ def fail(run: Any, error: Exception) -> Exception:
     trace = "".join(traceback.format_exception(error))
     run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
-    where = "" if run.config.run in node else f"run {run.config.run}, "
     first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]
-    return StepFailedError(f"{where}{node}, step {step}: {first}", *rest[:2])
+    return StepFailedError(f"{node}, step {step}: {first}", *rest[:2])

@@ -10,12 +10,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from train.errors import CheckFailed
+
+FAILED = "motley/failed"
 
 
 @dataclass
@@ -39,12 +44,35 @@ class World:
         return self.local_rank == 0
 
     def gather(self, value: Any) -> list[Any]:
-        """What each rank has to say, in rank order; also a barrier."""
+        """What each rank has to say, in rank order; also a barrier. A rank that failed meanwhile ends it for all."""
         if self.size == 1:
             return [json.loads(json.dumps(value))]
         self._gathers += 1
-        self.store.set(f"motley/{self._gathers}/{self.rank}", json.dumps(value))
-        return [json.loads(self.store.get(f"motley/{self._gathers}/{rank}")) for rank in range(self.size)]
+        keys = [f"motley/{self._gathers}/{rank}" for rank in range(self.size)]
+        self.store.set(keys[self.rank], json.dumps(value))
+        self._wait(keys)
+        values = [json.loads(self.store.get(key)) for key in keys]
+        # Rank 0 may be the host of the store: it goes on, or leaves, only when everyone has read.
+        self.store.set(f"{keys[self.rank]}/read", "")
+        if self.rank == 0:
+            self._wait([f"{key}/read" for key in keys])
+        return values
+
+    def _wait(self, keys: list[str]) -> None:
+        deadline = time.monotonic() + self.timeout.total_seconds()
+        while not self.store.check(keys):
+            if self.store.check([FAILED]):
+                raise CheckFailed(self.store.get(FAILED).decode())
+            if time.monotonic() > deadline:
+                missing = [key.split("/")[2] for key in keys if not self.store.check([key])]
+                raise CheckFailed(f"rank {', '.join(missing)} did not answer for {self.timeout.total_seconds():.0f} s")
+            time.sleep(0.002)
+
+    def tell_failure(self, error: Exception) -> None:
+        """Before the first step the others wait in `gather`: let them know at once, not after a time-out."""
+        if self.size > 1:
+            self.store.set(FAILED, f"{self.node} cannot start: {error}")
+            time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, device: str) -> None:
         if self.size == 1:

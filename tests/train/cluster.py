@@ -43,7 +43,9 @@ def make_row(random) -> list[tuple[list[int], list[int]]]:
 
 
 def environment(node: str = "node-0") -> dict[str, str]:
-    keep = {name: os.environ[name] for name in ("PATH", "HOME", "MOTLEY_CACHE") if name in os.environ}
+    keep = {
+        name: os.environ[name] for name in ("PATH", "HOME", "MOTLEY_CACHE", "UNSLOTH_FORCE_CPU") if name in os.environ
+    }
     return keep | {"OMP_NUM_THREADS": "1", "MOTLEY_NODE": node, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
 
 

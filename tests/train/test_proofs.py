@@ -35,14 +35,11 @@ def test_a_rank_that_trains_its_own_model_is_caught_and_named(first_step, caught
         assert checkpoint.steps(root) == kept, "only proven checkpoints are kept"
 
 
-@pytest.mark.parametrize(
-    ("odd", "named"), [({"learning_rate": 0.1}, "learning_rate differs"), ({"seed": 1}, "seed differs")]
-)
-def test_other_settings_on_one_node_stop_before_the_first_step(odd, named, data, tmp_path):
-    processes = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, odd)
-    assert processes.wait() == [1, 1, 1]
-    assert named in processes.said() and "node-2" in processes.said()
-    assert processes.steps() == []
+def test_other_settings_on_one_node_stop_before_the_first_step(data, tmp_path):
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"learning_rate": 0.1})
+    assert run.wait() == [1, 1, 1]
+    assert "learning_rate differs: node-2 (0.1); the others have 0.0002" in run.said()
+    assert run.steps() == []
 
 
 def test_other_data_on_one_node_stops_before_the_first_step(data, tmp_path):
@@ -50,6 +47,12 @@ def test_other_data_on_one_node_stops_before_the_first_step(data, tmp_path):
     run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"dataset": other})
     assert run.wait() == [1, 1, 1]
     assert "rows differs: node-2" in run.said()
+
+
+def test_a_node_that_cannot_start_is_named_by_the_others_at_once(data, tmp_path):
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"device": "cuda"})
+    assert run.wait(30) == [1, 1, 2]
+    assert "node-2 cannot start: device: cuda, and node-2 has no usable GPU" in run.said(0)
 
 
 def start_with_one_odd(home, options, odd) -> cluster.Cluster:

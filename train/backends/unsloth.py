@@ -72,9 +72,11 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    """unsloth's fused loss divides its sum by num_items_in_batch: 1 leaves the sum."""
+    """unsloth keeps packed samples apart only within a single row: the whole micro-batch becomes one. Its fused loss
+    divides its sum by num_items_in_batch: 1 leaves the sum."""
+    one_row = {name: values.reshape(1, -1) for name, values in batch.items()}
     one = torch.ones((), device=batch["labels"].device)
-    loss: Tensor = model(**batch, use_cache=False, num_items_in_batch=one).loss
+    loss: Tensor = model(**one_row, use_cache=False, num_items_in_batch=one).loss
     return loss.float()
 
 
