@@ -44,6 +44,8 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Facts:
     if config.device == "cuda" and not cuda:
         raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="check with: python -m train selftest")
     if cuda and config.device != "cpu":
+        if local_rank >= torch.cuda.device_count():
+            raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
         memory = torch.cuda.get_device_properties(local_rank).total_memory
         bf16 = torch.cuda.get_device_capability(local_rank) >= (8, 0)  # before that torch only emulates it
         device = f"cuda:{local_rank}"

@@ -14,7 +14,7 @@ import sys
 import threading
 from typing import Any
 
-EXIT_CODE = 128 + signal.SIGTERM
+LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
 
 
 class Leaver:
@@ -25,16 +25,17 @@ class Leaver:
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in LEAVE_ON:
             signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is wanted
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
 
     def _wait(self) -> None:
-        number = signal.Signals(self.wakes.recv(1)[0])
+        while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number
+            pass
         if self.run is not None:
-            leave(self.run, number.name)
+            leave(self.run, signal.Signals(number).name)
         sys.stdout.flush()
-        os._exit(EXIT_CODE)
+        os._exit(128 + number)
 
 
 def leave(run: Any, reason: str) -> None:

@@ -29,6 +29,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     facts = [Facts(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     decisions = decide(config, facts)
     device = facts[world.rank].device
+    if device != "cpu":
+        torch.cuda.set_device(device)
     shares, why_shares = first_shares(config, world.size)
 
     backend = backends.get(decisions.backend)
@@ -37,7 +39,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
 
     world.start_group(device)
-    identity = agree(config, decisions, world, base, rows)
+    identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     named = dict(sorted(trained_weights(model).items()))
     parameters = list(named.values())
     shell = sync.make_shell(backend, model, decisions.precision, device)
@@ -101,10 +103,10 @@ def model_spec(config: RunConfig, decisions: Decisions, base: str, device: str, 
     return ModelSpec(folder=base, device=device, max_seq_length=row_length, **wanted, **chosen)
 
 
-def agree(config: RunConfig, decisions: Decisions, world: World, base: Path, rows: Rows) -> dict[str, Any]:
+def agree(config: RunConfig, decisions: Decisions, world: World, base: Path, data: dict[str, str]) -> dict[str, Any]:
     """Proof that all ranks are about to train the same thing; what identifies this run from here on."""
     math_facts = config.scoped("math") | {"precision": decisions.precision, "load_in": decisions.load_in}
-    math_facts |= {"base weights": proofs.base_hash(base), "rows": rows.hash}
+    math_facts |= {"base weights": proofs.base_hash(base), **data}
     versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
     claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
     proofs.require_agreement(

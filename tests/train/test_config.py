@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.train import cluster
 from train.__main__ import COMMANDS, main
 from train.config import RunConfig, load_config
 from train.errors import BadInput
@@ -81,3 +82,17 @@ def test_help_names_every_command(capsys):
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in COMMANDS)
+
+
+def test_a_layer_that_the_model_lacks_is_named(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 4, 0)
+    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "lora_targets": "q_pro,v_proj"}, 1)
+    assert run.wait() == [2]
+    assert "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?" in run.said()
+
+
+def test_shares_must_be_one_a_process(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 4, 0)
+    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "shares": "5,2,1"}, 1)
+    assert run.wait() == [2]
+    assert "shares: 3 numbers for 1 processes" in run.said()

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.backends import ModelSpec
+from train.config import nearest
 from train.errors import BadInput
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -31,6 +32,7 @@ def build(spec: ModelSpec) -> nn.Module:
         return _trained(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True))
     if spec.method == "base":
         return _trained(model)
+    require_targets(model, spec)
     torch.manual_seed(spec.seed)
     return _trained(peft.get_peft_model(model, _lora(spec)))
 
@@ -59,6 +61,17 @@ def _base(spec: ModelSpec) -> Any:
         return AutoModelForCausalLM.from_pretrained(spec.folder, **options)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
+
+
+def require_targets(model: nn.Module, spec: ModelSpec) -> None:
+    known = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    for target in spec.targets if isinstance(spec.targets, list) else []:
+        if target not in known:
+            raise BadInput(
+                f"lora_targets: the model has no layer '{target}'{nearest(target, known)}",
+                f"folder: {spec.folder}",
+                "all-linear takes every linear layer",
+            )
 
 
 def _lora(spec: ModelSpec) -> Any:

@@ -63,6 +63,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
         model = peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True)
     elif spec.method == "lora":
+        hf.require_targets(model, spec)
         model = _with_adapter(model, spec)
     module: nn.Module = model
     for parameter in module.parameters():
