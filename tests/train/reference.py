@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM
 from train.rows import open_rows
 
 
-def losses(model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, clip=1.0, seed=3407, full=False):
+def losses(model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, clip=0.3, seed=3407, full=False):
     rows = open_rows(data)
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
     if not full:

@@ -22,6 +22,7 @@ OPTIONS = {
     "lora_r": 8,
     "lora_alpha": 16,
     "learning_rate": 2e-3,
+    "grad_clip": 0.3,
     "save_every": 10,
     "proof_every": 10,
     "wire": "fp32",
