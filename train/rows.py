@@ -16,7 +16,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,7 @@ FORMAT = 1
 IGNORED = -100
 FILES = ("tokens", "trained", "samples", "rows", "targets")
 
-Ints = NDArray[np.int64]
+Ints: TypeAlias = "NDArray[np.int64]"
 
 
 @dataclass(frozen=True)
