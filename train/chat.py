@@ -35,6 +35,8 @@ class Chat:
     tokenizer: Any
     template: str
     reason: str
+    specials: frozenset[int]
+    """Tokens that are marks, not text: the end of a turn is one of them."""
 
     @property
     def token_bytes(self) -> int:
@@ -79,9 +81,10 @@ def load_chat(model: Model) -> Chat:
             "use a variant of the model that ships tokenizer.json",
         )
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    marks = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
     if tokenizer.chat_template:
-        return Chat(tokenizer, tokenizer.chat_template, "the model's own")
-    return Chat(tokenizer, PLAIN_TEMPLATE, "### Instruction / ### Response (the model has none of its own)")
+        return Chat(tokenizer, tokenizer.chat_template, "the model's own", marks)
+    return Chat(tokenizer, PLAIN_TEMPLATE, "### Instruction / ### Response (the model has none of its own)", marks)
 
 
 def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:
@@ -138,19 +141,19 @@ def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span]) -> S
     for start, end in spans:
         first, last = token_span(encoding, start, end)
         trained[first:last] = [1] * (last - first)
-    eos = chat.tokenizer.eos_token_id
-    if not example.messages:
-        bos = chat.tokenizer.bos_token_id if getattr(chat.tokenizer, "add_bos_token", True) else None
+    if example.messages:
+        ended = not any(trained) or tokens[_last_target(trained)] in chat.specials
+    else:
+        bos, ended = chat.tokenizer.bos_token_id, False
         tokens, trained = ([bos, *tokens], [0, *trained]) if bos is not None else (tokens, trained)
-    if eos is not None and tokens and tokens[-1 :] != [eos] and not _ends_its_turn(chat, tokens, trained):
+    eos = chat.tokenizer.eos_token_id
+    if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
         tokens, trained = [*tokens, eos], [*trained, 1]
     return tokens, trained
 
 
-def _ends_its_turn(chat: Chat, tokens: list[int], trained: list[int]) -> bool:
-    """Whether the last trained token is a special one: without it a model never learns to stop."""
-    last = len(trained) - 1 - trained[::-1].index(1) if 1 in trained else -1
-    return last >= 0 and tokens[last] in chat.tokenizer.all_special_ids
+def _last_target(trained: list[int]) -> int:
+    return len(trained) - 1 - trained[::-1].index(1)
 
 
 def token_span(encoding: Any, start: int, end: int) -> Span:

@@ -54,6 +54,11 @@ def convert_smollm2(folder: Path) -> None:
     model.hf_quantizer = None
     model.is_quantized = False
     del model.config.quantization_config
+    # and it names the mark that opens a turn as the one that ends it
+    for name in ("bos", "eos", "pad"):
+        setattr(tokenizer, f"{name}_token", tokenizer.convert_ids_to_tokens(getattr(model.config, f"{name}_token_id")))
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    tokenizer.clean_up_tokenization_spaces = False
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
