@@ -6,6 +6,7 @@ docs/events.md describes every event; SCHEMA is what the tests hold both to.
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -87,7 +88,7 @@ class Progress:
         self.smooth_s = event["step_s"] if not self.smooth_s else 0.9 * self.smooth_s + 0.1 * event["step_s"]
         line = progress_line(event, self.total_steps, (self.total_steps - event["step"]) * self.smooth_s)
         if self.out.isatty():
-            self.out.write(f"\r\x1b[2K{line}")
+            self.out.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
             self.out.flush()
         elif time.monotonic() - self.last >= self.every_s or event["step"] in (1, self.total_steps):
             self.last = time.monotonic()

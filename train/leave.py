@@ -12,7 +12,10 @@ import signal
 import socket
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from train.loop import Run
 
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
 
@@ -21,7 +24,7 @@ class Leaver:
     """From now on SIGTERM and SIGINT end this process. Set `run` once there is something to save."""
 
     def __init__(self) -> None:
-        self.run: Any = None
+        self.run: Run | None = None
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
@@ -38,7 +41,7 @@ class Leaver:
         os._exit(128 + number)
 
 
-def leave(run: Any, reason: str) -> None:
+def leave(run: Run, reason: str) -> None:
     from train.loop import write_checkpoint
 
     try:

@@ -87,13 +87,22 @@ def train(run: Run) -> None:
         update(run)
         run.progress.show(event)
         choose_sync(run, event)
+        if between_steps(run):
+            since = time.perf_counter()  # a step's seconds are its own
 
-        if run.step == 1 or run.step % config.proof_every == 0:
-            prove(run)
-        if run.step == run.total_steps or (config.eval_every and run.step % config.eval_every == 0):
-            evaluate(run)
-        if run.step == run.total_steps or run.step % config.save_every == 0:
-            save(run)
+
+def between_steps(run: Run) -> bool:
+    """Proof, evaluation and checkpoint, each when it is due; whether any was."""
+    config, last = run.config, run.step == run.total_steps
+    due = {
+        prove: run.step == 1 or run.step % config.proof_every == 0,
+        evaluate: last or bool(config.eval_every and run.step % config.eval_every == 0),
+        save: last or run.step % config.save_every == 0,
+    }
+    for act, now in due.items():
+        if now:
+            act(run)
+    return any(due.values())
 
 
 def choose_sync(run: Run, event: dict[str, Any]) -> None:

@@ -16,11 +16,14 @@ import time
 import traceback
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from train.config import RunConfig, load_config
 from train.errors import BadInput, CheckFailed
 from train.leave import Leaver
+
+if TYPE_CHECKING:
+    from train.loop import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +74,7 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     return 0
 
 
-def finish(run: Any, adapter: Path, seconds: float, as_json: bool) -> None:
+def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
     from train.events import history, read
 
     steps = history(read(run.config.log_folder / "events.jsonl"))
@@ -101,7 +104,7 @@ class StepFailedError(CheckFailed):
     """What went wrong in the loop, with the node and the step in which it did."""
 
 
-def fail(run: Any, error: Exception) -> Exception:
+def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train import loop, proofs
 

@@ -36,10 +36,10 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     backend = backends.get(decisions.backend)
     data = dataset_folder(config)
     rows, eval_rows = open_rows(data), open_rows(data, "eval")
+    identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
 
     world.start_group(device)
-    identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     named = dict(sorted(trained_weights(model).items()))
     parameters = list(named.values())
     shell = sync.make_shell(backend, model, decisions.precision, device)

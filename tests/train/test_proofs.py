@@ -74,8 +74,9 @@ def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_p
     assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
 
 
-def test_out_of_memory_lowers_the_micro_batch_and_goes_on(data, tmp_path):
-    options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5}
+@pytest.mark.parametrize("sync", ["flat", "ddp"])
+def test_out_of_memory_lowers_the_micro_batch_and_goes_on(sync, data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5, "sync": sync, "max_steps": 3}
     small = cluster.train(tmp_path / "small", options, 2, program=[BROKEN, "out_of_memory=2"])
     plenty = cluster.train(tmp_path / "plenty", options, 2)
     assert small.losses() == pytest.approx(plenty.losses(), rel=1e-5)
