@@ -28,8 +28,8 @@ from train.progress import Bar
 from train.rows import FORMAT, RowWriter
 from train.sources import Record, Source
 
-BATCH_CHARS = 1 << 19
-BATCH_EXAMPLES = 512
+BATCH_CHARS = 1 << 17
+BATCH_EXAMPLES = 128
 QUESTIONS = 64
 SHOWN_BAD = 5
 
