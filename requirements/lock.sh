@@ -18,10 +18,10 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
   sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package \1/p' node-gpu.txt | sort -u
 }
 
-for set in ${*:-controller dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model}; do
+for set in ${*:-controller dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model test-train gguf parquet}; do
   case $set in
     node-cpu) lock node-cpu --no-emit-package torch $(cuda_only) ;;
-    unsloth | embedded-model) lock "$set" --no-deps ;;
+    unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac
 done

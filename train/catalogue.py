@@ -85,7 +85,7 @@ def resolve_model(name: str) -> Model:
 
 
 def model_location(model: Model) -> str:
-    """What transformers' from_pretrained takes: a folder (an embedded model is made first) or a hub id."""
+    """Where the tokenizer comes from: a folder (an embedded model is made first) or a hub id."""
     if model.folder:
         return str(model.folder)
     if model.embedded:
@@ -97,7 +97,14 @@ def model_location(model: Model) -> str:
 
 
 def model_folder(name: str) -> str:
-    return model_location(resolve_model(name))
+    """The whole model as a folder; from the hub it is fetched first."""
+    model = resolve_model(name)
+    location = model_location(model)
+    if location != model.hub:
+        return location
+    from train.hub import hub_model
+
+    return str(hub_model(location))
 
 
 def model_facts(model: Model) -> Facts:
