@@ -83,9 +83,8 @@ def train(run: Run) -> None:
         now = time.perf_counter()
         event = report(run, work, fed, step_s=now - since, targets=targets, lr=rate, grad_norm=norm)
         since = now
-        run.log.write("step", **event)  # before the update, so that no trained row goes unlogged
+        tell(run, event)  # before the update, so that no trained row goes unlogged
         update(run)
-        run.progress.show(event)
         choose_sync(run, event)
         if between_steps(run):
             since = time.perf_counter()  # a step's seconds are its own
@@ -169,7 +168,7 @@ def report(
     ranks = [dict(zip(FACTS, row, strict=True)) for row in run.world.numbers([float(mine[f]) for f in FACTS])]
     loss = sum(r["loss_sum"] for r in ranks) / max(1, targets)
     if not math.isfinite(loss):
-        at = [f"rank {i}" for i, r in enumerate(ranks) if not math.isfinite(r["loss_sum"])]
+        at = [rank_name(run, i) for i, r in enumerate(ranks) if not math.isfinite(r["loss_sum"])]
         raise LossNotFiniteError(f"the loss is {loss} (from {', '.join(at)}); try a lower learning_rate")
     sync_s = min(r["blocked_s"] for r in ranks)  # who came last waited for nobody: its time is pure transfer
     return {
@@ -200,6 +199,14 @@ def node_report(rank: dict[str, float], sync_s: float) -> dict[str, Any]:
         "tokens_per_s": round(rank["tokens"] / busy, 1),
         "gpu_gb": round(rank["gpu_gb"], 3),
     }
+
+
+def tell(run: Run, event: dict[str, Any]) -> None:
+    run.log.write("step", **event)
+    run.progress.show(event)
+    if run.board:
+        for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):
+            run.board.add_scalar(f"train/{name}", event[name], event["step"])
 
 
 def update(run: Run) -> None:
@@ -250,7 +257,7 @@ def evaluate(run: Run) -> None:
     run.log.write("eval", step=run.step, loss=loss, targets=targets, best=better)
     run.progress.say(f"held-out loss {loss:.4f} at step {run.step}{' (best)' if better else ''}")
     if run.board:
-        run.board.add_scalar("loss/held_out", loss, run.step)
+        run.board.add_scalar("held_out/loss", loss, run.step)
     if better:
         save(run)
 
@@ -299,7 +306,7 @@ def write_result(run: Run) -> Path:
     """results/RUN/adapter (last) and results/RUN/best, as PEFT or transformers loads them."""
     target = run.config.result_folder / "adapter"
     checkpoint.publish(target, lambda draft: checkpoint.write_weights(draft, run.shell.model))
-    if run.best:
-        best = run.config.checkpoint_folder() / f"step-{run.best['step']}"
+    best = run.config.checkpoint_folder() / f"step-{run.best['step'] if run.best else 0}"
+    if best.is_dir():  # a node that was away then does not have it
         checkpoint.publish(run.config.result_folder / "best", lambda draft: checkpoint.copy_weights(best, draft))
     return target

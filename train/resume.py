@@ -18,6 +18,10 @@ def bring_up_to_date(run: Run) -> str:
     saved = find_own(run)
     source, state = choose_source(run.world.gather(saved.state if saved else None))
     named = dict(sorted(checkpoint.trained_weights(run.shell.model).items()))
+    if state is None and run.config.resume not in ("auto", "never"):
+        raise BadInput(
+            f"resume: no node has a checkpoint of run '{run.config.resume}'", fix="use resume: auto or never"
+        )
     if state is None:
         # A random number may differ between kinds of processor: the first weights are those of rank 0.
         run.world.broadcast([p.data for p in named.values()], source)
@@ -43,8 +47,6 @@ def find_own(run: Run) -> checkpoint.Saved | None:
         return None
     if config.resume != "auto" and not checkpoint.steps(root):
         root = config.checkpoint_folder(config.resume)
-        if not root.is_dir():
-            raise BadInput(f"resume: there is no run '{config.resume}' here", f"folder: {root}", "use resume: auto")
     saved, problems = checkpoint.newest_intact(root)
     for problem in problems:
         warn(run, f"{run.world.node}: passed over a damaged checkpoint, {problem}")

@@ -19,6 +19,7 @@ from train.checkpoint import trained_weights
 from train.config import RunConfig
 from train.decide import Decisions, Facts, decide, look
 from train.errors import BadInput
+from train.hashes import base_hash
 from train.loop import Run
 from train.rows import Rows, open_rows
 from train.world import World
@@ -106,7 +107,7 @@ def model_spec(config: RunConfig, decisions: Decisions, base: str, device: str, 
 def agree(config: RunConfig, decisions: Decisions, world: World, base: Path, data: dict[str, str]) -> dict[str, Any]:
     """Proof that all ranks are about to train the same thing; what identifies this run from here on."""
     math_facts = config.scoped("math") | {"precision": decisions.precision, "load_in": decisions.load_in}
-    math_facts |= {"base weights": proofs.base_hash(base), **data}
+    math_facts |= {"base weights": base_hash(base), **data}
     versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
     claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
     proofs.require_agreement(

@@ -133,6 +133,13 @@ def test_a_run_can_go_on_from_another_one(copy):
     assert "resumed at step 9" in run.said()
 
 
+def test_a_run_that_nobody_has_cannot_be_resumed(copy):
+    home, options = copy
+    run = cluster.Cluster(home, {**options, "run": "second", "resume": "frist"}, 1)
+    assert run.wait() == [2]
+    assert "resume: no node has a checkpoint of run 'frist'" in run.said()
+
+
 def test_pruning_keeps_the_last_and_the_best(tmp_path):
     for step in range(1, 8):
         (tmp_path / f"step-{step}").mkdir()

@@ -62,7 +62,7 @@ def start_with_one_odd(home, options, odd) -> cluster.Cluster:
 
 def test_a_loss_that_is_no_number_stops_and_the_last_good_checkpoint_stays(data, tmp_path):
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "not_a_number=8")
-    assert "the loss is nan (from rank 1)" in run.said()
+    assert "the loss is nan (from node-1)" in run.said()
     assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
 
 
