@@ -14,6 +14,7 @@ from train.rows import FORMAT, RowWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48
+STARTED: list[subprocess.Popen] = []
 
 
 def make_rows(folder: Path, rows: int = 60, held_out: int = 7, seed: int = 0) -> Path:
@@ -76,17 +77,13 @@ class Cluster:
             out = (home / f"out-{rank}-{port}.txt").open("w")
             self.processes.append(subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out))
             self.outputs.append(Path(out.name))
+        STARTED.extend(self.processes)
 
     def node_home(self, rank: int) -> Path:
         return self.home / f"node-{rank}"
 
-    def wait(self, timeout_s: float = 120) -> list[int]:
-        try:
-            return [process.wait(timeout_s) for process in self.processes]
-        finally:
-            for process in self.processes:
-                process.kill()
-                process.wait()
+    def wait(self, timeout_s: float = 300) -> list[int]:
+        return [process.wait(timeout_s) for process in self.processes]
 
     def said(self, rank: int = 0) -> str:
         return self.outputs[rank].read_text()
