@@ -4,7 +4,7 @@ import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch: on a busy machine its threads wait for each other
 
-from tests.train import cluster  # noqa: E402
+from tests.train import cluster
 
 
 @pytest.fixture(autouse=True)

@@ -28,6 +28,15 @@ def test_shares_are_whole_rows_that_add_up(total, shares):
         assert abs(count - total * weight / sum(shares)) < 1 + 1e-9
 
 
+@given(st.integers(0, 500), weights)
+def test_left_over_rows_go_to_the_largest_remainders(total, shares):
+    exact = [total * weight / sum(shares) for weight in shares]
+    counts = split_rows(total, shares)
+    given = [part - int(part) for part, count in zip(exact, counts, strict=True) if count > int(part)]
+    passed_over = [part - int(part) for part, count in zip(exact, counts, strict=True) if count == int(part)]
+    assert min(given, default=1) >= max(passed_over, default=0) - 1e-9
+
+
 @given(st.integers(1, 500), weights, st.floats(0.01, 100))
 def test_only_proportions_matter(total, shares, factor):
     exact = [total * w / sum(shares) for w in shares]
