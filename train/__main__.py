@@ -54,14 +54,19 @@ def run_command(argv: list[str]) -> int:
     name = argv[0]
     if name not in COMMANDS:
         raise BadInput(f"unknown command '{name}'{nearest(name, COMMANDS)}", fix="see: python -m train --help")
+    module, parser = prepare_command(name)
+    code: int = module.main(parse(parser, argv[1:]))
+    return code
+
+
+def prepare_command(name: str) -> tuple[Any, Parser]:
     module = importlib.import_module(COMMANDS[name][0])
     parser = Parser(prog=f"python -m train {name}", description=module.__doc__, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     module.add_arguments(parser)
     parser.add_argument("--config", type=Path, help="YAML file of settings; flags come before it")
     parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
-    code: int = module.main(parse(parser, argv[1:]))
-    return code
+    return module, parser
 
 
 def usage() -> str:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.train import cluster
-from train.__main__ import COMMANDS, main
+from train.__main__ import COMMANDS, main, parse, prepare_command
 from train.config import RunConfig, load_config
 from train.errors import BadInput
 
@@ -76,6 +76,18 @@ def test_a_wrong_key_in_the_config_file_names_key_and_file(tmp_path, capsys):
     captured = capsys.readouterr()
     assert "unknown setting 'modle', did you mean 'model'?" in captured.err and str(file) in captured.err
     assert json.loads(captured.out)["ok"] is False
+
+
+def test_flags_come_before_the_config_file_and_a_file_may_serve_several_commands(tmp_path):
+    file = tmp_path / "training.yml"
+    file.write_text("model: smollm2-135m\nrows_per_step: 24\nbackend: hf\nlora_r: 4\n")
+    _, parser = prepare_command("run")
+    args = parse(parser, ["--config", str(file), "--lora-r=8"])
+    assert (args.model, args.rows_per_step, args.lora_r) == ("smollm2-135m", 24, "8")
+    _, parser = prepare_command("selftest")
+    args = parse(parser, ["--config", str(file)])
+    assert (args.model, args.backend, args.device) == ("smollm2-135m", "hf", "auto")
+    assert not hasattr(args, "lora_r")
 
 
 def test_help_names_every_command(capsys):
