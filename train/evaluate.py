@@ -36,7 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="the base model")
     parser.add_argument("--adapter", required=True, type=Path, help="folder of the trained adapter")
     parser.add_argument("--dataset", required=True, help="prepared folder, or what was given to `run`")
-    parser.add_argument("--max-seq-length", type=int, default=512, help="as in `run`, where the data set has to be prepared")
+    parser.add_argument(
+        "--max-seq-length", type=int, default=512, help="as in `run`, where the data set has to be prepared"
+    )
     parser.add_argument("--eval-fraction", type=float, default=0.05, help="as in `run`")
     parser.add_argument("--train-on", default="answers", help="as in `run`")
     parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
@@ -65,7 +67,9 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     folder = prepared_folder(args)
     rows = open_rows(folder, "eval")
     if not len(rows):
-        raise BadInput("nothing is held out in this data set", f"folder: {folder}", "prepare it with --eval-fraction 0.05")
+        raise BadInput(
+            "nothing is held out in this data set", f"folder: {folder}", "prepare it with --eval-fraction 0.05"
+        )
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
     precision = "bf16" if device != "cpu" else "fp32"
     backend = backends.get("hf")
@@ -78,10 +82,10 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     ask = Questioner(model, base_folder, args.answer_tokens, device)
     questions = held_out_questions(folder)[: args.questions]
     scores, answers = {}, {}
-    scores["adapter"] = score(backend, model, rows, some, precision, device)
+    scores["adapter"] = score(backend, model, rows, some, precision=precision, device=device)
     answers["adapter"] = [ask(question) for question in questions]
     with model.disable_adapter():
-        scores["base"] = score(backend, model, rows, some, precision, device)
+        scores["base"] = score(backend, model, rows, some, precision=precision, device=device)
         answers["base"] = [ask(question) for question in questions]
     return {
         "rows": len(some),
@@ -98,7 +102,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def score(backend: Any, model: Any, rows: Any, some: list[int], precision: str, device: str) -> Score:
+def score(backend: Any, model: Any, rows: Any, some: list[int], *, precision: str, device: str) -> Score:
     from train.evaluation import loss_over
     from train.sync import make_shell
 

@@ -65,7 +65,7 @@ def from_chat(record: dict[str, Any]) -> Example:
 
 def from_sharegpt(record: dict[str, Any]) -> Example:
     system = [{"role": "system", "content": _text(record, "system")}] if record.get("system") else []
-    turns = [_turn(turn, "from", "value") for turn in _turns(record["conversations"])]
+    turns = [_turn(turn, "from", "value") for turn in _turns(record.get("conversations"))]
     return Example((*system, *turns))
 
 
@@ -79,7 +79,7 @@ def from_alpaca(record: dict[str, Any]) -> Example:
 
 def from_pair(record: dict[str, Any]) -> Example:
     """prompt and completion: two strings, or two lists of turns."""
-    asked, answered = next(pair for pair in PAIRS if set(pair) <= record.keys())
+    asked, answered = next((pair for pair in PAIRS if set(pair) <= record.keys()), PAIRS[0])
     if isinstance(record[asked], list):
         turns = [*_turns(record[asked]), *_turns(record[answered])]
         return Example(tuple(_turn(turn, "role", "content") for turn in turns))

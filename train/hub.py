@@ -72,7 +72,9 @@ def hub_dataset(repo: str) -> list[Path]:
 
 def training_files(names: list[str]) -> list[str]:
     """Of one suffix, and of the training part where the names tell it."""
-    data = [name for name in names if name.endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)]
+    data = [
+        name for name in names if name.endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)
+    ]
     kept = [name for name in data if "train" in name.lower()]
     kept = kept or [name for name in data if not any(part in name.lower() for part in HELD_BACK)]
     suffixes = [suffix for suffix in SUFFIXES if any(name.endswith(suffix) for name in kept)]

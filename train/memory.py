@@ -1,8 +1,8 @@
 """How much memory a training takes, computed from the shape of the model alone. Pure functions of Facts and Setup.
 
-The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and what
-the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers); activations follow
-the usual accounting of what a backward pass keeps, and say so: an estimate, to be held against a real card.
+The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
+what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
+activations follow the usual accounting of what a backward pass keeps: an estimate, to be held against a real card.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def memory(facts: Facts, setup: Setup) -> Memory:
 
 
 def activations(facts: Facts, setup: Setup) -> int:
-    """What the backward pass needs: every block's, or with checkpointing each block's input and one block's at a time."""
+    """What the backward pass needs: every block's, or with checkpointing each block's input and one block's parts."""
     tokens = setup.row_length * setup.micro_batch
     width = 4 if setup.load_in == "32bit" else 2
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim

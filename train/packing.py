@@ -1,4 +1,4 @@
-"""Samples into rows: best fit among a bounded number of open rows, so that neither order of magnitude nor memory matters."""
+"""Samples into rows: best fit among a bounded number of open rows, so that memory does not grow with the data."""
 
 from __future__ import annotations
 

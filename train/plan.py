@@ -1,4 +1,4 @@
-"""`python -m train plan`: does this model fit on these cards, and what travels per step? Needs no GPU and loads no weights.
+"""`python -m train plan`: does this model fit on these cards, and what travels per step? No GPU, no weights needed.
 
     python -m train plan --model llama2-7b --nodes desktop=24,tower=12,laptop=8
     python -m train plan --model llama2-70b --nodes a=24,b=24 --max-seq-length 2048 --json
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -52,6 +51,29 @@ class NodePlan:
     fix: dict[str, Any] | None
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    model: Model
+    facts: Facts
+    setup: Setup
+    nodes: list[NodePlan]
+    link_mbit: float
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node sends per step, by wire."""
+        return {wire: wire_bytes(self.facts, self.setup, wire, len(self.nodes)) for wire in ("fp32", "bf16")}
+
+    @property
+    def trained_weights(self) -> int:
+        setup = self.setup
+        return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
+
+    @property
+    def ok(self) -> bool:
+        return all(node.fits for node in self.nodes)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
     parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
@@ -71,20 +93,18 @@ def main(args: argparse.Namespace) -> int:
     model, nodes = resolve_model(args.model), parse_nodes(args.nodes)
     facts = model_facts(model)
     setup = choose_load_in(facts, setup_of(args), nodes, args.load_in)
-    plans = [plan_node(facts, setup, node) for node in nodes]
-    traffic = {wire: wire_bytes(facts, setup, wire, len(nodes)) for wire in ("fp32", "bf16")}
-    if args.json:
-        print(json.dumps(as_json(model, facts, setup, plans, traffic, args.link_mbit)))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in as_text(model, facts, setup, plans, traffic, args.link_mbit))
-    return 0 if all(plan.fits for plan in plans) else 1
+    plan = Plan(model, facts, setup, [plan_node(facts, setup, node) for node in nodes], args.link_mbit)
+    print(json.dumps(as_json(plan)) if args.json else "\n".join(as_text(plan)))
+    return 0 if plan.ok else 1
 
 
 def setup_of(args: argparse.Namespace) -> Setup:
     targets = LINEARS if args.lora_targets == "all-linear" else tuple(args.lora_targets.split(","))
     unknown = set(targets) - set(LINEARS)
     if unknown:
-        raise BadInput(f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}")
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
+        )
     for name in ("max_seq_length", "micro_batch", "lora_r", "link_mbit"):
         if getattr(args, name) <= 0:
             raise BadInput(f"{name}: {getattr(args, name)} is not above 0")
@@ -120,7 +140,9 @@ def parse_nodes(text: str) -> list[Node]:
         except ValueError:
             gigabytes = 0
         if not name or not 0 < gigabytes < 1e5:
-            raise BadInput(f"nodes: '{part}' is not NAME=GB or NAME=cpu:GB", fix="for example --nodes desktop=24,laptop=8")
+            raise BadInput(
+                f"nodes: '{part}' is not NAME=GB or NAME=cpu:GB", fix="for example --nodes desktop=24,laptop=8"
+            )
         nodes.append(Node(name, device, int(gigabytes * GIB)))
     return nodes
 
@@ -164,34 +186,31 @@ def link_seconds(sent_bytes: int, link_mbit: float) -> float:
     return sent_bytes * 8 / (link_mbit * 1e6 * LINK_EFFICIENCY)
 
 
-def trained_weights(facts: Facts, setup: Setup) -> int:
-    return parameters(facts) if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
-
-
-def as_text(
-    model: Model, facts: Facts, setup: Setup, plans: list[NodePlan], traffic: dict[str, int], link_mbit: float
-) -> list[str]:
-    trained = trained_weights(facts, setup)
-    way = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {trained / 1e6:.1f} M weights trained"
+def as_text(plan: Plan) -> list[str]:
+    setup, count = plan.setup, f"{plan.trained_weights / 1e6:.1f} M weights trained"
+    way = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
     lines = [
-        f"{model.name}: {parameters(facts) / 1e9:.2f} B parameters ({model.reason})",
+        f"{plan.model.name}: {parameters(plan.facts) / 1e9:.2f} B parameters ({plan.model.reason})",
         f"base in {setup.load_in}, {way}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
         "",
-        "node            has GB  needs GB = base + trained + optimizer + activations + runtime   fits",
+        "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",
+        *(node_line(node) for node in plan.nodes),
     ]
-    for plan in plans:
-        m = plan.memory
-        trainable = m.adapter + m.gradients
-        parts = (m.base, trainable, m.optimizer, m.activations + m.logits, m.runtime)
-        figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
-        mark = f"✓ up to {plan.micro_batch_up_to} rows at a time" if plan.fits else f"✗ {fix_text(plan)}"
-        lines.append(f"{plan.node.name:14}{plan.node.bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}")
-    if len(plans) > 1:
+    if len(plan.nodes) > 1:
         seconds = " · ".join(
-            f"{wire}: {sent / 1e6:.0f} MB, {link_seconds(sent, link_mbit):.2f} s" for wire, sent in traffic.items()
+            f"{wire}: {sent / 1e6:.0f} MB, {link_seconds(sent, plan.link_mbit):.2f} s"
+            for wire, sent in plan.traffic.items()
         )
-        lines += ["", f"each node sends per step at {link_mbit:.0f} Mbit/s ({len(plans)} nodes) — {seconds}"]
+        lines += ["", f"each node sends per step at {plan.link_mbit:.0f} Mbit/s ({len(plan.nodes)} nodes): {seconds}"]
     return [*lines, f"an estimate; {1 - USABLE:.0%} of a card is left to the desktop and to fragmentation"]
+
+
+def node_line(plan: NodePlan) -> str:
+    m = plan.memory
+    parts = (m.base, m.adapter + m.gradients, m.optimizer, m.activations + m.logits, m.runtime)
+    figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
+    mark = f"✓ up to {plan.micro_batch_up_to} rows at a time" if plan.fits else f"✗ {fix_text(plan)}"
+    return f"{plan.node.name:14}{plan.node.bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
 
 
 def fix_text(plan: NodePlan) -> str:
@@ -200,31 +219,31 @@ def fix_text(plan: NodePlan) -> str:
     return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in plan.fix.items())
 
 
-def as_json(
-    model: Model, facts: Facts, setup: Setup, plans: list[NodePlan], traffic: dict[str, int], link_mbit: float
-) -> dict[str, Any]:
+def as_json(plan: Plan) -> dict[str, Any]:
     return {
-        "ok": all(plan.fits for plan in plans),
-        "failures": [f"{plan.node.name}: {fix_text(plan)}" for plan in plans if not plan.fits],
-        "model": model.name,
-        "parameters": parameters(facts),
-        "trained_weights": trained_weights(facts, setup),
-        "load_in": setup.load_in,
-        "max_seq_length": setup.row_length,
-        "micro_batch": setup.micro_batch,
+        "ok": plan.ok,
+        "failures": [f"{node.node.name}: {fix_text(node)}" for node in plan.nodes if not node.fits],
+        "model": plan.model.name,
+        "parameters": parameters(plan.facts),
+        "trained_weights": plan.trained_weights,
+        "load_in": plan.setup.load_in,
+        "max_seq_length": plan.setup.row_length,
+        "micro_batch": plan.setup.micro_batch,
         "nodes": [
             {
-                "name": plan.node.name,
-                "device": plan.node.device,
-                "has_bytes": plan.node.bytes,
-                "needs_bytes": plan.memory.total,
-                "parts": asdict(plan.memory),
-                "fits": plan.fits,
-                "micro_batch_up_to": plan.micro_batch_up_to,
-                "fix": plan.fix,
+                "name": node.node.name,
+                "device": node.node.device,
+                "has_bytes": node.node.bytes,
+                "needs_bytes": node.memory.total,
+                "parts": asdict(node.memory),
+                "fits": node.fits,
+                "micro_batch_up_to": node.micro_batch_up_to,
+                "fix": node.fix,
             }
-            for plan in plans
+            for node in plan.nodes
         ],
-        "wire_bytes_per_step": traffic,
-        "wire_seconds_per_step": {wire: round(link_seconds(sent, link_mbit), 3) for wire, sent in traffic.items()},
+        "wire_bytes_per_step": plan.traffic,
+        "wire_seconds_per_step": {
+            wire: round(link_seconds(sent, plan.link_mbit), 3) for wire, sent in plan.traffic.items()
+        },
     }

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.cache import build_once, cache_dir, home_dir
+from train.cache import build_once, home_dir
 from train.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.chat import Chat, encode, load_chat
 from train.errors import BadInput
@@ -121,7 +121,9 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
             "name another with --out, or remove it",
         )
     known = folder.exists()
-    build_once(folder, lambda unfinished: _build(unfinished, files, chat, settings, key, model.name, say))
+    reader = Reader(files, settings, say)
+    facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
+    build_once(folder, lambda unfinished: _build(unfinished, reader, chat, facts))
     _report(folder, known, say)
     return folder
 
@@ -142,95 +144,116 @@ def dataset_files(data: Dataset) -> list[Path]:
     return [data.file]
 
 
-def _build(
-    folder: Path, files: list[Path], chat: Chat, settings: PrepareSettings, key: Any, model: str, say: Say
-) -> None:
-    tally = Tally()
-    writers = {
-        split: RowWriter(folder / split, settings.max_seq_length, chat.token_bytes) for split in ("train", "eval")
-    }
-    packers = {split: Packer(settings.max_seq_length, settings.pack) for split in writers}
-    reader = Reader(files, settings, tally, say)
-    with (folder / "questions.jsonl").open("w", encoding="utf-8") as questions:
-        kept = 0
-        for batch in batches(reader.examples()):
-            for (example, split), encoded in zip(
-                batch, encode(chat, [e for e, _ in batch], settings.train_on == "answers"), strict=True
-            ):
-                if isinstance(encoded, BadRecord):
-                    reader.bad(reader.where, str(encoded))
-                    continue
-                if split == "eval" and example.messages and kept < QUESTIONS:
-                    questions.write(json.dumps(list(example.messages)) + "\n")
-                    kept += 1
-                for sample in fitted(encoded, settings.max_seq_length, bool(example.messages), tally):
-                    for row in packers[split].add(sample):
-                        writers[split].add(row)
+def _build(folder: Path, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+    length = reader.settings.max_seq_length
+    writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
+    packers = {split: Packer(length, reader.settings.pack) for split in writers}
+    with Questions(folder / "questions.jsonl") as questions:
+        for example, split, encoded in encoded_examples(reader, chat):
+            if split == "eval":
+                questions.keep(example)
+            for sample in fitted(encoded, length, bool(example.messages), reader.tally):
+                for row in packers[split].add(sample):
+                    writers[split].add(row)
     for split, packer in packers.items():
         for row in packer.finish():
             writers[split].add(row)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, tally, settings, files)
+    _require_rows(splits, reader)
     index = {
         "format": FORMAT,
-        "row_length": settings.max_seq_length,
+        "row_length": length,
         "token_bytes": chat.token_bytes,
         "pad_id": chat.pad_id,
         "splits": splits,
-        "made_from": key,
-        "files": [file.name for file in files],
-        "model": model,
         "data_format": reader.format,
         "chat_template": chat.template,
-        "records": asdict(tally),
+        "records": asdict(reader.tally),
+        **facts,
     }
     (folder / "index.json").write_text(json.dumps(index, indent=1) + "\n")
+
+
+class Questions:
+    """The first conversations that are held out, as they were asked: `eval` asks them again."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = path.open("w", encoding="utf-8")
+        self.room = QUESTIONS
+
+    def __enter__(self) -> Questions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def keep(self, example: Example) -> None:
+        if example.messages and self.room:
+            self.room -= 1
+            self.file.write(json.dumps(list(example.messages)) + "\n")
+
+
+def encoded_examples(reader: Reader, chat: Chat) -> Iterator[tuple[Example, str, Sample]]:
+    answers_only = reader.settings.train_on == "answers"
+    for batch in batches(reader.examples()):
+        for read, sample in zip(batch, encode(chat, [read.example for read in batch], answers_only), strict=True):
+            if isinstance(sample, BadRecord):
+                reader.bad(read.where, str(sample))
+            else:
+                yield read.example, read.split, sample
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An example with the place it comes from and the split it belongs to."""
+
+    example: Example
+    where: str
+    split: str
 
 
 class Reader:
     """Good examples of all files with the split they belong to; bad ones are said, counted, and stop it at a limit."""
 
-    def __init__(self, files: list[Path], settings: PrepareSettings, tally: Tally, say: Say) -> None:
+    def __init__(self, files: list[Path], settings: PrepareSettings, say: Say) -> None:
         self.sources = [Source(file) for file in files]
         self.settings = settings
-        self.tally = tally
+        self.tally = Tally()
         self.say = say
         self.format = "" if settings.format == "auto" else settings.format
-        self.where = ""
 
-    def examples(self) -> Iterator[tuple[Example, str]]:
+    def examples(self) -> Iterator[Read]:
         bar = Bar("preparing", sum(source.size for source in self.sources))
         read = 0
         for source in self.sources:
             for record in source:
                 bar.at(read + source.position, f"{self.tally.records} records,")
                 self.tally.records += 1
-                self.where = f"{source.path.name} {record.unit} {record.line}"
-                example = self._example(record)
-                if example:
-                    yield example, split_of(record.value, self.settings.eval_fraction)
+                where = f"{source.path.name} {record.unit} {record.line}"
+                if example := self._example(record, where):
+                    yield Read(example, where, split_of(record.value, self.settings.eval_fraction))
             read += source.size
         bar.done()
 
-    def _example(self, record: Record) -> Example | None:
+    def _example(self, record: Record, where: str) -> Example | None:
         if record.value is None:
-            return self.bad(self.where, record.problem)
+            self.bad(where, record.problem)
+            return None
         if not self.format:
-            self._detect(record.value)
+            self._detect(record.value, where)
         try:
             return convert(self.format, record.value)
-        except KeyError as error:
-            return self.bad(self.where, f"{error} is missing")
-        except (BadRecord, StopIteration) as error:
-            return self.bad(self.where, str(error) or f"it does not have the keys of format '{self.format}'")
+        except BadRecord as error:
+            self.bad(where, str(error))
+            return None
 
-    def _detect(self, value: dict[str, Any]) -> None:
+    def _detect(self, value: dict[str, Any], where: str) -> None:
         found = detect(value)
         keys = ", ".join(map(str, list(value)[:8]))
         if not found:
             raise BadInput(
                 f"no known format has the keys {keys}",
-                f"file: {self.where}",
+                f"file: {where}",
                 "rename the keys (docs/datasets.md shows what is known) or say which with --format",
             )
         self.format = found
@@ -249,13 +272,13 @@ class Reader:
             )
 
 
-def batches(examples: Iterator[tuple[Example, str]]) -> Iterator[list[tuple[Example, str]]]:
+def batches(reads: Iterator[Read]) -> Iterator[list[Read]]:
     """Enough for the tokenizer to use all cores, and no more than a bounded amount of text."""
-    batch: list[tuple[Example, str]] = []
+    batch: list[Read] = []
     chars = 0
-    for example, split in examples:
-        batch.append((example, split))
-        chars += len(example.text) + sum(len(message["content"]) for message in example.messages)
+    for read in reads:
+        batch.append(read)
+        chars += len(read.example.text) + sum(len(message["content"]) for message in read.example.messages)
         if chars >= BATCH_CHARS or len(batch) >= BATCH_EXAMPLES:
             yield batch
             batch, chars = [], 0
@@ -285,10 +308,10 @@ def fitted(sample: Sample, row_length: int, is_chat: bool, tally: Tally) -> Iter
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], tally: Tally, settings: PrepareSettings, files: list[Path]) -> None:
+def _require_rows(splits: dict[str, Any], reader: Reader) -> None:
     if splits["train"]["targets"]:
         return
-    where = f"file: {files[0]}"
+    tally, settings, where = reader.tally, reader.settings, f"file: {reader.sources[0].path}"
     if tally.emptied:
         raise BadInput(
             f"of {tally.emptied} records, none has any of its answer within {settings.max_seq_length} tokens",

@@ -14,9 +14,8 @@ from pathlib import Path
 from types import ModuleType
 
 # open a window or a browser, are packages of tests, or are gone in later versions
-LEFT_OUT = set(
-    "antigravity this idlelib turtle turtledemo test tkinter ensurepip lib2to3 msilib distutils nt winreg winsound".split()
-)
+LEFT_OUT = {"antigravity", "distutils", "ensurepip", "idlelib", "lib2to3", "msilib", "nt", "test", "this", "tkinter"}
+LEFT_OUT |= {"turtle", "turtledemo", "winreg", "winsound"}
 
 
 def pairs() -> Iterator[dict[str, str]]:

@@ -17,12 +17,12 @@ from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Any
 
-from train.catalogue import cache_dir, resolve_model
+from train.cache import cache_dir
+from train.catalogue import resolve_model
 from train.rows import read_index
 
-PACKAGES = (
-    "torch transformers tokenizers peft accelerate safetensors huggingface_hub numpy triton bitsandbytes unsloth unsloth_zoo"
-).split()
+PACKAGES = ("torch", "transformers", "tokenizers", "peft", "accelerate", "safetensors", "huggingface_hub", "numpy")
+GPU_PACKAGES = ("triton", "bitsandbytes", "unsloth", "unsloth_zoo")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def collect(model: str | None = None, dataset: str | None = None, root: Path = P
     """`root` stands for the machine's file system, so that a test can show it another machine."""
     return {
         "python": platform.python_version(),
-        **{name: package(name) for name in PACKAGES},
+        **{name: package(name) for name in PACKAGES + GPU_PACKAGES},
         "cuda": torch_cuda(),
         "nccl": nccl(),
         **driver(root),
@@ -88,12 +88,18 @@ def driver(root: Path) -> dict[str, str | None]:
     libraries = sorted(root.glob("usr/lib*/x86_64-linux-gnu/libnvidia-ml.so.[0-9]*.*"))
     libraries += sorted(root.glob("usr/lib64/libnvidia-ml.so.[0-9]*.*"))
     library = libraries[-1].name.removeprefix("libnvidia-ml.so.") if libraries else None
-    return {"driver": loaded, "driver_on_disk": module_on_disk() if loaded or library else None, "driver_library": library}
+    return {
+        "driver": loaded,
+        "driver_on_disk": module_on_disk() if loaded or library else None,
+        "driver_library": library,
+    }
 
 
 def module_on_disk() -> str | None:
     try:
-        done = subprocess.run(["modinfo", "-F", "version", "nvidia"], capture_output=True, text=True, timeout=5)
+        done = subprocess.run(
+            ["modinfo", "-F", "version", "nvidia"], check=False, capture_output=True, text=True, timeout=5
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() or None
