@@ -44,6 +44,7 @@ def main(args: argparse.Namespace) -> int:
     config = load_config({name: value for name, value in vars(args).items() if name in names})
     leaver = Leaver()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows that are still to be prepared go there too
     return _train(config, leaver, bool(args.json))
 
 

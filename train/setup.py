@@ -35,7 +35,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     shares, why_shares = first_shares(config, world.size)
 
     backend = backends.get(decisions.backend)
-    data = dataset_folder(config)
+    data = dataset_folder(config, out)
     rows, eval_rows = open_rows(data), open_rows(data, "eval")
     identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
@@ -85,7 +85,7 @@ def first_shares(config: RunConfig, ranks: int) -> tuple[list[float], str]:
     return list(config.shares), f"shares {':'.join(f'{s:g}' for s in config.shares)}: as set"
 
 
-def dataset_folder(config: RunConfig) -> Path:
+def dataset_folder(config: RunConfig, out: TextIO | None) -> Path:
     """A prepared folder as it is; anything else is prepared first (once: the next run finds it)."""
     folder = Path(config.dataset).expanduser()
     if (folder / "index.json").exists():
@@ -94,7 +94,7 @@ def dataset_folder(config: RunConfig) -> Path:
 
     names = ("dataset", "model", "max_seq_length", "pack", "train_on", "eval_fraction")
     settings = PrepareSettings(**{name: getattr(config, name) for name in names})
-    return Path(prepare(settings, say=lambda *_: None))
+    return prepare(settings, say=lambda text: print(text, file=out, flush=True) if out else None)
 
 
 def model_spec(config: RunConfig, decisions: Decisions, base: str, device: str, row_length: int) -> ModelSpec:
