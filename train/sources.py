@@ -123,7 +123,7 @@ def read_csv(source: Source) -> Iterator[Record]:
         except csv.Error as error:
             raise BadInput(
                 f"not CSV: {error}",
-                f"file: {source.path}, line {reader.line_num}",
+                f"file: {source.path}, line {reader.reader.line_num}",
                 "look for a quotation mark that is not closed, or not doubled, before that line",
             ) from None
 
