@@ -45,6 +45,8 @@ def root(home: Path, rank: int = 0) -> Path:
 
 def test_every_node_has_the_same_checkpoints(finished):
     best = [event["step"] for event in finished.events() if event["event"] == "eval" and event["best"]][-1]
+    saved = [event["step"] for event in finished.events() if event["event"] == "checkpoint"]
+    assert saved == [2, 3, 4, 6, 8, 9], "every second step, and each best of the evaluations at 3, 6 and 9"
     for rank in range(2):
         steps = checkpoint.steps(root(finished.home, rank))
         assert steps[-2:] == [8, 9] and set(steps) <= {best, 8, 9}

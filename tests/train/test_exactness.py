@@ -115,7 +115,7 @@ def test_full_fine_tuning_is_exact_too(data, tmp_path):
 
 
 def test_bf16_wire_stays_within_its_bound(data, truth, tmp_path):
-    """Rounding the gradients on their way costs 1.3e-5 after 50 steps: no error feedback is needed."""
+    """Rounding the gradients on their way costs 1.9e-5 after 50 steps: no error feedback is needed."""
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "wire": "bf16", "shares": "5,2,1"}, 3)
     error = largest_error(run.losses(), truth)
     assert 1e-6 < error < 2e-4

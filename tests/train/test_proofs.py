@@ -1,12 +1,17 @@
 """Silent non-synchronisation must be impossible: broken on purpose, it is caught, named, and costs nothing."""
 
+import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from tests.train import cluster
 from train import checkpoint
+from train.errors import CheckFailed
 from train.proofs import Disagreement, disagreement, require_agreement
+from train.world import World
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
 OPTIONS |= {"sync": "flat"}
@@ -74,6 +79,13 @@ def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_p
     assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
 
 
+def test_half_an_update_is_never_saved(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails_in_update=8")
+    assert "node-1, step 8: RuntimeError: half an update" in run.said(1)
+    assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5]
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5, 8]
+
+
 @pytest.mark.parametrize("sync", ["flat", "ddp"])
 def test_out_of_memory_lowers_the_micro_batch_and_goes_on(sync, data, tmp_path):
     options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5, "sync": sync, "max_steps": 3}
@@ -88,6 +100,27 @@ def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data}, 1, program=[BROKEN, "full_disk"])
     assert len(run.losses()) == 12
     assert any(e["event"] == "warning" and "No space left" in e["message"] for e in run.events())
+
+
+def test_the_host_of_the_store_stays_until_everyone_has_read():
+    """Rank 0 may leave right behind a gather, and the store with it."""
+    store = dist.HashStore()
+    host = World(rank=0, size=2, node="a", store=store)
+    store.set("motley/1/1", '"from the other"')
+    answer = []
+    thread = threading.Thread(target=lambda: answer.extend(host.gather("from the host")), daemon=True)
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive(), "the other has spoken, and not yet read"
+    store.set("motley/1/1/read", "")
+    thread.join(5)
+    assert answer == ["from the host", "from the other"]
+
+
+def test_a_rank_that_never_answers_is_named():
+    world = World(rank=0, size=2, node="a", store=dist.HashStore(), timeout=timedelta(seconds=0.2))
+    with pytest.raises(CheckFailed, match="rank 1 did not answer"):
+        world.gather("hello")
 
 
 def test_the_majority_is_right_and_the_odd_one_is_named():
