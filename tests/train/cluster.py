@@ -1,0 +1,110 @@
+"""Small clusters for the tests of the loop: prepared rows, and runs of several processes, each a node of its own."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from train.events import history, read
+from train.rows import FORMAT, RowWriter
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW_LENGTH = 48
+STARTED: list[subprocess.Popen] = []
+
+
+def make_rows(folder: Path, rows: int = 60, held_out: int = 7, seed: int = 0) -> Path:
+    """Packed rows of ragged samples with masked prompts: token counts differ widely from row to row."""
+    random = np.random.default_rng(seed)
+    splits = {}
+    for name, count in (("train", rows), ("eval", held_out)):
+        writer = RowWriter(folder / name, ROW_LENGTH, 2)
+        for _ in range(count):
+            writer.add(make_row(random))
+        splits[name] = writer.close()
+    index = {"format": FORMAT, "row_length": ROW_LENGTH, "pad_id": 0, "token_bytes": 2, "splits": splits}
+    (folder / "index.json").write_text(json.dumps(index))
+    return folder
+
+
+def make_row(random) -> list[tuple[list[int], list[int]]]:
+    samples, room = [], int(random.integers(12, ROW_LENGTH + 1))
+    while room >= 6:
+        length = int(random.integers(5, min(room, 30) + 1))
+        start = int(random.integers(3, 900))
+        prompt = int(random.integers(1, length - 1))
+        tokens = [3 + (start + 7 * i) % 1000 for i in range(length)]  # a pattern that can be learned
+        samples.append((tokens, [0] * prompt + [1] * (length - prompt)))
+        room -= length
+    return samples
+
+
+def environment(node: str = "node-0") -> dict[str, str]:
+    keep = {
+        name: os.environ[name] for name in ("PATH", "HOME", "MOTLEY_CACHE", "UNSLOTH_FORCE_CPU") if name in os.environ
+    }
+    return keep | {"OMP_NUM_THREADS": "1", "MOTLEY_NODE": node, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Cluster:
+    """Processes of one run, each a node of its own with its own home, as separate machines would have them."""
+
+    def __init__(
+        self, home: Path, options: dict, size: int = 1, program: list[str] | None = None, odd_rank_options=None
+    ) -> None:
+        self.home = home
+        self.processes: list[subprocess.Popen] = []
+        self.outputs: list[Path] = []
+        port = free_port()
+        for rank in range(size):
+            own = options | (odd_rank_options or {}).get(rank, {})
+            flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
+            env = environment(f"node-{rank}")
+            if size > 1:
+                env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
+                env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            command = [sys.executable, *(program or ["-m", "train"]), "run", *flags, f"--home={self.node_home(rank)}"]
+            out = (home / f"out-{rank}-{port}.txt").open("w")
+            self.processes.append(subprocess.Popen(command, env=env, cwd=ROOT, stdout=out, stderr=out))
+            self.outputs.append(Path(out.name))
+        STARTED.extend(self.processes)
+
+    def node_home(self, rank: int) -> Path:
+        return self.home / f"node-{rank}"
+
+    def wait(self, timeout_s: float = 300) -> list[int]:
+        return [process.wait(timeout_s) for process in self.processes]
+
+    def said(self, rank: int = 0) -> str:
+        return self.outputs[rank].read_text()
+
+    def log(self, rank: int = 0, run: str = "run") -> Path:
+        return self.node_home(rank) / "logs" / "runs" / run / "events.jsonl"
+
+    def events(self, rank: int = 0) -> list[dict]:
+        return read(self.log(rank)) if self.log(rank).exists() else []
+
+    def steps(self, rank: int = 0) -> list[dict]:
+        return history(self.events(rank))
+
+    def losses(self, rank: int = 0) -> list[float]:
+        return [event["loss"] for event in self.steps(rank)]
+
+
+def train(home: Path, options: dict, size: int = 1, **extra) -> Cluster:
+    """A run to its end, which must be a good one."""
+    home.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster(home, options, size, **extra)
+    codes = cluster.wait()
+    assert codes == [0] * size, "\n".join(cluster.said(rank) for rank in range(size))
+    return cluster

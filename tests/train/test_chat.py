@@ -1,0 +1,104 @@
+"""Templates: which tokens are the answer's, and that a model learns where to stop."""
+
+import pytest
+
+from train.catalogue import resolve_model
+from train.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
+from train.formats import BadRecord, Example
+
+TURNS = (
+    {"role": "user", "content": "Name a colour."},
+    {"role": "assistant", "content": " Blue, perhaps. "},
+    {"role": "user", "content": "Another?"},
+    {"role": "assistant", "content": "Red."},
+)
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+# as some reasoning models do it: only the last answer keeps its (empty) thinking
+THINKING = (
+    "{% for m in messages %}[{{ m['role'] }}]{% if loop.last and m['role'] == 'assistant' %}<think></think>{% endif %}"
+    "{{ m['content'] | trim }}[/]\n{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+LLAMA2 = (
+    "{% for m in messages %}{% if m['role'] == 'user' %}<s>[INST] {{ m['content'] | trim }} [/INST]"
+    "{% else %} {{ m['content'] | trim }} </s>{% endif %}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_chat(resolve_model("tiny"))
+
+
+def with_template(chat, template):
+    return Chat(chat.tokenizer, template, "", chat.specials)
+
+
+def trained_text(chat, example, answers_only=True):
+    (sample,) = encode(chat, [example], answers_only)
+    tokens, trained = sample
+    return chat.tokenizer.decode([token for token, flag in zip(tokens, trained, strict=True) if flag])
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (CHATML, " Blue, perhaps. <|im_end|>Red.<|im_end|>"),
+        (THINKING, "Blue, perhaps.[/]<think></think>Red.[/]"),
+        (LLAMA2, " Blue, perhaps. </s> Red. </s>"),
+        (PLAIN_TEMPLATE, " Blue, perhaps. </s>Red.</s>"),
+    ],
+)
+def test_answers_and_their_ends_are_found_in_any_template(tiny, template, text):
+    chat = with_template(tiny, template)
+    rendered = chat.render(TURNS)
+    spans = answer_spans(chat, Example(TURNS), rendered)
+    assert "".join(rendered[start:end] for start, end in spans) == text
+
+
+def test_only_answers_are_targets(tiny):
+    assert trained_text(tiny, Example(TURNS)) == " Blue, perhaps. </s>Red.</s>"
+    assert "Name a colour" in trained_text(tiny, Example(TURNS), answers_only=False)
+
+
+def test_an_answer_without_an_end_mark_gets_one(tiny):
+    bare = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    assert trained_text(
+        with_template(tiny, bare + "{% if add_generation_prompt %}assistant: {% endif %}"), Example(TURNS[:2])
+    )
+    chat = with_template(tiny, bare + "{% if add_generation_prompt %}assistant: {% endif %}")
+    ((tokens, trained),) = encode(chat, [Example(TURNS[2:])], True)
+    assert tokens[-1] == tiny.tokenizer.eos_token_id
+    assert trained[-1] == 1
+
+
+def test_text_is_trained_on_between_its_marks(tiny):
+    ((tokens, trained),) = encode(tiny, [Example(text="once upon")], True)
+    assert tokens[0] == tiny.tokenizer.bos_token_id
+    assert tokens[-1] == tiny.tokenizer.eos_token_id
+    assert trained == [0] + [1] * (len(tokens) - 1)
+
+
+def test_the_tokens_are_those_of_the_whole_text(tiny):
+    """Marking the answer must not change how the text is cut into tokens."""
+    ((tokens, _),) = encode(tiny, [Example(TURNS)], True)
+    assert tokens == tiny.tokenizer(tiny.render(TURNS), add_special_tokens=False)["input_ids"]
+
+
+def test_a_template_that_refuses_or_alters_makes_a_bad_record(tiny):
+    refuses = with_template(tiny, "{{ raise_exception('roles must alternate') }}")
+    (bad,) = encode(refuses, [Example(TURNS)], True)
+    assert isinstance(bad, BadRecord)
+    assert "roles must alternate" in str(bad)
+    (bad,) = encode(
+        with_template(tiny, "{% for m in messages %}{{ m['content'] | upper }}{% endfor %}"), [Example(TURNS)], True
+    )
+    assert "changes the answer" in str(bad)
+
+
+def test_smollm2_is_taught_its_end_of_turn():
+    chat = load_chat(resolve_model("smollm2-135m"))
+    assert chat.tokenizer.eos_token == "<|im_end|>"
+    assert trained_text(chat, Example(TURNS[2:])) == "Red.<|im_end|>"

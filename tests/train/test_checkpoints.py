@@ -1,0 +1,149 @@
+"""Checkpoints: whole or not there, recognised when damaged, read by PEFT, and pruned to the last ones and the best."""
+
+import json
+import shutil
+from pathlib import Path
+
+import peft
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.train import cluster
+from train import checkpoint
+from train.backends import ModelSpec, get
+from train.catalogue import model_folder
+
+OPTIONS = {
+    "model": "tiny",
+    "max_steps": 9,
+    "rows_per_step": 4,
+    "lora_r": 4,
+    "save_every": 2,
+    "eval_every": 3,
+    "keep": 2,
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> cluster.Cluster:
+    home = tmp_path_factory.mktemp("run")
+    data = cluster.make_rows(home / "data", 20, 4)
+    return cluster.train(home, {**OPTIONS, "dataset": data}, 2)
+
+
+@pytest.fixture
+def copy(finished, tmp_path) -> tuple[Path, dict]:
+    """The first node's home after the run, free to be damaged, and the options that go on with it."""
+    shutil.copytree(finished.node_home(0), tmp_path / "node-0")
+    return tmp_path, {**OPTIONS, "dataset": finished.home / "data"}
+
+
+def root(home: Path, rank: int = 0) -> Path:
+    return home / f"node-{rank}/models/checkpoints/run"
+
+
+def test_every_node_has_the_same_checkpoints(finished):
+    best = [event["step"] for event in finished.events() if event["event"] == "eval" and event["best"]][-1]
+    saved = [event["step"] for event in finished.events() if event["event"] == "checkpoint"]
+    assert saved == [2, 3, 4, 6, 8, 9], "every second step, and each best of the evaluations at 3, 6 and 9"
+    for rank in range(2):
+        steps = checkpoint.steps(root(finished.home, rank))
+        assert steps[-2:] == [8, 9] and set(steps) <= {best, 8, 9}
+    newest = [json.loads((root(finished.home, rank) / "step-9/manifest.json").read_text()) for rank in range(2)]
+    assert newest[0] == newest[1]
+    assert not [path for path in root(finished.home).iterdir() if path.name.startswith(".")]
+
+
+def test_no_file_of_a_checkpoint_is_a_pickle(finished):
+    names = {path.name for path in (root(finished.home) / "step-9").iterdir()}
+    assert names == {
+        "adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "state.json", "manifest.json"
+    }  # fmt: skip
+
+
+def test_peft_loads_checkpoint_and_result(finished):
+    ids = torch.arange(3, 40)[None]
+    outputs = []
+    for folder in (root(finished.home) / "step-9", finished.node_home(1) / "results/run/adapter"):
+        base = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
+        outputs.append(peft.PeftModel.from_pretrained(base, folder)(ids).logits)
+    ours = get("hf").build(
+        ModelSpec(folder=model_folder("tiny"), adapter=finished.node_home(0) / "results/run/adapter")
+    )
+    untrained = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))(ids).logits
+    assert torch.equal(outputs[0], outputs[1])
+    assert torch.equal(ours(ids).logits, outputs[0])
+    assert (outputs[0] - untrained).abs().max() > 1e-4
+    assert (finished.node_home(0) / "results/run/best/adapter_model.safetensors").exists()
+
+
+def damage_weights(folder: Path) -> None:
+    data = bytearray((folder / "adapter_model.safetensors").read_bytes())
+    data[-1] ^= 1
+    (folder / "adapter_model.safetensors").write_bytes(data)
+
+
+def cut_short(folder: Path) -> None:
+    data = (folder / "optimizer.safetensors").read_bytes()
+    (folder / "optimizer.safetensors").write_bytes(data[: len(data) // 2])
+
+
+@pytest.mark.parametrize("harm", [damage_weights, cut_short, lambda folder: (folder / "manifest.json").unlink()])
+def test_a_damaged_checkpoint_is_recognised(harm, copy):
+    home, _ = copy
+    harm(root(home) / "step-9")
+    saved, problems = checkpoint.newest_intact(root(home))
+    assert saved.step == 8 and len(problems) == 1 and problems[0].startswith("step-9: ")
+
+
+def test_a_run_goes_on_from_the_one_before_a_damaged_checkpoint(copy, finished):
+    home, options = copy
+    damage_weights(root(home) / "step-9")
+    run = cluster.train(home, options, 1)
+    assert "passed over a damaged checkpoint, step-9: adapter_model.safetensors is not what was written" in run.said()
+    assert "resumed at step 8" in run.said()
+    assert run.losses() == pytest.approx(finished.losses(), rel=1e-5)
+
+
+def test_other_settings_are_refused_before_anything_is_done(copy):
+    home, options = copy
+    run = cluster.Cluster(home, {**options, "learning_rate": 0.5}, 1)
+    assert run.wait() == [2]
+    assert "cannot go on with other settings: learning_rate was 0.0002, is 0.5" in run.said()
+    assert "resume: never" in run.said()
+
+
+def test_never_resume_starts_anew_and_keeps_the_old_checkpoints_aside(copy):
+    home, options = copy
+    run = cluster.train(home, {**options, "resume": "never", "learning_rate": 0.001, "max_steps": 2}, 1)
+    assert [event["step"] for event in run.steps()] == [1, 2]
+    aside = [path for path in root(home).parent.iterdir() if path.name.startswith("run.before-")]
+    assert checkpoint.steps(aside[0])[-1] == 9
+
+
+def test_a_finished_run_is_not_trained_again(copy):
+    home, options = copy
+    run = cluster.train(home, options, 1)
+    assert "resumed at step 9" in run.said()
+    assert len([event for event in run.events() if event["event"] == "step"]) == 9
+
+
+def test_a_run_can_go_on_from_another_one(copy):
+    home, options = copy
+    run = cluster.train(home, {**options, "run": "second", "resume": "run"}, 1)
+    assert "resumed at step 9" in run.said()
+
+
+def test_a_run_that_nobody_has_cannot_be_resumed(copy):
+    home, options = copy
+    run = cluster.Cluster(home, {**options, "run": "second", "resume": "frist"}, 1)
+    assert run.wait() == [2]
+    assert "resume: no node has a checkpoint of run 'frist'" in run.said()
+
+
+def test_pruning_keeps_the_last_and_the_best(tmp_path):
+    for step in range(1, 8):
+        (tmp_path / f"step-{step}").mkdir()
+    checkpoint.prune(tmp_path, 2, 3)
+    assert checkpoint.steps(tmp_path) == [3, 6, 7]

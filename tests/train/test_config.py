@@ -1,0 +1,110 @@
+"""Settings from files and flags: read as the type that is meant, or refused in three lines that name the mend."""
+
+import json
+
+import pytest
+
+from tests.train import cluster
+from train.__main__ import COMMANDS, main, parse, prepare_command
+from train.config import RunConfig, load_config
+from train.errors import BadInput
+
+
+def test_text_becomes_what_the_field_is():
+    config = load_config(
+        {
+            "learning_rate": "1e-4",
+            "max_steps": "20",
+            "pack": "no",
+            "shares": "[5, 2,1]",
+            "lora_targets": ["q_proj", "v_proj"],
+        }
+    )
+    assert config.learning_rate == 1e-4 and config.max_steps == 20 and config.pack is False
+    assert config.shares == (5.0, 2.0, 1.0) and config.lora_targets == "q_proj,v_proj"
+    assert load_config({"gradient_checkpointing": True}).gradient_checkpointing == "true"  # YAML's own true
+    assert load_config({"run": 7, "epochs": None}).run == "7"
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"learnig_rate": 1}, "unknown setting 'learnig_rate', did you mean 'learning_rate'?"),
+        ({"sync": "dpp"}, "sync: 'dpp' is none of auto|ddp|flat, did you mean 'ddp'?"),
+        ({"rows_per_step": 2.5}, "rows_per_step: '2.5' is not a whole number"),
+        ({"rows_per_step": 0}, "rows_per_step: 0 is below 1"),
+        ({"max_steps": 5, "epochs": 1}, "max_steps and epochs are both set"),
+        ({"shares": [0, 0]}, "shares: none may be negative"),
+        ({"pack": "maybe"}, "pack: 'maybe' is not true or false"),
+        ({"run": "../escape"}, "run: '../escape' cannot name a folder"),
+        ({"seed": None}, "seed: a value is missing"),
+    ],
+)
+def test_a_mistake_is_named(values, message):
+    with pytest.raises(BadInput) as caught:
+        load_config(values)
+    assert message in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3
+
+
+def test_every_setting_has_help_and_a_known_reach():
+    for spec in RunConfig.__dataclass_fields__.values():
+        assert spec.metadata["help"] and spec.metadata["scope"] in ("math", "agree", "node")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["rum"], "unknown command 'rum', did you mean 'run'?"),
+        (["run", "--max-step=3"], "unknown option --max-step, did you mean '--max-steps'?"),
+        (["run", "--config", "/nowhere.yml"], "the config file cannot be read"),
+        (["run", "--learning-rate", "fast"], "learning_rate: 'fast' is not a number"),
+    ],
+)
+def test_bad_input_exits_with_2_and_a_short_message(argv, message, capsys):
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert message in said
+    assert len(said.splitlines()) <= 3
+    assert "Traceback" not in said
+
+
+def test_a_wrong_key_in_the_config_file_names_key_and_file(tmp_path, capsys):
+    file = tmp_path / "training.yml"
+    file.write_text("model: tiny\nmodle: tiny\n")
+    assert main(["run", "--config", str(file), "--json"]) == 2
+    captured = capsys.readouterr()
+    assert "unknown setting 'modle', did you mean 'model'?" in captured.err and str(file) in captured.err
+    assert json.loads(captured.out)["ok"] is False
+
+
+def test_flags_come_before_the_config_file_and_a_file_may_serve_several_commands(tmp_path):
+    file = tmp_path / "training.yml"
+    file.write_text("model: smollm2-135m\nrows_per_step: 24\nbackend: hf\nlora_r: 4\n")
+    _, parser = prepare_command("run")
+    args = parse(parser, ["--config", str(file), "--lora-r=8"])
+    assert (args.model, args.rows_per_step, args.lora_r) == ("smollm2-135m", 24, "8")
+    _, parser = prepare_command("selftest")
+    args = parse(parser, ["--config", str(file)])
+    assert (args.model, args.backend, args.device) == ("smollm2-135m", "hf", "auto")
+    assert not hasattr(args, "lora_r")
+
+
+def test_help_names_every_command(capsys):
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said for name in COMMANDS)
+
+
+def test_a_layer_that_the_model_lacks_is_named(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 4, 0)
+    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "lora_targets": "q_pro,v_proj"}, 1)
+    assert run.wait() == [2]
+    assert "lora_targets: the model has no layer 'q_pro', did you mean 'q_proj'?" in run.said()
+
+
+def test_shares_must_be_one_a_process(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 4, 0)
+    run = cluster.Cluster(tmp_path, {"model": "tiny", "dataset": data, "shares": "5,2,1"}, 1)
+    assert run.wait() == [2]
+    assert "shares: 3 numbers for 1 processes" in run.said()

@@ -1,0 +1,93 @@
+"""events.jsonl: code, a real run and docs/events.md say the same."""
+
+import io
+import re
+
+import pytest
+
+from tests.train import cluster
+from train import events
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> cluster.Cluster:
+    home = tmp_path_factory.mktemp("run")
+    data = cluster.make_rows(home / "data", 20, 4)
+    return cluster.train(
+        home, {"model": "tiny", "dataset": data, "max_steps": 4, "rows_per_step": 6, "eval_every": 2}, 2
+    )
+
+
+def documented() -> dict[str, list[str]]:
+    """Every ## section of the page with the fields of its first table."""
+    page = (cluster.ROOT / "docs/events.md").read_text()
+    sections = re.findall(r"^## (\w+)\n(.*?)(?=^Each of|^## |\Z)", page, re.S | re.M)
+    return {name: re.findall(r"^\| `(\w+)`", text, re.M) for name, text in sections}
+
+
+def test_the_page_describes_every_event_and_every_field():
+    assert {name: set(fields) for name, fields in documented().items()} == {
+        name: set(fields) for name, fields in events.SCHEMA.items()
+    }
+    page = (cluster.ROOT / "docs/events.md").read_text()
+    assert re.findall(r"^\| `(\w+)`", page.split("Each of `nodes`")[1].split("\n## ")[0], re.M) == list(
+        events.NODE_KEYS
+    )
+
+
+def test_a_real_run_writes_what_the_schema_says(run):
+    found = run.events()
+    assert {"start", "step", "eval", "proof", "checkpoint", "done"} <= {event["event"] for event in found}
+    for event in found:
+        assert set(event) == {"event", "time", *events.SCHEMA[event["event"]]}
+    for event in run.steps():
+        for node in event["nodes"].values():
+            assert set(node) == set(events.NODE_KEYS)
+
+
+def test_every_node_writes_the_same_facts(run):
+    def facts(rank):
+        return [{**e, "time": 0, "folder": "", "seconds": 0} for e in run.events(rank)]
+
+    assert facts(0) == facts(1)
+
+
+def test_an_event_of_another_shape_is_refused(tmp_path):
+    log = events.EventLog(tmp_path / "events.jsonl")
+    with pytest.raises(ValueError, match="reason"):
+        log.write("stopped", step=1)
+    with pytest.raises(ValueError, match="mood"):
+        log.write("stopped", step=1, reason="SIGTERM", mood="calm")
+
+
+def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):
+    file = tmp_path / "events.jsonl"
+    events.EventLog(file).write("stopped", step=1, reason="SIGTERM")
+    with file.open("a") as handle:
+        handle.write('{"event": "step", "st')
+    assert [event["step"] for event in events.read(file)] == [1]
+    events.EventLog(file).write("stopped", step=2, reason="SIGTERM")
+    assert [event["step"] for event in events.read(file)] == [1, 2]
+
+
+def test_history_takes_back_what_was_trained_anew():
+    log = [("start", 0), ("step", 1), ("step", 2), ("step", 3), ("start", 2), ("step", 3), ("step", 4)]
+    kept = events.history([{"event": kind, "step": step, "at": i} for i, (kind, step) in enumerate(log)])
+    assert [(event["step"], event["at"]) for event in kept] == [(1, 1), (2, 2), (3, 5), (4, 6)]
+
+
+def test_the_progress_line_is_one_line_for_a_person(run):
+    out = io.StringIO()
+    events.Progress(out, 4).show(run.steps()[0])
+    line = out.getvalue()
+    assert line.count("\n") == 1
+    assert re.search(
+        r"step 1/4  25 %  loss 6\.\d+  [\d.]+ rows/s  \d+ tokens/s  node-0 3  node-1 3  eta 0:00:\d\d", line
+    )
+
+
+def test_start_up_says_the_reason_of_every_choice(run):
+    said = run.said()
+    for choice in ("backend hf: no GPU", "precision fp32:", "micro-batch", "wire fp32:", "sync auto:", "shares even:"):
+        assert choice in said
+    assert run.said(1) == "", "one process of all talks"

@@ -1,0 +1,163 @@
+"""Files and their formats: what is read, what is detected, and what a bad record gets."""
+
+import csv
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from train import sources
+from train.errors import BadInput
+from train.formats import BadRecord, convert, detect
+from train.sources import Source
+
+ASKED = ({"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"})
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "messages"),
+    [
+        ("alpaca", {"instruction": "Q", "output": "A"}, ASKED),
+        ("alpaca", {"instruction": "Q", "input": "I", "output": "A"}, ({**ASKED[0], "content": "Q\n\nI"}, ASKED[1])),
+        ("chat", {"messages": list(ASKED)}, ASKED),
+        ("chat", {"conversations": list(ASKED)}, ASKED),
+        ("chat", {"messages": [{"role": "user", "content": [{"type": "text", "text": "Q"}]}, ASKED[1]]}, ASKED),
+        ("sharegpt", {"conversations": [{"from": "human", "value": "Q"}, {"from": "gpt", "value": "A"}]}, ASKED),
+        ("prompt", {"prompt": "Q", "completion": "A"}, ASKED),
+        ("prompt", {"prompt": [ASKED[0]], "completion": [ASKED[1]]}, ASKED),
+        ("prompt", {"question": "Q", "answer": "A", "id": 7}, ASKED),
+    ],
+)
+def test_each_format_is_detected_and_becomes_a_conversation(name, record, messages):
+    assert detect(record) == name
+    assert convert(name, record).messages == messages
+
+
+def test_plain_text_stays_text():
+    assert detect({"text": "once"}) == "text"
+    assert convert("text", {"text": "once"}).text == "once"
+    assert detect({"titel": "x"}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "reason"),
+    [
+        ("alpaca", {"instruction": "Q", "output": " "}, "the answer is empty"),
+        ("alpaca", {"instruction": "Q"}, "'output' is missing"),
+        ("alpaca", {"instruction": "Q", "output": 3}, "not text but int"),
+        ("alpaca", {"instruction": "", "output": "A"}, "the question is empty"),
+        ("chat", {"messages": []}, "empty or no list"),
+        ("chat", {"text": "x"}, "empty or no list"),
+        ("chat", {"messages": [ASKED[0]]}, "no answer"),
+        ("chat", {"messages": [ASKED[1]]}, "starts with the assistant"),
+        ("chat", {"messages": [{"role": "user"}]}, "lacks 'role' or 'content'"),
+        ("chat", {"messages": [ASKED[0], {"role": "assistant", "content": None}]}, "not text but NoneType"),
+        ("chat", {"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "other than text"),
+        ("sharegpt", {"conversations": [{"from": "martian", "value": "x"}]}, "role 'martian' is unknown"),
+        ("sharegpt", {"text": "x"}, "empty or no list"),
+        ("prompt", {"prompt": "Q"}, "'completion' is missing"),
+        ("text", {"text": "  "}, "the text is empty"),
+    ],
+)
+def test_a_bad_record_says_why(name, record, reason):
+    with pytest.raises(BadRecord, match=reason):
+        convert(name, record)
+
+
+def read(path):
+    return list(Source(path))
+
+
+def test_jsonl_goes_on_behind_a_bad_line(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n{"a": \n[1]\n{"a": "\xff"}\n{"a": 2}')
+    found = [(record.line, record.value, record.problem.split(":")[0]) for record in read(path)]
+    assert found == [
+        (1, {"a": 1}, ""),
+        (3, None, "not JSON"),
+        (4, None, "not an object but list"),
+        (5, None, "not UTF-8"),
+        (6, {"a": 2}, ""),
+    ]
+
+
+JSON_VALUES = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30) | st.integers()), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=JSON_VALUES, indent=st.sampled_from([None, 1]), as_array=st.booleans(), ascii_only=st.booleans())
+def test_json_is_read_alike_however_it_is_cut_into_blocks(tmp_path_factory, records, indent, as_array, ascii_only):
+    path = tmp_path_factory.mktemp("json") / "a.json"
+    dump = [json.dumps(record, indent=indent, ensure_ascii=ascii_only) for record in records]
+    path.write_text("[" + ",\n".join(dump) + "]\n" if as_array else "\n".join(dump))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "BLOCK", 7)
+        found = read(path)
+    assert [record.value for record in found] == records
+    lines = path.read_text().split("\n")
+    assert all(lines[record.line - 1].lstrip("[").startswith("{") for record in found)
+
+
+def test_broken_json_names_the_line(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"a": 1},\n {"a": 2},\n {"a": oops}]')
+    with pytest.raises(BadInput, match="starts at line 3"):
+        read(path)
+    path.write_bytes(b'[{"a": "\xff"}]')
+    with pytest.raises(BadInput, match="not UTF-8"):
+        read(path)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv_finds_its_separator_and_counts_lines_through_quotes(tmp_path, separator):
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, delimiter=separator)
+        rows.writerows([["instruction", "output"], ["two\nlines", 'a "word"'], ["x"], ["b", "c"]])
+    found = [(record.line, record.value and record.value["output"], record.problem) for record in read(path)]
+    assert found == [(3, 'a "word"', ""), (4, None, "has fewer columns than the header"), (5, "c", "")]
+
+
+def test_csv_that_cannot_be_read_names_the_line(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('instruction,output\n"open,b\n')
+    with pytest.raises(BadInput, match="line 2"):
+        read(path)
+    path.write_bytes(b"instruction,output\na\xff,b\n")
+    assert read(path)[0].problem == "not UTF-8"
+
+
+def test_text_is_cut_between_paragraphs_and_nothing_is_lost(tmp_path):
+    path = tmp_path / "a.txt"
+    paragraph = "Ein Wörtchen über Züge. " * 40 + "\n\n"
+    path.write_text(paragraph * 200 + "ü" * 200_000)
+    pieces = [record.value["text"] for record in read(path)]
+    assert "".join(pieces) == path.read_text()
+    assert len(pieces) > 3
+    assert pieces[0].endswith("\n\n")
+    assert max(map(len, pieces)) <= 2 * sources.TEXT_PIECE
+
+
+def test_parquet_is_read_where_pyarrow_is(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"instruction": ["Q", "R"], "output": ["A", "B"]}), path)
+    assert [record.value["output"] for record in read(path)] == ["A", "B"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    path = tmp_path / "a.parquet"
+    path.touch()
+    with pytest.raises(BadInput, match="requirements/parquet.txt"):
+        read(path)
+
+
+def test_an_unknown_suffix_names_the_known_ones(tmp_path):
+    path = tmp_path / "a.xlsx"
+    path.touch()
+    with pytest.raises(BadInput, match=r"\.jsonl .*\.parquet"):
+        read(path)

@@ -1,0 +1,151 @@
+"""The pure functions that a run plans with, over all inputs."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train import microbatch
+from train.config import RunConfig
+from train.decide import Facts, decide
+from train.errors import BadInput
+from train.order import rows_of_step
+from train.schedule import learning_rate
+from train.shares import spans, split_rows
+
+GB = 10**9
+weights = st.lists(st.floats(0, 1000), min_size=1, max_size=8).filter(lambda w: sum(w) > 1e-3)
+
+
+@given(st.integers(0, 500), weights)
+def test_shares_are_whole_rows_that_add_up(total, shares):
+    counts = split_rows(total, shares)
+    assert sum(counts) == total
+    for count, weight in zip(counts, shares, strict=True):
+        assert count >= 0
+        assert weight > 0 or count == 0
+        assert abs(count - total * weight / sum(shares)) < 1 + 1e-9
+
+
+@given(st.integers(0, 500), weights)
+def test_left_over_rows_go_to_the_largest_remainders(total, shares):
+    exact = [total * weight / sum(shares) for weight in shares]
+    counts = split_rows(total, shares)
+    given = [part - int(part) for part, count in zip(exact, counts, strict=True) if count > int(part)]
+    passed_over = [part - int(part) for part, count in zip(exact, counts, strict=True) if count == int(part)]
+    assert min(given, default=1) >= max(passed_over, default=0) - 1e-9
+
+
+@given(st.integers(1, 500), weights, st.floats(0.01, 100))
+def test_only_proportions_matter(total, shares, factor):
+    exact = [total * w / sum(shares) for w in shares]
+    remainders = sorted(part - int(part) for part in exact)
+    if all(b - a > 1e-6 for a, b in pairwise(remainders)):  # ties may round either way
+        assert split_rows(total, shares) == split_rows(total, [factor * w for w in shares])
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=8))
+def test_slices_tile_the_step(counts):
+    assert [row for first, end in spans(counts) for row in range(first, end)] == list(range(sum(counts)))
+
+
+@pytest.mark.parametrize("bad", [[], [0, 0], [1, -1]])
+def test_no_rows_for_nobody(bad):
+    with pytest.raises(ValueError, match="weights"):
+        split_rows(4, bad)
+
+
+@given(rows=st.integers(1, 40), rows_per_step=st.integers(1, 100), seed=st.integers(0, 2**40))
+def test_an_epoch_has_each_row_once_whatever_the_step_size(rows, rows_per_step, seed):
+    steps = -(-3 * rows // rows_per_step)
+    stream = [
+        row for step in range(steps) for row in rows_of_step(step, rows=rows, rows_per_step=rows_per_step, seed=seed)
+    ]
+    for epoch in range(3):
+        assert sorted(stream[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+
+
+def test_epochs_differ_in_order_and_seeds_too():
+    first, second = (rows_of_step(step, rows=50, rows_per_step=50, seed=1) for step in (0, 1))
+    assert first != second != rows_of_step(0, rows=50, rows_per_step=50, seed=2)
+
+
+@given(st.integers(0, 200), st.integers(1, 200), st.sampled_from(["cosine", "linear", "constant"]))
+def test_the_rate_rises_then_never_rises_again(warmup, total, kind):
+    options = {"peak": 1.0, "kind": kind, "warmup_steps": warmup, "total_steps": total}
+    rates = [learning_rate(step, **options) for step in range(total)]
+    assert all(0 <= rate <= 1 for rate in rates)
+    assert rates[:warmup] == sorted(rates[:warmup])
+    assert rates[warmup:] == sorted(rates[warmup:], reverse=True)
+
+
+class Device:
+    """A simulated card: so much for the model, so much a row, and no more than it has."""
+
+    def __init__(self, base: int, row: int, memory: int) -> None:
+        self.base, self.row, self.memory = base, row, memory
+        self.tried: list[int] = []
+
+    def __call__(self, micro_batch: int) -> int:
+        self.tried.append(micro_batch)
+        needed = self.base + self.row * micro_batch
+        if needed > self.memory:
+            raise microbatch.OutOfMemoryError("simulated")
+        return needed
+
+
+@given(st.integers(0, 20 * GB), st.integers(1, 5 * GB), st.integers(1, 24 * GB), st.floats(0.3, 1), st.integers(1, 64))
+def test_the_largest_micro_batch_under_the_ceiling_is_found(base, row, memory, share, most):
+    device = Device(base, row, memory)
+    ceiling = int(share * memory)
+    fits = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= most and base + row * size <= ceiling]
+    if not fits:
+        with pytest.raises(microbatch.OutOfMemoryError):
+            microbatch.find(device, ceiling_bytes=ceiling, most=most)
+    else:
+        assert microbatch.find(device, ceiling_bytes=ceiling, most=most).micro_batch == max(fits)
+
+
+def test_a_size_that_is_foretold_to_be_too_large_is_not_tried():
+    device = Device(4 * GB, 1 * GB, 24 * GB)
+    choice = microbatch.find(device, ceiling_bytes=18 * GB, most=64)
+    assert choice.micro_batch == 8
+    assert device.tried == [1, 2, 4, 8]
+    assert "16 would need 20.0 GB of 18.0 GB" in choice.reason
+
+
+def test_stepping_down_ends_at_one_row():
+    assert [microbatch.step_down(8), microbatch.step_down(3)] == [4, 1]
+    with pytest.raises(microbatch.OutOfMemoryError, match="max_seq_length"):
+        microbatch.step_down(1)
+
+
+def card(node="a", *, device="cuda:0", bf16=True, memory=24 * GB, unsloth=True, base=2 * GB) -> Facts:
+    return Facts(node, device, bf16, memory, unsloth, base)
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ([card()], ("unsloth", "bf16", "16bit", "unsloth")),
+        ([card(), card("b", memory=8 * GB, base=14 * GB)], ("unsloth", "bf16", "4bit", "unsloth")),
+        ([card(), card("b", bf16=False)], ("unsloth", "fp16", "16bit", "unsloth")),
+        ([card(), card("b", unsloth=False)], ("hf", "bf16", "16bit", "true")),
+        ([card(), card("b", device="cpu")], ("hf", "fp32", "16bit", "false")),
+    ],
+)
+def test_one_choice_for_all_nodes(facts, expected):
+    made = decide(RunConfig(), facts)
+    assert (made.backend, made.precision, made.load_in, made.gradient_checkpointing) == expected
+    assert len(made.reasons) == 4
+
+
+def test_a_choice_names_the_node_that_decides_it():
+    made = decide(RunConfig(), [card("master"), card("old-laptop", bf16=False)])
+    assert "precision fp16: no bf16 on old-laptop" in made.reasons
+
+
+def test_quantised_weights_need_a_gpu_everywhere():
+    with pytest.raises(BadInput, match="needs a GPU on every node"):
+        decide(RunConfig(load_in="4bit"), [card(), card("b", device="cpu")])

@@ -1,0 +1,163 @@
+"""The planner: parameter counts against transformers, and what must hold over all inputs."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.__main__ import main
+from train.catalogue import Facts, catalogue, resolve_model
+from train.memory import (
+    GIB,
+    LINEARS,
+    Setup,
+    changes_that_fit,
+    fits,
+    largest_micro_batch,
+    linear_shapes,
+    lora_parameters,
+    memory,
+    parameters,
+    wire_bytes,
+)
+
+MODELS = sorted(catalogue()["models"])
+
+
+def on_meta_device(facts: Facts):
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.for_model(
+        facts.family,
+        hidden_size=facts.hidden,
+        num_hidden_layers=facts.layers,
+        num_attention_heads=facts.heads,
+        num_key_value_heads=facts.kv_heads,
+        head_dim=facts.head_dim,
+        intermediate_size=facts.intermediate,
+        vocab_size=facts.vocab,
+        tie_word_embeddings=facts.tied,
+        max_position_embeddings=facts.positions,
+    )
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    model.tie_weights()
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_counts_are_those_of_transformers(name):
+    import torch
+
+    facts = resolve_model(name).facts
+    model = on_meta_device(facts)
+    assert parameters(facts) == sum(p.numel() for p in model.parameters())
+    linears = {
+        path.rsplit(".", 1)[-1]: (module.in_features, module.out_features)
+        for path, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear) and path != "lm_head"
+    }
+    assert linear_shapes(facts) == linears
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), LINEARS])
+def test_adapter_has_the_size_that_peft_makes(targets):
+    import peft
+
+    facts = resolve_model("smollm2-135m").facts
+    config = peft.LoraConfig(r=8, target_modules=list(targets), task_type="CAUSAL_LM")
+    model = peft.get_peft_model(on_meta_device(facts), config)
+    made = sum(p.numel() for name, p in model.named_parameters() if "lora_" in name)
+    assert lora_parameters(facts, 8, targets) == made
+
+
+def test_the_figures_that_people_quote():
+    facts = resolve_model("llama2-7b").facts
+    assert lora_parameters(facts, 16, ("q_proj", "v_proj")) == pytest.approx(8.4e6, rel=0.01)
+    assert 5 < memory(facts, Setup(load_in="4bit", row_length=512)).total / GIB < 8
+    assert 13 < memory(facts, Setup(load_in="16bit", row_length=512)).total / GIB < 18
+    assert wire_bytes(facts, Setup(), "bf16", 3) * 8 / 0.94e9 == pytest.approx(0.91, abs=0.01)
+
+
+SETUPS = st.builds(
+    Setup,
+    load_in=st.sampled_from(["4bit", "8bit", "16bit"]),
+    lora_r=st.sampled_from([1, 8, 16, 64]),
+    row_length=st.sampled_from([256, 512, 2048, 8192]),
+    micro_batch=st.integers(1, 8),
+    checkpointing=st.booleans(),
+    fused_loss=st.booleans(),
+)
+FACTS = st.sampled_from(MODELS).map(lambda name: resolve_model(name).facts)
+
+
+@given(FACTS, SETUPS)
+def test_more_of_anything_takes_more_memory(facts, setup):
+    total = memory(facts, setup).total
+    assert total > 0
+    assert memory(facts, replace(setup, micro_batch=setup.micro_batch + 1)).total > total
+    assert memory(facts, replace(setup, row_length=setup.row_length * 2)).total > total
+    assert memory(facts, replace(setup, lora_r=setup.lora_r * 2)).total > total
+    assert memory(facts, replace(setup, checkpointing=True)).total <= total
+    assert memory(facts, replace(setup, fused_loss=True)).total <= total
+
+
+@given(FACTS, SETUPS, st.integers(4, 80))
+def test_the_largest_micro_batch_fits_and_the_next_does_not(facts, setup, card_gib):
+    most = largest_micro_batch(facts, setup, card_gib * GIB)
+    assert most == 0 or fits(facts, replace(setup, micro_batch=most), card_gib * GIB)
+    assert most == 64 or not fits(facts, replace(setup, micro_batch=most + 1), card_gib * GIB)
+
+
+@given(FACTS, SETUPS, st.integers(2, 80))
+def test_what_is_said_to_fit_fits(facts, setup, card_gib):
+    changes = changes_that_fit(facts, setup, card_gib * GIB)
+    if changes is not None:
+        assert fits(facts, replace(setup, **changes), card_gib * GIB)
+
+
+@given(FACTS, SETUPS, st.integers(1, 16))
+def test_traffic_of_a_ring(facts, setup, nodes):
+    sent = wire_bytes(facts, setup, "fp32", nodes)
+    assert sent == 0 if nodes == 1 else sent < 8 * lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    assert wire_bytes(facts, setup, "bf16", nodes) * 2 == pytest.approx(sent, abs=2)
+
+
+def plan(capsys, *flags):
+    code = main(["plan", *flags, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
+    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "4096", "--micro-batch", "2")
+    code, out = plan(capsys, *flags)
+    big, small = out["nodes"]
+    assert (code, out["ok"], big["fits"], small["fits"]) == (1, False, True, False)
+    assert small["fix"] == {"micro_batch": 1}
+    code, out = plan(capsys, *flags[:-1], "1")
+    assert code == 0
+
+
+def test_the_base_is_held_alike_on_all_cards(capsys):
+    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24")[1]["load_in"] == "16bit"
+    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24,b=8")[1]["load_in"] == "4bit"
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--model", "lama2-7b"), "did you mean llama2-7b?"),
+        (("--model", "tiny", "--nodes", "a=b"), "'a=b' is not NAME=GB"),
+        (("--model", "tiny", "--lora-targets", "q_proj,w"), "no layer is called w"),
+        (("--model", "tiny", "--load-in", "3bit"), "'3bit' is not one of"),
+        (("--model", "tiny", "--micro-batch", "0"), "micro_batch: 0 is not above 0"),
+    ],
+)
+def test_bad_input_is_said_in_three_lines(capsys, flags, said):
+    assert main(["plan", *flags]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.splitlines()) <= 3

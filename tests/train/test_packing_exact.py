@@ -1,0 +1,43 @@
+"""Samples packed into a row do not see each other: each has the scores and the loss that it has alone."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from tests.train import cluster
+from train.backends import ModelSpec, get
+from train.batches import to_tensors
+from train.catalogue import model_folder
+from train.rows import open_rows
+
+
+@pytest.mark.parametrize("checkpointing", ["false", "true"])
+def test_a_packed_row_equals_its_samples_alone(checkpointing, tmp_path):
+    rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
+    backend = get("hf")
+    model = backend.build(ModelSpec(folder=model_folder("tiny"), gradient_checkpointing=checkpointing))
+    indices = [int(i) for i in np.argsort(np.diff(rows.rows))[-4:]]  # the rows of the most samples, of unequal length
+    batch = to_tensors(rows.batch(indices), "cpu")
+    together = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
+    alone_loss = torch.zeros(())
+    for place, index in enumerate(indices):
+        bounds = rows.samples[rows.rows[index] : rows.rows[index + 1] + 1] - rows.samples[rows.rows[index]]
+        assert len(bounds) > 2
+        for start, end in pairwise(bounds):
+            sample = {name: values[place : place + 1, start:end] for name, values in batch.items()}
+            alone = model(input_ids=sample["input_ids"], use_cache=False).logits[0]
+            torch.testing.assert_close(together[place, start:end], alone, rtol=0, atol=5e-6)
+            alone_loss = alone_loss + backend.loss_sum(model, sample)
+    torch.testing.assert_close(backend.loss_sum(model, batch), alone_loss, rtol=1e-5, atol=0)
+
+
+def test_without_their_own_positions_samples_would_see_each_other(tmp_path):
+    """The check above can fail: one long sequence of the same tokens scores otherwise."""
+    rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
+    model = get("hf").build(ModelSpec(folder=model_folder("tiny")))
+    batch = to_tensors(rows.batch([int(np.argmax(np.diff(rows.rows)))]), "cpu")
+    packed = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
+    mixed = model(input_ids=batch["input_ids"], use_cache=False).logits
+    assert (packed - mixed).abs().max() > 0.1

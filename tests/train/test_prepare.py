@@ -1,0 +1,200 @@
+"""prepare, from a file to rows: the same bytes each time, bad records named, memory bounded."""
+
+import json
+import random
+import subprocess
+import sys
+
+import pytest
+
+from tests.train.cluster import ROOT, environment
+from train.__main__ import main
+from train.catalogue import model_folder
+from train.errors import BadInput
+from train.prepare import PrepareSettings, prepare, split_of
+from train.rows import FILES, open_rows
+
+
+def records(count, seed=0):
+    rng = random.Random(seed)
+    words = "the a of to list tuple returns value object key file path when if not".split()
+    text = lambda n: " ".join(rng.choices(words, k=n))  # noqa: E731
+    return [{"instruction": f"{number} {text(4)}?", "output": text(rng.randrange(3, 40))} for number in range(count)]
+
+
+def write(path, items):
+    path.write_text("".join(json.dumps(item) + "\n" for item in items))
+    return path
+
+
+def run(tmp_path, dataset, name="out", **changes):
+    said = []
+    options = {"max_seq_length": 128, **changes}
+    folder = prepare(
+        PrepareSettings(dataset=str(dataset), model="tiny", out=str(tmp_path / name), **options), say=said.append
+    )
+    return folder, said
+
+
+def index(folder):
+    return json.loads((folder / "index.json").read_text())
+
+
+def decoded(folder, split="train"):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model_folder("tiny"))
+    rows = open_rows(folder, split)
+    return "".join(tokenizer.decode(rows.batch([row])["input_ids"][0]) for row in range(len(rows)))
+
+
+def test_the_same_data_gives_the_same_bytes(tmp_path):
+    data = write(tmp_path / "data.jsonl", records(300))
+    first, said = run(tmp_path, data)
+    second, _ = run(tmp_path, data, "again")
+    assert any("alpaca" in line and "instruction, output" in line for line in said)
+    for split in ("train", "eval"):
+        for file in FILES:
+            assert (first / split / f"{file}.bin").read_bytes() == (second / split / f"{file}.bin").read_bytes()
+    open_rows(first).verify()
+    assert index(first)["splits"] == index(second)["splits"]
+
+
+def test_every_record_is_there_once_and_only_answers_are_trained(tmp_path):
+    items = records(120)
+    folder, _ = run(tmp_path, write(tmp_path / "data.jsonl", items), eval_fraction=0.2)
+    train, held_out = decoded(folder), decoded(folder, "eval")
+    for item in items:
+        text = f"<s>user\n{item['instruction']}</s><s>assistant\n{item['output']}</s>"
+        assert (train.count(text), held_out.count(text)) in ((1, 0), (0, 1))
+    rows = open_rows(folder)
+    assert index(folder)["splits"]["train"]["targets"] == rows.targets.sum() < len(rows.tokens)
+
+
+def test_the_folder_is_found_again_and_a_strange_one_is_left_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
+    data = write(tmp_path / "data.jsonl", records(50))
+    first = prepare(PrepareSettings(dataset=str(data), model="tiny"), say=lambda _: None)
+    said = []
+    assert prepare(PrepareSettings(dataset=str(data), model="tiny"), say=said.append) == first
+    assert "was there already" in said[-1]
+    other = prepare(PrepareSettings(dataset=str(data), model="tiny", max_seq_length=64), say=said.append)
+    assert other != first
+    with pytest.raises(BadInput, match="holds something else"):
+        prepare(PrepareSettings(dataset=str(data), model="tiny", out=str(first), pack=False), say=said.append)
+
+
+def test_without_packing_each_sample_has_its_row(tmp_path):
+    folder, _ = run(tmp_path, write(tmp_path / "data.jsonl", records(40)), pack=False, eval_fraction=0.0)
+    assert len(open_rows(folder)) == 40
+    assert len(open_rows(folder, "eval")) == 0
+
+
+def test_the_held_out_part_is_stable():
+    """By content: a record stays where it is when others are added, and whatever the order."""
+    items = records(2000)
+    held_out = [item for item in items if split_of(item, 0.1) == "eval"]
+    assert 140 < len(held_out) < 260
+    assert [item for item in reversed(items) if split_of(item, 0.1) == "eval"] == held_out[::-1]
+    assert all(split_of(item, 0.2) == "eval" for item in held_out)
+    assert split_of({"b": 1, "a": 2}, 0.5) == split_of({"a": 2, "b": 1}, 0.5)
+
+
+def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
+    lines = [json.dumps(item) for item in records(30)]
+    lines[4] = '{"instruction": "x"'
+    lines[9] = json.dumps({"instruction": "x", "output": ""})
+    data = tmp_path / "data.jsonl"
+    data.write_text("\n".join(lines))
+    folder, said = run(tmp_path, data)
+    assert any("data.jsonl line 5: not JSON" in line for line in said)
+    assert any("data.jsonl line 10: the answer is empty" in line for line in said)
+    assert index(folder)["records"]["bad"] == 2
+    with pytest.raises(
+        BadInput, match=r"2 bad records of 10.*\n.*line 10; the first: data.jsonl line 5.*\n.*--max-bad"
+    ):
+        run(tmp_path, data, "limited", max_bad=1)
+    assert not (tmp_path / "limited").exists()
+
+
+def test_long_text_goes_on_in_the_next_row_and_long_answers_are_cut(tmp_path):
+    text = tmp_path / "book.txt"
+    text.write_text("It was the best of times, it was the worst of times. " * 100)
+    folder, _ = run(tmp_path, text, eval_fraction=0.0)
+    assert len(open_rows(folder)) > 5
+    assert decoded(folder).count("best of times") > 95
+    long = {"instruction": "short?", "output": "word " * 500}
+    folder, said = run(tmp_path, write(tmp_path / "long.jsonl", [long, *records(5)]), "long", eval_fraction=0.0)
+    assert index(folder)["records"]["truncated"] == 1
+    assert any("1 cut" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "said"),
+    [
+        ("", {}, "the data set is empty"),
+        ("\n\n", {}, "no usable record"),
+        ('{"instruction": "x", "output": ""}\n', {}, "no usable record: data.jsonl line 1: the answer is empty"),
+        ('{"a": 1}\n', {}, "no known format has the keys a"),
+        (json.dumps({"instruction": "w " * 400, "output": "x"}), {"eval_fraction": 0.0}, "none has any of its answer"),
+        (json.dumps({"instruction": "w", "output": "x"}), {"eval_fraction": 0.999999}, "held out for evaluation"),
+    ],
+)
+def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, changes, said):
+    data = tmp_path / "data.jsonl"
+    data.write_text(content)
+    with pytest.raises(BadInput) as error:
+        run(tmp_path, data, **changes)
+    assert said in str(error.value)
+    assert len(str(error.value).splitlines()) <= 3
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--dataset", "stdlib-qaa", "--model", "tiny"), "did you mean stdlib-qa?"),
+        (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
+        (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
+        (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not between 0 and 1"),
+        (("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"), "'alpacca' is unknown"),
+    ],
+)
+def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):
+    assert main(["prepare", *flags]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_stdlib_qa_is_the_same_in_every_process(tmp_path):
+    made = []
+    for name in ("a", "b"):
+        script = [sys.executable, "-I", "-S", str(ROOT / "train" / "stdlib_qa.py"), str(tmp_path / name)]
+        subprocess.run(script, check=True)
+        made.append((tmp_path / name).read_bytes())
+    assert made[0] == made[1]
+    assert made[0].count(b"\n") > 3000
+
+
+def peak_mb(tmp_path, data):
+    """Of a process of its own: what it ever held, as the kernel counts it."""
+    program = (
+        "import resource, sys; from train.__main__ import main\n"
+        f"code = main(['prepare', '--dataset', {str(data)!r}, '--model', 'tiny', '--out', {str(data) + '.rows'!r}])\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environment(), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
+
+def test_memory_does_not_grow_with_the_data(tmp_path):
+    """The measured 1 GB run is in docs/BENCHMARKS.md; here arrays of 0.5 and 4 MB, read object by object."""
+    peaks = []
+    for number, copies in enumerate((1, 8)):
+        data = tmp_path / f"{number}.json"
+        items = records(3500)
+        with data.open("w") as file:
+            file.write("[" + ",\n".join(json.dumps(item) for _ in range(copies) for item in items) + "]")
+        peaks.append(peak_mb(tmp_path, data))
+    assert peaks[1] < 500
+    assert peaks[1] - peaks[0] < 25

@@ -1,0 +1,131 @@
+"""Silent non-synchronisation must be impossible: broken on purpose, it is caught, named, and costs nothing."""
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from tests.train import cluster
+from train import checkpoint
+from train.errors import CheckFailed
+from train.proofs import Disagreement, disagreement, require_agreement
+from train.world import World
+
+OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
+OPTIONS |= {"sync": "flat"}
+BROKEN = str(Path(__file__).with_name("broken.py"))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 20, 2)
+
+
+def failed_run(tmp_path, options, size, what) -> cluster.Cluster:
+    run = cluster.Cluster(tmp_path, options, size, [BROKEN, what])
+    assert run.wait() == [1] * size, run.said()
+    return run
+
+
+@pytest.mark.parametrize(("first_step", "caught_at", "kept"), [(1, 1, []), (7, 10, [5])])
+def test_a_rank_that_trains_its_own_model_is_caught_and_named(first_step, caught_at, kept, data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 3, f"own_gradient={first_step}")
+    for rank in range(3):
+        assert "do not train the same thing: adapter differs: node-1" in run.said(rank)
+        assert f"at step {caught_at}" in run.said(rank)
+        assert run.events(rank)[-1]["event"] == "failed"
+        root = run.node_home(rank) / "models/checkpoints/run"
+        assert checkpoint.steps(root) == kept, "only proven checkpoints are kept"
+
+
+def test_other_settings_on_one_node_stop_before_the_first_step(data, tmp_path):
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"learning_rate": 0.1})
+    assert run.wait() == [1, 1, 1]
+    assert "learning_rate differs: node-2 (0.1); the others have 0.0002" in run.said()
+    assert run.steps() == []
+
+
+def test_other_data_on_one_node_stops_before_the_first_step(data, tmp_path):
+    other = cluster.make_rows(tmp_path / "other", 20, 2, seed=1)
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"dataset": other})
+    assert run.wait() == [1, 1, 1]
+    assert "rows differs: node-2" in run.said()
+
+
+def test_a_node_that_cannot_start_is_named_by_the_others_at_once(data, tmp_path):
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"device": "cuda"})
+    assert run.wait(30) == [1, 1, 2]
+    assert "node-2 cannot start: device: cuda, and node-2 has no usable GPU" in run.said(0)
+
+
+def start_with_one_odd(home, options, odd) -> cluster.Cluster:
+    """Three nodes, the last of them with other options."""
+    return cluster.Cluster(home, options, 3, odd_rank_options={2: odd})
+
+
+def test_a_loss_that_is_no_number_stops_and_the_last_good_checkpoint_stays(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "not_a_number=8")
+    assert "the loss is nan (from node-1)" in run.said()
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
+
+
+def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails=8")
+    assert "node-1, step 8: RuntimeError: the cat pulled the plug" in run.said(1)
+    assert run.events(1)[-1]["node"] == "node-1" and "Traceback" in run.events(1)[-1]["trace"]
+    assert "node-0, step 8" in run.said(0)
+    assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
+
+
+def test_half_an_update_is_never_saved(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails_in_update=8")
+    assert "node-1, step 8: RuntimeError: half an update" in run.said(1)
+    assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5]
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5, 8]
+
+
+@pytest.mark.parametrize("sync", ["flat", "ddp"])
+def test_out_of_memory_lowers_the_micro_batch_and_goes_on(sync, data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5, "sync": sync, "max_steps": 3}
+    small = cluster.train(tmp_path / "small", options, 2, program=[BROKEN, "out_of_memory=2"])
+    plenty = cluster.train(tmp_path / "plenty", options, 2)
+    assert small.losses() == pytest.approx(plenty.losses(), rel=1e-5)
+    assert small.steps()[0]["nodes"]["node-0"]["micro_batch"] == 2
+    assert "out of memory, going on with 2 rows" in small.said()
+
+
+def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data}, 1, program=[BROKEN, "full_disk"])
+    assert len(run.losses()) == 12
+    assert any(e["event"] == "warning" and "No space left" in e["message"] for e in run.events())
+
+
+def test_the_host_of_the_store_stays_until_everyone_has_read():
+    """Rank 0 may leave right behind a gather, and the store with it."""
+    store = dist.HashStore()
+    host = World(rank=0, size=2, node="a", store=store)
+    store.set("motley/1/1", '"from the other"')
+    answer = []
+    thread = threading.Thread(target=lambda: answer.extend(host.gather("from the host")), daemon=True)
+    thread.start()
+    thread.join(0.5)
+    assert thread.is_alive(), "the other has spoken, and not yet read"
+    store.set("motley/1/1/read", "")
+    thread.join(5)
+    assert answer == ["from the host", "from the other"]
+
+
+def test_a_rank_that_never_answers_is_named():
+    world = World(rank=0, size=2, node="a", store=dist.HashStore(), timeout=timedelta(seconds=0.2))
+    with pytest.raises(CheckFailed, match="rank 1 did not answer"):
+        world.gather("hello")
+
+
+def test_the_majority_is_right_and_the_odd_one_is_named():
+    claims = [("a", {"rows": "1"}), ("b", {"rows": "2"}), ("c", {"rows": "1"})]
+    assert disagreement(claims) == "rows differs: b (2); the others have 1"
+    assert disagreement(claims[::2]) == ""
+    with pytest.raises(Disagreement):
+        require_agreement(claims, "now", "mend it")

@@ -1,0 +1,119 @@
+"""`python -m train COMMAND`: what a node can do. Each command's module is imported only when it is asked for.
+
+Exit codes: 0 done, 1 a check failed, 2 bad input (nothing was started), 143 stopped by a signal after saving.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+from train.config import RunConfig, nearest
+from train.errors import BadInput, CheckFailed
+
+COMMANDS = {
+    "run": ("train.run", "train an adapter, alone or as one of several processes"),
+    "prepare": ("train.prepare", "turn a dataset into packed rows, once"),
+    "selftest": ("train.selftest", "check that this machine can train"),
+    "versions": ("train.versions", "every version that must agree between nodes"),
+    "plan": ("train.plan", "memory and traffic of a model, without loading it"),
+    "bench": ("train.bench", "measure the network and the ways to add gradients up"),
+    "eval": ("train.evaluate", "loss and answers of base and adapter side by side"),
+    "export": ("train.export", "adapter, merged model, or GGUF for Ollama"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with messages that name the nearest valid word."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(message, fix=f"see: {self.prog} --help")
+
+
+def main(argv: list[str]) -> int:
+    wants_json = "--json" in argv
+    try:
+        return run_command(argv)
+    except BadInput as error:
+        print(str(error), file=sys.stderr)
+        if wants_json:
+            print(json.dumps({"ok": False, "failures": [str(error)]}))
+        return 1 if isinstance(error, CheckFailed) else 2
+
+
+def run_command(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(usage())
+        return 0 if argv else 2
+    name = argv[0]
+    if name not in COMMANDS:
+        raise BadInput(f"unknown command '{name}'{nearest(name, COMMANDS)}", fix="see: python -m train --help")
+    module, parser = prepare_command(name)
+    code: int = module.main(parse(parser, argv[1:]))
+    return code
+
+
+def prepare_command(name: str) -> tuple[Any, Parser]:
+    module = importlib.import_module(COMMANDS[name][0])
+    parser = Parser(prog=f"python -m train {name}", description=module.__doc__, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.add_arguments(parser)
+    parser.add_argument("--config", type=Path, help="YAML file of settings; flags come before it")
+    parser.add_argument("--json", action="store_true", help="the result as one JSON object on stdout")
+    return module, parser
+
+
+def usage() -> str:
+    lines = [f"  {name:9} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: python -m train COMMAND [--config FILE] [--json] …", "", *lines, "", "COMMAND --help"])
+
+
+def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
+    """Flags over the config file over defaults. A file may serve several commands: each takes what it knows."""
+    flags = {option for action in parser._actions for option in action.option_strings}
+    for word in argv:
+        flag = word.split("=")[0]
+        if flag.startswith("--") and flag not in flags:
+            raise BadInput(f"unknown option {flag}{nearest(flag, flags)}", fix=f"see: {parser.prog} --help")
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", type=Path)
+    file = early.parse_known_args(argv)[0].config
+    if file is not None:
+        defaults = read_config(file, {action.dest for action in parser._actions})
+        for action in parser._actions:
+            action.required = action.required and action.dest not in defaults
+        parser.set_defaults(**defaults)
+    return parser.parse_args(argv)
+
+
+def read_config(file: Path, own: set[str]) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(file.read_text()) or {}
+    except OSError as error:
+        raise BadInput(f"the config file cannot be read: {error.strerror}", f"file: {file}") from None
+    except yaml.YAMLError as error:
+        raise BadInput("the config file is not YAML", f"file: {file}", " ".join(str(error).split())) from None
+    if not isinstance(values, dict):
+        raise BadInput("the config file holds no settings", f"file: {file}", "write lines like: rows_per_step: 16")
+    known = own | {spec.name for spec in fields(RunConfig)}
+    for name in values:
+        if name not in known:
+            raise BadInput(f"unknown setting '{name}'{nearest(str(name), known)}", f"file: {file}")
+    return {name: value for name, value in values.items() if name in own}
+
+
+if __name__ == "__main__":
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        os._exit(status)  # everything is on disk; tearing process groups down aborts now and then
+    sys.exit(status)

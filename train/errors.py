@@ -1,0 +1,12 @@
+"""What a person gets for bad input: what is wrong, where, and the one command or edit that mends it."""
+
+
+class BadInput(Exception):
+    """Nothing was started: the command exits with 2 and this text, at most three lines."""
+
+    def __init__(self, what: str, where: str = "", fix: str = "") -> None:
+        super().__init__("\n".join(line for line in (what, where, fix) if line))
+
+
+class CheckFailed(BadInput):
+    """Everything was well formed, and a check still said no: the command exits with 1."""

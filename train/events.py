@@ -1,0 +1,114 @@
+"""The run's diary: events.jsonl, one JSON object a line, the same on every node; and one line for a person watching.
+
+docs/events.md describes every event; SCHEMA is what the tests hold both to.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO
+
+NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
+SCHEMA: dict[str, tuple[str, ...]] = {
+    "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
+    "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
+    "eval": ("step", "loss", "targets", "best"),
+    "proof": ("step", "adapter"),
+    "checkpoint": ("step", "folder", "seconds"),
+    "warning": ("step", "message"),
+    "stopped": ("step", "reason"),
+    "failed": ("step", "node", "message", "trace"),
+    "done": ("step", "loss", "seconds"),
+}
+
+
+class EventLog:
+    """Appends events; a node's one writing process has a file, the others none."""
+
+    def __init__(self, file: Path | None) -> None:
+        self.file: TextIO | None = None
+        if file is not None:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _drop_torn_line(file)
+            self.file = file.open("a", encoding="utf-8")
+
+    def write(self, kind: str, **facts: Any) -> None:
+        if facts.keys() != set(SCHEMA[kind]):
+            raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
+        if self.file is not None:
+            self.file.write(json.dumps({"event": kind, "time": round(time.time(), 3), **facts}) + "\n")
+            self.file.flush()
+
+
+def read(file: Path) -> list[dict[str, Any]]:
+    """All whole events of a log; a line torn by a power cut is the last one and is left out."""
+    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
+    return [json.loads(line) for line in lines]
+
+
+def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The steps that count: where a run was resumed, what lay behind that point was trained anew."""
+    kept: list[dict[str, Any]] = []
+    for event in events:
+        if event["event"] == "start":
+            kept = [step for step in kept if step["step"] <= event["step"]]
+        elif event["event"] == "step":
+            kept.append(event)
+    return kept
+
+
+def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
+    rows = sum(node["rows"] for node in event["nodes"].values())
+    shares = "  ".join(f"{name} {node['rows']}" for name, node in event["nodes"].items())
+    hours, rest = divmod(int(eta_s), 3600)
+    return (
+        f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  loss {event['loss']:.4f}  "
+        f"{rows / event['step_s']:.1f} rows/s  {event['tokens'] / event['step_s']:.0f} tokens/s  {shares}  "
+        f"eta {hours}:{rest // 60:02d}:{rest % 60:02d}"
+    )
+
+
+class Progress:
+    """One line that stays in place on a terminal; in a journal, a line every few seconds."""
+
+    def __init__(self, out: TextIO | None, total_steps: int, every_s: float = 5.0) -> None:
+        self.out = out
+        self.total_steps = total_steps
+        self.every_s = every_s
+        self.last = 0.0
+        self.smooth_s = 0.0
+
+    def show(self, event: dict[str, Any]) -> None:
+        if self.out is None:
+            return
+        self.smooth_s = event["step_s"] if not self.smooth_s else 0.9 * self.smooth_s + 0.1 * event["step_s"]
+        line = progress_line(event, self.total_steps, (self.total_steps - event["step"]) * self.smooth_s)
+        if self.out.isatty():
+            self.out.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
+            self.out.flush()
+        elif time.monotonic() - self.last >= self.every_s or event["step"] in (1, self.total_steps):
+            self.last = time.monotonic()
+            self.say(line)
+
+    def say(self, text: str) -> None:
+        if self.out is not None:
+            start = "\r\x1b[2K" if self.out.isatty() else ""
+            self.out.write(f"{start}{text}\n")
+            self.out.flush()
+
+
+def person(json_wanted: bool) -> TextIO:
+    """Where words for a person go: stdout belongs to the JSON where that is asked for."""
+    return sys.stderr if json_wanted else sys.stdout
+
+
+def _drop_torn_line(file: Path) -> None:
+    if not file.exists():
+        return
+    with file.open("rb+") as handle:
+        data = handle.read()
+        handle.truncate(data.rfind(b"\n") + 1)

@@ -1,0 +1,46 @@
+"""One hash for a base model on disk, without torch. Files are large and seldom change: a hash is remembered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+from train.cache import cache_dir
+from train.files import write_atomic
+
+WEIGHTS = (".safetensors", ".gguf")
+
+
+def base_hash(folder: Path) -> str:
+    """One hash over the base model's weights and config. A file's hash is remembered until the file changes."""
+    memory = _Remembered(cache_dir() / "hashes.json")
+    files = sorted(p for p in folder.iterdir() if p.suffix in WEIGHTS or p.name == "config.json")
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name} {memory.hash(path)}\n".encode())
+    memory.save()
+    return digest.hexdigest()
+
+
+class _Remembered:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        try:
+            self.known: dict[str, str] = json.loads(file.read_text())
+        except (FileNotFoundError, ValueError):
+            self.known = {}
+        self.changed = False
+
+    def hash(self, path: Path) -> str:
+        facts = path.stat()
+        key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"
+        if key not in self.known:
+            with path.open("rb") as file:
+                self.known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            self.changed = True
+        return self.known[key]
+
+    def save(self) -> None:
+        if self.changed:
+            write_atomic(self.file, json.dumps(self.known, indent=1).encode())

@@ -1,0 +1,89 @@
+"""Files of the Hugging Face hub, where a node is online; offline, an answer that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from train.errors import BadInput
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".txt", ".parquet")
+NOT_DATA = ("readme", "license", "dataset_info", "config", "requirements")
+HELD_BACK = ("test", "valid", "eval", "dev")
+
+
+MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
+"""Nothing that would have to be unpickled."""
+
+
+def hub_file(repo: str, name: str, kind: str = "model", revision: str | None = None) -> Path:
+    from huggingface_hub import hf_hub_download
+
+    with said(repo, kind):
+        return Path(hf_hub_download(repo, name, repo_type=kind, revision=revision))
+
+
+def hub_model(repo: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    with said(repo, "model"):
+        folder = Path(snapshot_download(repo, allow_patterns=list(MODEL_FILES)))
+    if not any(folder.glob("*.safetensors")):
+        raise BadInput(
+            f"{repo} has no weights as .safetensors, and pickled ones are not loaded",
+            f"model: https://huggingface.co/{repo}",
+            "choose a variant that has them",
+        )
+    return folder
+
+
+@contextmanager
+def said(repo: str, kind: str) -> Iterator[None]:
+    """The hub's refusals, in words."""
+    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+    try:
+        yield
+    except GatedRepoError:
+        raise BadInput(
+            f"{repo} is gated: its owner wants the licence accepted first",
+            f"{kind}: https://huggingface.co/{repo}",
+            "accept it there with your account, then set HF_TOKEN on the controller",
+        ) from None
+    except HfHubHTTPError as error:
+        raise _unreachable(repo, kind, str(error).splitlines()[0]) from None
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, OSError) as error:
+        reason = f"not in this machine's hub cache, and the hub cannot be reached ({type(error).__name__})"
+        raise _unreachable(repo, kind, reason) from None
+
+
+def hub_dataset(repo: str) -> list[Path]:
+    """The training files of a data set: those the owner put there, else the hub's own conversion to parquet."""
+    from huggingface_hub import HfApi
+
+    for revision in (None, "refs/convert/parquet"):
+        with said(repo, "dataset"):
+            names = HfApi().list_repo_files(repo, repo_type="dataset", revision=revision)
+        if chosen := training_files(names):
+            return [hub_file(repo, name, "dataset", revision) for name in chosen]
+    raise BadInput(f"{repo} holds no file that can be read ({' '.join(SUFFIXES)})", "data set of the hub")
+
+
+def training_files(names: list[str]) -> list[str]:
+    """Of one suffix, and of the training part where the names tell it."""
+    data = [
+        name for name in names if name.endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)
+    ]
+    kept = [name for name in data if "train" in name.lower()]
+    kept = kept or [name for name in data if not any(part in name.lower() for part in HELD_BACK)]
+    suffixes = [suffix for suffix in SUFFIXES if any(name.endswith(suffix) for name in kept)]
+    return sorted(name for name in kept if name.endswith(suffixes[0])) if suffixes else []
+
+
+def _unreachable(repo: str, kind: str, reason: str) -> BadInput:
+    return BadInput(
+        f"{repo} could not be fetched: {reason}",
+        f"{kind} of the Hugging Face hub",
+        "check the name and the connection, or give a local folder or file instead",
+    )

@@ -1,0 +1,312 @@
+"""The training loop. `train` is the page to read; what stands below it are its parts, in the order of their use.
+
+For fixed data, seed and settings the losses are the same on any cluster: the rows of a step follow from the step alone,
+each rank takes a slice of them, and every gradient is divided by the target tokens of the whole step.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from train import checkpoint, proofs
+from train.batches import to_tensors
+from train.config import RunConfig
+from train.evaluation import loss_over
+from train.events import EventLog, Progress
+from train.microbatch import chunks, step_down
+from train.order import rows_of_step
+from train.rows import Rows
+from train.schedule import learning_rate
+from train.shares import spans, split_rows
+from train.sync import Shell, SyncChoice, Work
+from train.world import World
+
+
+@dataclass(kw_only=True)
+class Run:
+    """Everything that a step needs. `step` counts the finished ones."""
+
+    config: RunConfig
+    world: World
+    device: str
+    identity: dict[str, Any]
+    rows: Rows
+    eval_rows: Rows
+    shell: Shell
+    parameters: list[nn.Parameter]
+    optimizer: torch.optim.Optimizer
+    scaler: Any
+    """torch's GradScaler for fp16, else None."""
+    sync: SyncChoice
+    shares: list[float]
+    """One weight a rank; may change between steps, as long as it changes alike on all ranks."""
+    micro_batch: int
+    total_steps: int
+    log: EventLog
+    progress: Progress
+    board: Any = None
+    step: int = 0
+    best: dict[str, Any] | None = None
+    proven: int = -1
+    saved: int = -1
+    updating: bool = False
+    state_lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while weights change and while they are saved: a checkpoint never sees half an update."""
+
+
+class LossNotFiniteError(RuntimeError):
+    """The loss is NaN or infinite: going on would only destroy the adapter."""
+
+
+def train(run: Run) -> None:
+    config, world = run.config, run.world
+    since = time.perf_counter()
+    while run.step < run.total_steps:
+        rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
+        targets = int(run.rows.targets[rows].sum())
+        first, end = spans(split_rows(len(rows), run.shares))[world.rank]
+        rate = set_learning_rate(run)
+
+        work, fed = compute(run, rows[first:end], weight=1 / max(1, targets))
+        norm = clip_gradients(run)
+        fed["first"] = run.step * config.rows_per_step + first
+        now = time.perf_counter()
+        event = report(run, work, fed, step_s=now - since, targets=targets, lr=rate, grad_norm=norm)
+        since = now
+        tell(run, event)  # before the update, so that no trained row goes unlogged
+        update(run)
+        choose_sync(run, event)
+        if between_steps(run):
+            since = time.perf_counter()  # a step's seconds are its own
+
+
+def between_steps(run: Run) -> bool:
+    """Proof, evaluation and checkpoint, each when it is due; whether any was."""
+    config, last = run.config, run.step == run.total_steps
+    due = {
+        prove: run.step == 1 or run.step % config.proof_every == 0,
+        evaluate: last or bool(config.eval_every and run.step % config.eval_every == 0),
+        save: last or run.step % config.save_every == 0,
+    }
+    for act, now in due.items():
+        if now:
+            act(run)
+    return any(due.values())
+
+
+def choose_sync(run: Run, event: dict[str, Any]) -> None:
+    undecided = not run.sync.reason
+    run.sync.learn(max(node["compute_s"] for node in event["nodes"].values()) + event["sync_s"])
+    if undecided and run.sync.reason:
+        run.progress.say(f"sync {run.sync.now.kind}: {run.sync.reason}")
+
+
+def set_learning_rate(run: Run) -> float:
+    c = run.config
+    rate = learning_rate(
+        run.step, peak=c.learning_rate, kind=c.schedule, warmup_steps=c.warmup_steps, total_steps=run.total_steps
+    )
+    for group in run.optimizer.param_groups:
+        group["lr"] = rate
+    return rate
+
+
+def compute(run: Run, mine: list[int], weight: float) -> tuple[Work, dict[str, float]]:
+    """Forward, backward and the summed gradient of this step; a smaller micro-batch after an out-of-memory."""
+    scale = run.scaler.get_scale() if run.scaler else 1.0
+    while True:
+        fed = {"rows": 0, "rows_crc": 0, "tokens": 0}
+        batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
+        try:
+            return run.sync.now.step(batches, weight * scale), {**fed, "micro_batch": run.micro_batch}
+        except torch.OutOfMemoryError:
+            if run.sync.now.interrupted_exchange:  # peers wait in the exchange of this step; only a restart helps
+                raise
+        run.optimizer.zero_grad(set_to_none=True)
+        if run.device != "cpu":
+            torch.cuda.empty_cache()
+        run.micro_batch = step_down(run.micro_batch)
+        warn(run, f"{run.world.node}: out of memory, going on with {run.micro_batch} rows at a time")
+
+
+def feed(run: Run, some: list[int], fed: dict[str, int]) -> dict[str, torch.Tensor]:
+    """A micro-batch on its device, entered in the books: the event log proves from them which rows were trained."""
+    batch = run.rows.batch(some)
+    fed["rows"] += len(some)
+    fed["rows_crc"] = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed["rows_crc"])
+    fed["tokens"] += int(batch["lengths"].sum())
+    return to_tensors(batch, run.device)
+
+
+def clip_gradients(run: Run) -> float:
+    """The norm of the whole gradient, the same on every rank, cut down to grad_clip where that is set."""
+    if run.scaler:
+        run.scaler.unscale_(run.optimizer)
+    return float(nn.utils.clip_grad_norm_(run.parameters, run.config.grad_clip or math.inf))
+
+
+FACTS = ("loss_sum", "compute_s", "blocked_s", "step_s", "gpu_gb", "rows", "first", "rows_crc", "tokens", "micro_batch")
+
+
+def report(
+    run: Run, work: Work, fed: dict[str, float], *, step_s: float, targets: int, lr: float, grad_norm: float
+) -> dict[str, Any]:
+    """What all ranks did in this step, gathered in one small exchange; the same on every rank."""
+    gpu_gb = torch.cuda.max_memory_allocated() / 1e9 if run.device != "cpu" else 0.0
+    mine = {**fed, "loss_sum": work.loss_sum, "compute_s": work.compute_s, "blocked_s": work.blocked_s}
+    mine |= {"step_s": step_s, "gpu_gb": gpu_gb}
+    ranks = [dict(zip(FACTS, row, strict=True)) for row in run.world.numbers([float(mine[f]) for f in FACTS])]
+    loss = sum(r["loss_sum"] for r in ranks) / max(1, targets)
+    if not math.isfinite(loss):
+        at = [rank_name(run, i) for i, r in enumerate(ranks) if not math.isfinite(r["loss_sum"])]
+        raise LossNotFiniteError(f"the loss is {loss} (from {', '.join(at)}); try a lower learning_rate")
+    sync_s = min(r["blocked_s"] for r in ranks)  # who came last waited for nobody: its time is pure transfer
+    return {
+        "step": run.step + 1,
+        "loss": loss,
+        "lr": lr,
+        "grad_norm": grad_norm,
+        "tokens": int(sum(r["tokens"] for r in ranks)),
+        "targets": targets,
+        "step_s": round(ranks[0]["step_s"], 5),
+        "sync_s": round(sync_s, 5),
+        "sync": run.sync.now.kind,
+        "shares": run.shares,
+        "nodes": {rank_name(run, i): node_report(r, sync_s) for i, r in enumerate(ranks)},
+    }
+
+
+def rank_name(run: Run, rank: int) -> str:
+    return str(run.identity["names"][rank])
+
+
+def node_report(rank: dict[str, float], sync_s: float) -> dict[str, Any]:
+    busy = max(rank["compute_s"], 1e-9)
+    return {
+        **{name: int(rank[name]) for name in ("rows", "first", "rows_crc", "micro_batch")},
+        "compute_s": round(rank["compute_s"], 5),
+        "wait_s": round(rank["blocked_s"] - sync_s, 5),
+        "tokens_per_s": round(rank["tokens"] / busy, 1),
+        "gpu_gb": round(rank["gpu_gb"], 3),
+    }
+
+
+def tell(run: Run, event: dict[str, Any]) -> None:
+    run.log.write("step", **event)
+    run.progress.show(event)
+    if run.board:
+        for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):
+            run.board.add_scalar(f"train/{name}", event[name], event["step"])
+
+
+def update(run: Run) -> None:
+    with run.state_lock:
+        run.updating = True
+        if run.scaler:
+            run.scaler.step(run.optimizer)
+            run.scaler.update()
+        else:
+            run.optimizer.step()
+        run.optimizer.zero_grad(set_to_none=True)
+        if run.device != "cpu":
+            torch.cuda.synchronize()  # another thread may save as soon as the lock is free
+        run.step += 1
+        run.updating = False
+
+
+def prove(run: Run) -> None:
+    """All ranks hold the same adapter, bit for bit, or the run ends here."""
+    if run.proven == run.step:
+        return
+    mine = adapter_hash(run)
+    claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
+    proofs.require_agreement(
+        claims, f"at step {run.step}", f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
+    )
+    run.proven = run.step
+    run.log.write("proof", step=run.step, adapter=mine)
+
+
+def adapter_hash(run: Run) -> str:
+    return proofs.tensors_hash(sorted(checkpoint.trained_weights(run.shell.model).items()))
+
+
+def evaluate(run: Run) -> None:
+    """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    count = min(len(run.eval_rows), run.config.eval_rows)
+    if not count:
+        return
+    first, end = spans(split_rows(count, [1.0] * run.world.size))[run.world.rank]
+    mine = loss_over(run.shell, run.eval_rows, list(range(first, end)), micro_batch=run.micro_batch, device=run.device)
+    parts = run.world.numbers([float(number) for number in mine])
+    targets = int(sum(part[1] for part in parts))
+    loss = sum(part[0] for part in parts) / targets
+    better = run.best is None or loss < run.best["loss"]
+    if better:
+        run.best = {"step": run.step, "loss": loss}
+    run.log.write("eval", step=run.step, loss=loss, targets=targets, best=better)
+    run.progress.say(f"held-out loss {loss:.4f} at step {run.step}{' (best)' if better else ''}")
+    if run.board:
+        run.board.add_scalar("held_out/loss", loss, run.step)
+    if better:
+        save(run)
+
+
+def save(run: Run) -> None:
+    """A proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
+    prove(run)
+    if run.world.writes:
+        write_checkpoint(run)
+
+
+def write_checkpoint(run: Run) -> None:
+    root = run.config.checkpoint_folder()
+    with run.state_lock:
+        if run.saved == run.step:
+            return
+        started = time.perf_counter()
+        try:
+            folder = checkpoint.write(root, run.step, run.shell.model, run.optimizer, state_of(run))
+        except checkpoint.WRITE_ERRORS as error:
+            warn(run, f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}")
+            return
+        run.saved = run.step
+        checkpoint.prune(root, run.config.keep, run.best["step"] if run.best else None)
+        run.log.write("checkpoint", step=run.step, folder=str(folder), seconds=round(time.perf_counter() - started, 3))
+
+
+def state_of(run: Run) -> dict[str, Any]:
+    return {
+        "math": run.identity["math"],
+        "best": run.best,
+        "proven": run.proven,
+        "shares": run.shares,
+        "total_steps": run.total_steps,
+        "scaler": run.scaler.state_dict() if run.scaler else None,
+        "adapter": adapter_hash(run),
+    }
+
+
+def warn(run: Run, message: str) -> None:
+    run.log.write("warning", step=run.step, message=message)
+    run.progress.say(f"warning: {message}")
+
+
+def write_result(run: Run) -> Path:
+    """results/RUN/adapter (last) and results/RUN/best, as PEFT or transformers loads them."""
+    target = run.config.result_folder / "adapter"
+    checkpoint.publish(target, lambda draft: checkpoint.write_weights(draft, run.shell.model))
+    best = run.config.checkpoint_folder() / f"step-{run.best['step'] if run.best else 0}"
+    if best.is_dir():  # a node that was away then does not have it
+        checkpoint.publish(run.config.result_folder / "best", lambda draft: checkpoint.copy_weights(best, draft))
+    return target

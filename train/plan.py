@@ -1,0 +1,249 @@
+"""`python -m train plan`: does this model fit on these cards, and what travels per step? No GPU, no weights needed.
+
+    python -m train plan --model llama2-7b --nodes desktop=24,tower=12,laptop=8
+    python -m train plan --model llama2-70b --nodes a=24,b=24 --max-seq-length 2048 --json
+
+A node is NAME=GB of its card's memory, or NAME=cpu:GB of its RAM. Exit code 1 if a node does not fit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from train.catalogue import Facts, Model, model_facts, resolve_model
+from train.errors import BadInput
+from train.memory import (
+    GIB,
+    LINEARS,
+    USABLE,
+    Memory,
+    Setup,
+    changes_that_fit,
+    fits,
+    largest_micro_batch,
+    lora_parameters,
+    memory,
+    parameters,
+    wire_bytes,
+)
+
+FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+LINK_EFFICIENCY = 0.94
+"""What TCP leaves of a link's nominal speed for data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    name: str
+    device: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    node: Node
+    memory: Memory
+    fits: bool
+    micro_batch_up_to: int
+    fix: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    model: Model
+    facts: Facts
+    setup: Setup
+    nodes: list[NodePlan]
+    link_mbit: float
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node sends per step, by wire."""
+        return {wire: wire_bytes(self.facts, self.setup, wire, len(self.nodes)) for wire in ("fp32", "bf16")}
+
+    @property
+    def trained_weights(self) -> int:
+        setup = self.setup
+        return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
+
+    @property
+    def ok(self) -> bool:
+        return all(node.fits for node in self.nodes)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
+    parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
+    parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
+    parser.add_argument("--micro-batch", type=int, default=1, help="rows at a time (default 1)")
+    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto (default: the most that fits all)")
+    parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
+    parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
+    parser.add_argument("--method", default="lora", help="lora (default) or full")
+    parser.add_argument("--optimizer", default="adamw", help="adamw (default) or adamw8bit")
+    parser.add_argument("--gradient-checkpointing", default="true", help="true (default), unsloth or false")
+    parser.add_argument("--backend", default="auto", help="unsloth (default on cards) or hf: holds all logits")
+    parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
+
+
+def main(args: argparse.Namespace) -> int:
+    model, nodes = resolve_model(args.model), parse_nodes(args.nodes)
+    facts = model_facts(model)
+    setup = choose_load_in(facts, setup_of(args), nodes, args.load_in)
+    plan = Plan(model, facts, setup, [plan_node(facts, setup, node) for node in nodes], args.link_mbit)
+    print(json.dumps(as_json(plan)) if args.json else "\n".join(as_text(plan)))
+    return 0 if plan.ok else 1
+
+
+def setup_of(args: argparse.Namespace) -> Setup:
+    targets = LINEARS if args.lora_targets == "all-linear" else tuple(args.lora_targets.split(","))
+    unknown = set(targets) - set(LINEARS)
+    if unknown:
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
+        )
+    for name in ("max_seq_length", "micro_batch", "lora_r", "link_mbit"):
+        if getattr(args, name) <= 0:
+            raise BadInput(f"{name}: {getattr(args, name)} is not above 0")
+    choices = {
+        "load_in": ("auto", "4bit", "8bit", "16bit"),
+        "method": ("lora", "full"),
+        "optimizer": ("adamw", "adamw8bit"),
+        "gradient_checkpointing": ("true", "unsloth", "false"),
+        "backend": ("auto", "unsloth", "hf"),
+    }
+    for name, known in choices.items():
+        if str(getattr(args, name)).lower() not in known:
+            raise BadInput(f"{name}: '{getattr(args, name)}' is not one of {'|'.join(known)}")
+    return Setup(
+        lora_r=args.lora_r,
+        lora_targets=targets,
+        row_length=args.max_seq_length,
+        micro_batch=args.micro_batch,
+        checkpointing=str(args.gradient_checkpointing).lower() != "false",
+        optimizer_bytes=8 if args.optimizer == "adamw" else 2,
+        fused_loss=args.backend != "hf",
+        full=args.method == "full",
+    )
+
+
+def parse_nodes(text: str) -> list[Node]:
+    nodes = []
+    for part in text.split(","):
+        name, _, size = part.strip().partition("=")
+        device = "cpu" if size.startswith("cpu:") else "cuda"
+        try:
+            gigabytes = float(size.removeprefix("cpu:"))
+        except ValueError:
+            gigabytes = 0
+        if not name or not 0 < gigabytes < 1e5:
+            raise BadInput(
+                f"nodes: '{part}' is not NAME=GB or NAME=cpu:GB", fix="for example --nodes desktop=24,laptop=8"
+            )
+        nodes.append(Node(name, device, int(gigabytes * GIB)))
+    return nodes
+
+
+def on_node(setup: Setup, node: Node) -> Setup:
+    """A CPU holds the base in fp32 and computes the loss unfused."""
+    return setup if node.device == "cuda" else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
+
+
+def choose_load_in(facts: Facts, setup: Setup, nodes: list[Node], wanted: str) -> Setup:
+    """The base is held alike on all cards, or the loss curve would depend on the cluster."""
+    if wanted != "auto":
+        return replace(setup, load_in=wanted)
+    if setup.full:
+        return replace(setup, load_in="16bit")
+    for load_in in ("16bit", "8bit", "4bit"):
+        tried = replace(setup, load_in=load_in)
+        if all(fits(facts, on_node(tried, node), node.bytes) for node in nodes):
+            return tried
+    return replace(setup, load_in="4bit")
+
+
+def plan_node(facts: Facts, setup: Setup, node: Node) -> NodePlan:
+    own = on_node(setup, node)
+    enough = fits(facts, own, node.bytes)
+    return NodePlan(
+        node=node,
+        memory=memory(facts, own),
+        fits=enough,
+        micro_batch_up_to=largest_micro_batch(facts, own, node.bytes),
+        fix=None if enough else named(changes_that_fit(facts, own, node.bytes)),
+    )
+
+
+def named(changes: dict[str, Any] | None) -> dict[str, Any] | None:
+    """As a person sets them."""
+    return changes and {FLAGS.get(name, name): value for name, value in changes.items()}
+
+
+def link_seconds(sent_bytes: int, link_mbit: float) -> float:
+    return sent_bytes * 8 / (link_mbit * 1e6 * LINK_EFFICIENCY)
+
+
+def as_text(plan: Plan) -> list[str]:
+    setup, count = plan.setup, f"{plan.trained_weights / 1e6:.1f} M weights trained"
+    way = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
+    lines = [
+        f"{plan.model.name}: {parameters(plan.facts) / 1e9:.2f} B parameters ({plan.model.reason})",
+        f"base in {setup.load_in}, {way}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
+        "",
+        "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",
+        *(node_line(node) for node in plan.nodes),
+    ]
+    if len(plan.nodes) > 1:
+        seconds = " · ".join(
+            f"{wire}: {sent / 1e6:.0f} MB, {link_seconds(sent, plan.link_mbit):.2f} s"
+            for wire, sent in plan.traffic.items()
+        )
+        lines += ["", f"each node sends per step at {plan.link_mbit:.0f} Mbit/s ({len(plan.nodes)} nodes): {seconds}"]
+    return [*lines, f"an estimate; {1 - USABLE:.0%} of a card is left to the desktop and to fragmentation"]
+
+
+def node_line(plan: NodePlan) -> str:
+    m = plan.memory
+    parts = (m.base, m.adapter + m.gradients, m.optimizer, m.activations + m.logits, m.runtime)
+    figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
+    mark = f"✓ up to {plan.micro_batch_up_to} rows at a time" if plan.fits else f"✗ {fix_text(plan)}"
+    return f"{plan.node.name:14}{plan.node.bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
+
+
+def fix_text(plan: NodePlan) -> str:
+    if plan.fix is None:
+        return "no setting makes it fit; choose a smaller model, or leave this node out"
+    return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in plan.fix.items())
+
+
+def as_json(plan: Plan) -> dict[str, Any]:
+    return {
+        "ok": plan.ok,
+        "failures": [f"{node.node.name}: {fix_text(node)}" for node in plan.nodes if not node.fits],
+        "model": plan.model.name,
+        "parameters": parameters(plan.facts),
+        "trained_weights": plan.trained_weights,
+        "load_in": plan.setup.load_in,
+        "max_seq_length": plan.setup.row_length,
+        "micro_batch": plan.setup.micro_batch,
+        "nodes": [
+            {
+                "name": node.node.name,
+                "device": node.node.device,
+                "has_bytes": node.node.bytes,
+                "needs_bytes": node.memory.total,
+                "parts": asdict(node.memory),
+                "fits": node.fits,
+                "micro_batch_up_to": node.micro_batch_up_to,
+                "fix": node.fix,
+            }
+            for node in plan.nodes
+        ],
+        "wire_bytes_per_step": plan.traffic,
+        "wire_seconds_per_step": {
+            wire: round(link_seconds(sent, plan.link_mbit), 3) for wire, sent in plan.traffic.items()
+        },
+    }

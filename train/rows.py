@@ -1,0 +1,176 @@
+"""Packed rows on disk: what `prepare` writes once and every rank reads, memory-mapped.
+
+A row is a training sequence of at most `row_length` tokens: one or more samples behind one another, each blind to the
+others. A split is a folder of flat little-endian arrays, and index.json beside the splits names their types and hashes:
+
+    tokens.bin   uint16|uint32  all tokens of all rows, one after another
+    trained.bin  uint8          1 where the token is a target
+    samples.bin  int64          where each sample starts in tokens, and the end
+    rows.bin     int64          which sample each row starts with, and the end
+    targets.bin  int32          target tokens of each row
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from train.errors import BadInput
+
+FORMAT = 1
+IGNORED = -100
+FILES = ("tokens", "trained", "samples", "rows", "targets")
+
+Ints: TypeAlias = "NDArray[np.int64]"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One split of a prepared dataset. `batch` is all that a training loop needs."""
+
+    folder: Path
+    hash: str
+    row_length: int
+    pad_id: int
+    tokens: NDArray[Any]
+    trained: NDArray[np.uint8]
+    samples: Ints
+    rows: Ints
+    targets: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: list[int]) -> dict[str, Ints]:
+        """The given rows, right-padded to the longest of them; padding is a sample of its own, never a target."""
+        spans = [(self.samples[self.rows[i]], self.samples[self.rows[i + 1]]) for i in indices]
+        lengths = np.array([end - start for start, end in spans], dtype=np.int64)
+        shape = (len(indices), int(lengths.max(initial=1)))
+        input_ids = np.full(shape, self.pad_id, dtype=np.int64)
+        labels = np.full(shape, IGNORED, dtype=np.int64)
+        position_ids = np.zeros(shape, dtype=np.int64)
+        for row, (index, (start, end)) in enumerate(zip(indices, spans, strict=True)):
+            length = int(end - start)
+            input_ids[row, :length] = self.tokens[start:end]
+            labels[row, :length] = np.where(self.trained[start:end] == 1, input_ids[row, :length], IGNORED)
+            position_ids[row] = self._positions(index, shape[1])
+        return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids, "lengths": lengths}
+
+    def _positions(self, row: int, length: int) -> Ints:
+        """0,1,2… anew for each sample of the row, and for the padding behind it."""
+        bounds = self.samples[self.rows[row] : self.rows[row + 1] + 1] - self.samples[self.rows[row]]
+        starts = np.zeros(length, dtype=np.int64)
+        inside = bounds[bounds < length]
+        starts[inside] = inside
+        return np.arange(length, dtype=np.int64) - np.maximum.accumulate(starts)
+
+    def verify(self) -> None:
+        """Read the files again and compare with the hash of the index: a damaged copy must not train."""
+        found = split_hash(self.row_length, (_file_hash(self.folder / f"{name}.bin") for name in FILES))
+        if found != self.hash:
+            raise BadInput(
+                "the prepared dataset is damaged: its content does not have the hash that index.json names",
+                f"folder: {self.folder}",
+                "remove that folder and prepare the dataset again",
+            )
+
+
+def open_rows(folder: str | Path, split: str = "train") -> Rows:
+    """The rows of a prepared dataset; the split `eval` has length 0 where nothing was held out."""
+    folder = Path(folder)
+    index = read_index(folder)
+    facts = index["splits"][split]
+    types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
+    arrays = {name: _mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}
+    if len(arrays["targets"]) != facts["rows"] or len(arrays["tokens"]) != facts["tokens"]:
+        raise BadInput(
+            f"the prepared dataset is cut short: {len(arrays['targets'])} of {facts['rows']} rows are there",
+            f"folder: {folder / split}",
+            "remove that folder and prepare the dataset again",
+        )
+    return Rows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    path = folder / "index.json"
+    try:
+        index: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise BadInput(
+            "this is no prepared dataset: it has no index.json",
+            f"folder: {folder}",
+            "make it with: python -m train prepare --dataset DATA --model MODEL",
+        ) from None
+    except ValueError as error:
+        raise BadInput(f"index.json is damaged: {error}", f"file: {path}", "prepare the dataset again") from None
+    if index.get("format") != FORMAT:
+        raise BadInput(
+            f"the prepared dataset has format {index.get('format')}, this version reads {FORMAT}",
+            f"folder: {folder}",
+            "prepare the dataset again",
+        )
+    return index
+
+
+class RowWriter:
+    """Appends rows to a split; what it holds in memory does not grow with the dataset."""
+
+    def __init__(self, folder: Path, row_length: int, token_bytes: int) -> None:
+        folder.mkdir(parents=True)
+        self.row_length = row_length
+        self.token_type = np.dtype(f"<u{token_bytes}")
+        self.files: dict[str, BinaryIO] = {name: (folder / f"{name}.bin").open("wb") for name in FILES}
+        self.hashes = {name: hashlib.sha256() for name in FILES}
+        self.count = {"rows": 0, "samples": 0, "tokens": 0, "targets": 0}
+        self._put("samples", np.array([0], dtype="<i8"))
+        self._put("rows", np.array([0], dtype="<i8"))
+
+    def add(self, samples: list[tuple[list[int], list[int]]]) -> None:
+        """One row of samples, each its tokens and, token by token, whether it is trained on."""
+        tokens = np.array([token for sample, _ in samples for token in sample], dtype=self.token_type)
+        trained = np.array([flag for _, flags in samples for flag in flags], dtype="u1")
+        ends = np.cumsum([len(sample) for sample, _ in samples], dtype="<i8")
+        trained[[0, *ends[:-1]]] = 0  # nothing before a sample predicts its first token
+        self._put("samples", ends + self.count["tokens"])
+        self.count["rows"] += 1
+        self.count["samples"] += len(samples)
+        self.count["tokens"] += len(tokens)
+        self.count["targets"] += int(trained.sum())
+        self._put("tokens", tokens)
+        self._put("trained", trained)
+        self._put("rows", np.array([self.count["samples"]], dtype="<i8"))
+        self._put("targets", np.array([trained.sum()], dtype="<i4"))
+
+    def close(self) -> dict[str, Any]:
+        """What index.json says about this split."""
+        for file in self.files.values():
+            file.close()
+        return {**self.count, "hash": split_hash(self.row_length, (self.hashes[name].hexdigest() for name in FILES))}
+
+    def _put(self, name: str, values: NDArray[Any]) -> None:
+        data = values.tobytes()
+        self.hashes[name].update(data)
+        self.files[name].write(data)
+
+
+def split_hash(row_length: int, file_hashes: Any) -> str:
+    return hashlib.sha256(" ".join([str(FORMAT), str(row_length), *file_hashes]).encode()).hexdigest()
+
+
+def _file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _mapped(path: Path, dtype: str) -> NDArray[Any]:
+    if not path.is_file():
+        raise BadInput("a file of the prepared dataset is missing", f"file: {path}", "prepare the dataset again")
+    if path.stat().st_size == 0:  # an empty file cannot be mapped
+        return np.empty(0, dtype=dtype)
+    return np.memmap(path, dtype=dtype, mode="r")

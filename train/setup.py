@@ -1,0 +1,186 @@
+"""Setting a run up, in an order that matters: facts are exchanged and choices made first, the model is built before the
+process group, and what is to be trained is proven to be the same everywhere before the first step."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, TextIO
+
+import torch
+from torch import nn
+
+from train import backends, events, microbatch, proofs, resume, sync
+from train.backends import ModelSpec
+from train.catalogue import model_folder
+from train.checkpoint import trained_weights
+from train.config import RunConfig
+from train.decide import Decisions, Facts, decide, look
+from train.errors import BadInput
+from train.hashes import base_hash
+from train.loop import Run
+from train.rows import Rows, open_rows
+from train.world import World
+
+
+def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
+    base = Path(model_folder(config.model))
+    facts = [Facts(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
+    decisions = decide(config, facts)
+    device = facts[world.rank].device
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    shares, why_shares = first_shares(config, world.size)
+
+    backend = backends.get(decisions.backend)
+    data = dataset_folder(config, out)
+    rows, eval_rows = open_rows(data), open_rows(data, "eval")
+    identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
+    model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
+
+    world.start_group(device)
+    named = dict(sorted(trained_weights(model).items()))
+    parameters = list(named.values())
+    shell = sync.make_shell(backend, model, decisions.precision, device)
+    optimizer = make_optimizer(config, parameters)
+    wire, why_wire = sync.choose_wire(config.wire, world, parameters)
+    micro_batch, why_micro = choose_micro_batch(config, shell, parameters, rows, device)
+    log = events.EventLog(config.log_folder / "events.jsonl" if world.writes else None)
+    total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
+    run = Run(
+        config=config,
+        world=world,
+        device=device,
+        identity=identity,
+        rows=rows,
+        eval_rows=eval_rows,
+        shell=shell,
+        parameters=parameters,
+        optimizer=optimizer,
+        scaler=make_scaler(decisions.precision, device),
+        sync=sync.SyncChoice(config.sync, wire, shell, parameters, device),
+        shares=shares,
+        micro_batch=micro_batch,
+        total_steps=total_steps,
+        log=log,
+        progress=events.Progress(out, total_steps),
+        board=make_board(config) if world.speaks and config.tensorboard else None,
+    )
+    why_start = resume.bring_up_to_date(run)
+    reasons = [*decisions.reasons, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    reasons += [f"sync {config.sync}: {run.sync.reason or 'both are tried in the first steps'}", why_shares, why_start]
+    announce(run, reasons, decisions.as_dict() | {"wire": wire})
+    return run
+
+
+def first_shares(config: RunConfig, ranks: int) -> tuple[list[float], str]:
+    if config.shares is None:
+        return [1.0] * ranks, "shares even: none are set"
+    if len(config.shares) != ranks:
+        raise BadInput(
+            f"shares: {len(config.shares)} numbers for {ranks} processes", fix="give one number a process, 0 for none"
+        )
+    return list(config.shares), f"shares {':'.join(f'{s:g}' for s in config.shares)}: as set"
+
+
+def dataset_folder(config: RunConfig, out: TextIO | None) -> Path:
+    """A prepared folder as it is; anything else is prepared first (once: the next run finds it)."""
+    folder = Path(config.dataset).expanduser()
+    if (folder / "index.json").exists():
+        return folder
+    from train.prepare import PrepareSettings, prepare
+
+    names = ("dataset", "model", "max_seq_length", "pack", "train_on", "eval_fraction")
+    settings = PrepareSettings(**{name: getattr(config, name) for name in names})
+    return prepare(settings, say=lambda text: print(text, file=out, flush=True) if out else None)
+
+
+def model_spec(config: RunConfig, decisions: Decisions, base: str, device: str, row_length: int) -> ModelSpec:
+    names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed")
+    chosen = {name: value for name, value in decisions.as_dict().items() if name != "backend"}
+    wanted = {name: getattr(config, name) for name in names}
+    return ModelSpec(folder=base, device=device, max_seq_length=row_length, **wanted, **chosen)
+
+
+def agree(config: RunConfig, decisions: Decisions, world: World, base: Path, data: dict[str, str]) -> dict[str, Any]:
+    """Proof that all ranks are about to train the same thing; what identifies this run from here on."""
+    math_facts = config.scoped("math") | {"precision": decisions.precision, "load_in": decisions.load_in}
+    math_facts |= {"base weights": base_hash(base), **data}
+    versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
+    claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
+    proofs.require_agreement(
+        [(node, facts) for node, facts in claims], "before the first step", "see: make check-versions, make launch"
+    )
+    nodes = [node for node, _ in claims]
+    names = [node if nodes.count(node) == 1 else f"{node}:{nodes[:i].count(node)}" for i, node in enumerate(nodes)]
+    return {"math": math_facts, "versions": versions, "names": names}
+
+
+def make_optimizer(config: RunConfig, parameters: list[nn.Parameter]) -> Any:
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    try:
+        import bitsandbytes
+    except ImportError:
+        raise BadInput("optimizer: adamw8bit needs bitsandbytes, which is not installed", fix="use adamw") from None
+    return bitsandbytes.optim.AdamW8bit(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+
+
+def make_scaler(precision: str, device: str) -> Any:
+    """fp16 alone needs its gradients scaled up, so that small ones do not vanish."""
+    if precision != "fp16":
+        return None
+    scaler = torch.amp.GradScaler(torch.device(device).type)
+    scaler.scale(torch.zeros(1, device=device))  # makes its scale exist before the first unscale_
+    return scaler
+
+
+def choose_micro_batch(
+    config: RunConfig, shell: sync.Shell, parameters: list[nn.Parameter], rows: Rows, device: str
+) -> tuple[int, str]:
+    if config.micro_batch is not None:
+        return config.micro_batch, "as set"
+    if device == "cpu":
+        choice = microbatch.on_cpu(rows.row_length)
+    else:
+        from train.trial import gpu_trial
+
+        trial, ceiling = gpu_trial(shell, parameters, rows, device, config.memory_ceiling)
+        choice = microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
+    return choice.micro_batch, choice.reason
+
+
+def make_board(config: RunConfig) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BadInput(
+            "tensorboard: it is not installed here", fix="pip install tensorboard, or leave it out"
+        ) from None
+    return SummaryWriter(str(config.log_folder / "tensorboard"))
+
+
+def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:
+    config = run.config
+    weights = sum(p.numel() for p in run.parameters)
+    run.log.write(
+        "start",
+        run=config.run,
+        step=run.step,
+        total_steps=run.total_steps,
+        rows_per_step=config.rows_per_step,
+        nodes=run.identity["names"],
+        weights=weights,
+        decisions=decisions,
+        identity=run.identity["math"],
+        reasons=reasons,
+    )
+    run.progress.say(
+        f"{config.run}: {config.model} · {config.method} {weights / 1e6:.2f} M weights · "
+        f"{config.rows_per_step} rows a step · {len(run.rows)} rows · {run.total_steps} steps · "
+        f"{', '.join(run.identity['names'])}"
+    )
+    for reason in reasons:
+        run.progress.say(f"  {reason}")

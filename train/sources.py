@@ -1,0 +1,203 @@
+"""Records out of files, one at a time, each with the line it stands in; a bad one is a value, not an exception.
+
+Read as a stream, so that memory does not grow with the file: .jsonl .json .csv .txt, and .parquet where pyarrow is.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from train.errors import BadInput
+
+BLOCK = 1 << 20
+LONGEST_RECORD = 64 << 20
+TEXT_PIECE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    line: int
+    value: dict[str, Any] | None
+    problem: str = ""
+    unit: str = "line"
+
+
+class Source:
+    """A file as a stream of records; `position` of `size` bytes are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = path.stat().st_size
+        self.position = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        reader = READERS.get(self.path.suffix.lower())
+        if reader is None:
+            raise BadInput(
+                f"files of type '{self.path.suffix}' cannot be read",
+                f"file: {self.path}",
+                f"convert it to one of: {' '.join(READERS)}",
+            )
+        return reader(self)
+
+
+def read_jsonl(source: Source) -> Iterator[Record]:
+    with source.path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            source.position += len(raw)
+            if not raw.strip():
+                continue
+            try:
+                value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except UnicodeDecodeError:
+                yield Record(number, None, "not UTF-8")
+            except (ValueError, RecursionError) as error:
+                yield Record(number, None, f"not JSON: {error}")
+            else:
+                yield _object(number, value)
+
+
+def read_json(source: Source) -> Iterator[Record]:
+    """One array of objects, or objects behind one another, decoded object by object."""
+    decoder = json.JSONDecoder()
+    with source.path.open("rb") as file:
+        text, at, line = _more(source, file, ""), 0, 1
+        while True:
+            start = len(text) - len(text[at:].lstrip(" \t\r\n,[]\ufeff")) if at < len(text) else at
+            line += text.count("\n", at, start)
+            try:
+                value, end = decoder.raw_decode(text, start)
+            except (ValueError, RecursionError) as error:
+                rest = text[start:]
+                text, at = _more(source, file, rest), 0
+                if len(text) > len(rest) and len(rest) < LONGEST_RECORD:
+                    continue
+                if not rest.strip():
+                    return
+                raise BadInput(
+                    f"not JSON: {error}",
+                    f"file: {source.path}, in the record that starts at line {line}",
+                    "mend the file, or write one object per line and call it .jsonl",
+                ) from None
+            yield _object(line, value)
+            line += text.count("\n", start, end)
+            at = end
+
+
+def _more(source: Source, file: BinaryIO, text: str) -> str:
+    """The text with at least as much again behind it, so that a long record is not decoded block by block."""
+    block = file.read(max(BLOCK, len(text))) + _rest_of_character(file)
+    source.position += len(block)
+    try:
+        return text + block.decode("utf-8")
+    except UnicodeDecodeError as error:
+        where = f"file: {source.path}, near byte {source.position - len(block) + error.start}"
+        raise BadInput("the file is not UTF-8", where, "convert it: iconv -f latin1 -t utf-8") from None
+
+
+def _rest_of_character(file: BinaryIO) -> bytes:
+    """What completes the UTF-8 character that the last read may have cut."""
+    rest = b""
+    while (byte := file.read(1)) and 0x80 <= byte[0] < 0xC0:
+        rest += byte
+    if byte:
+        file.seek(-1, 1)
+    return rest
+
+
+def read_csv(source: Source) -> Iterator[Record]:
+    csv.field_size_limit(LONGEST_RECORD // 4)
+    with source.path.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        header = file.readline()
+        file.seek(0)
+        separator = max(",;\t", key=header.count)
+        reader = csv.DictReader(_counted(source, file), delimiter=separator, strict=True)
+        try:
+            for value in reader:
+                yield _row(reader.line_num, value)
+        except csv.Error as error:
+            raise BadInput(
+                f"not CSV: {error}",
+                f"file: {source.path}, line {reader.reader.line_num}",
+                "look for a quotation mark that is not closed, or not doubled, before that line",
+            ) from None
+
+
+def _counted(source: Source, lines: Any) -> Iterator[str]:
+    for line in lines:
+        source.position += len(line)
+        yield line
+
+
+def _row(line: int, value: dict[Any, Any]) -> Record:
+    if None in value or None in value.values():
+        return Record(line, None, f"has {'more' if None in value else 'fewer'} columns than the header")
+    if any(not cell.isascii() and "\udc80" <= max(cell) <= "\udcff" for cell in value.values()):
+        return Record(line, None, "not UTF-8")
+    return Record(line, value)
+
+
+def read_txt(source: Source) -> Iterator[Record]:
+    """Pieces of some 64 KB, cut between paragraphs where there are any."""
+    piece, start, number = b"", 1, 0
+    with source.path.open("rb") as file:
+        while line := file.readline(TEXT_PIECE):
+            number += 1
+            source.position += len(line)
+            if not line.endswith(b"\n"):
+                line += _rest_of_character(file)
+            piece += line
+            between_paragraphs = not line.strip() and len(piece) >= TEXT_PIECE // 2
+            if between_paragraphs or len(piece) >= TEXT_PIECE:
+                yield _text(start, piece)
+                piece, start = b"", number + 1
+    if piece.strip():
+        yield _text(start, piece)
+
+
+def _text(line: int, piece: bytes) -> Record:
+    try:
+        return Record(line, {"text": piece.decode("utf-8-sig")})
+    except UnicodeDecodeError:
+        return Record(line, None, "the piece of text that starts here is not UTF-8")
+
+
+def read_parquet(source: Source) -> Iterator[Record]:
+    try:
+        from pyarrow.parquet import ParquetFile
+    except ImportError:
+        raise BadInput(
+            "reading .parquet needs pyarrow, which is not installed",
+            f"file: {source.path}",
+            "pip install -r requirements/parquet.txt, or convert the file to .jsonl",
+        ) from None
+    try:
+        file = ParquetFile(source.path)
+    except (OSError, ValueError) as error:
+        raise BadInput(f"not parquet: {str(error).splitlines()[0]}", f"file: {source.path}") from None
+    number = 0
+    for batch in file.iter_batches(batch_size=256):
+        source.position += int(source.size * batch.num_rows / max(1, file.metadata.num_rows))
+        for value in batch.to_pylist():
+            number += 1
+            yield Record(number, value, unit="row")
+
+
+def _object(line: int, value: Any) -> Record:
+    if isinstance(value, dict):
+        return Record(line, value)
+    return Record(line, None, f"not an object but {type(value).__name__}")
+
+
+READERS = {
+    ".jsonl": read_jsonl,
+    ".json": read_json,
+    ".csv": read_csv,
+    ".txt": read_txt,
+    ".parquet": read_parquet,
+}

@@ -1,0 +1,107 @@
+"""Who takes part in a run, and how they tell each other small things before and beside the gradients.
+
+`join` only opens the store that every launcher provides (torchrun or plain environment variables). The process group
+proper starts later, by `start_group`: models must be built before it (unsloth turns its compile cache collective
+otherwise). What is exchanged is JSON and plain numbers; nothing is unpickled from the network.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from train.errors import CheckFailed
+
+FAILED = "motley/failed"
+
+
+@dataclass
+class World:
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    node: str = ""
+    store: Any = None
+    timeout: timedelta = timedelta(seconds=300)
+    _gathers: int = field(default=0, repr=False)
+
+    @property
+    def speaks(self) -> bool:
+        """One process of all talks to the person."""
+        return self.rank == 0
+
+    @property
+    def writes(self) -> bool:
+        """One process of each node writes its files."""
+        return self.local_rank == 0
+
+    def gather(self, value: Any) -> list[Any]:
+        """What each rank has to say, in rank order; also a barrier. A rank that failed meanwhile ends it for all."""
+        if self.size == 1:
+            return [json.loads(json.dumps(value))]
+        self._gathers += 1
+        keys = [f"motley/{self._gathers}/{rank}" for rank in range(self.size)]
+        self.store.set(keys[self.rank], json.dumps(value))
+        self._wait(keys)
+        values = [json.loads(self.store.get(key)) for key in keys]
+        # Rank 0 may be the host of the store: it goes on, or leaves, only when everyone has read.
+        self.store.set(f"{keys[self.rank]}/read", "")
+        if self.rank == 0:
+            self._wait([f"{key}/read" for key in keys])
+        return values
+
+    def _wait(self, keys: list[str]) -> None:
+        deadline = time.monotonic() + self.timeout.total_seconds()
+        while not self.store.check(keys):
+            if self.store.check([FAILED]):
+                raise CheckFailed(self.store.get(FAILED).decode())
+            if time.monotonic() > deadline:
+                missing = [key.split("/")[2] for key in keys if not self.store.check([key])]
+                raise CheckFailed(f"rank {', '.join(missing)} did not answer for {self.timeout.total_seconds():.0f} s")
+            time.sleep(0.002)
+
+    def tell_failure(self, error: Exception) -> None:
+        """Before the first step the others wait in `gather`: let them know at once, not after a time-out."""
+        if self.size > 1:
+            self.store.set(FAILED, f"{self.node} cannot start: {error}")
+            time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
+
+    def start_group(self, device: str) -> None:
+        if self.size == 1:
+            return
+        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        group_store = dist.PrefixStore("group", self.store)
+        dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
+
+    def numbers(self, mine: list[float]) -> list[list[float]]:
+        """The same few numbers of each rank, in rank order: one round trip over the process group."""
+        own = torch.tensor(mine, dtype=torch.float64)
+        if self.size == 1:
+            return [mine]
+        everyone = [torch.empty_like(own) for _ in range(self.size)]
+        dist.all_gather(everyone, own)
+        return [row.tolist() for row in everyone]
+
+    def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
+        if self.size > 1:
+            for tensor in tensors:
+                dist.broadcast(tensor, source)
+
+
+def join(timeout_s: float = 300.0) -> World:
+    """This process's place, from the variables that torchrun or another launcher sets; alone without them."""
+    node = os.environ.get("MOTLEY_NODE") or socket.gethostname()
+    timeout = timedelta(seconds=timeout_s)
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return World(node=node, timeout=timeout)
+    store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
+    store.set_timeout(timeout)
+    return World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, store, timeout)
