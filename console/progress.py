@@ -87,7 +87,8 @@ class Progress:
         result, task = data.get("res") or {}, data.get("task", "")
         if "met" in result and role == FINDING:
             self._met(result["met"])
-        if kind == "runner_on_skipped" or data.get("ignore_errors"):
+        hidden = task.startswith(HIDDEN_TASKS) and kind == "runner_on_ok"
+        if hidden or kind == "runner_on_skipped" or data.get("ignore_errors"):
             return
         phase = node.phases.setdefault(role, Phase())
         if kind != "runner_on_ok":

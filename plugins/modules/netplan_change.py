@@ -37,7 +37,8 @@ options:
   phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
 """
 FOLDER = Path("/var/lib/motley/rollback")
-APPLY = f"netplan apply; python3 {FOLDER}/lan.py {{mac}}"
+APPLIED = FOLDER / "applied"
+APPLY = f"netplan apply; touch {APPLIED}; python3 {FOLDER}/lan.py {{mac}}"
 UNIT = "motley-network-rollback"
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
 AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
@@ -94,16 +95,28 @@ def begin(module: AnsibleModule) -> None:
         for path in wanted:
             before.keep(path)
     save_way_back(old, wish["mac"])
-    put(wanted)
-    generated = module.run_command(["netplan", "generate"])
-    if generated[0]:
+    arm(wish["rollback_s"])
+    refused = write_and_generate(wanted)
+    if refused:
         put(old)
-        module.fail_json(msg=f"netplan refuses the new settings, nothing was applied: {generated[2].strip()}")
+        disarm()
+        module.fail_json(msg=f"{refused}\nnothing was applied, all files are as they were")
     if wish["phase"]:
         for path in wanted:
             before.wrote(path)
-    arm(wish["rollback_s"], wish["mac"])
+    # After our answer has left the machine.
+    run_later("motley-network-apply", 1, "sh", "-c", APPLY.format(mac=shlex.quote(wish["mac"])))
     module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
+
+
+def write_and_generate(wanted: dict) -> str:
+    """Why the files could not be written, or netplan will not have them; empty when all is well."""
+    try:
+        put(wanted)
+    except OSError as error:
+        return str(error)
+    done = subprocess.run(["netplan", "generate"], capture_output=True, text=True, check=False)
+    return f"netplan refuses the new settings: {done.stderr.strip()}" if done.returncode else ""
 
 
 def stands(nic: str, wish: dict) -> bool:
@@ -135,6 +148,7 @@ def save_way_back(old: dict, mac: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
     FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
+    lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT}")
     for number, (path, text) in enumerate(old.items()):
         if text is None:
             lines.append(f"rm -f {shlex.quote(str(path))}")
@@ -142,7 +156,8 @@ def save_way_back(old: dict, mac: str) -> None:
         copy = FOLDER / f"{number:02d}-{path.name}"
         write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
         lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
-    lines += [f"rm -f {AT_BOOT_WANTED} {AT_BOOT}", APPLY.format(mac=shlex.quote(mac))]
+    lines.append(APPLY.format(mac=shlex.quote(mac)))
+    APPLIED.unlink(missing_ok=True)
     write_file(FOLDER / "lan.py", inspect.getsource(lan), 0o600, (0, 0))
     write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
 
@@ -155,13 +170,21 @@ def put(files: dict) -> None:
             write_file(path, text, 0o600 if path.match("/etc/netplan/*") else 0o644, (0, 0))
 
 
-def arm(seconds: float, mac: str) -> None:
-    """First the way back, then the change, after our answer has left the machine."""
+def arm(seconds: float) -> None:
+    """Before anything is written: from here on the machine goes back by itself, also after a power cut."""
     write_file(AT_BOOT, AT_BOOT_TEXT, 0o644, (0, 0))
     if not AT_BOOT_WANTED.is_symlink():
         AT_BOOT_WANTED.symlink_to(AT_BOOT)
     run_later(UNIT, seconds, str(FOLDER / "restore.sh"))
-    run_later("motley-network-apply", 1, "sh", "-c", APPLY.format(mac=shlex.quote(mac)))
+
+
+def disarm() -> bool:
+    """False: too late, it is going back already."""
+    subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=True, capture_output=True)
+    in_time = AT_BOOT.exists()  # the way back begins with removing it
+    AT_BOOT_WANTED.unlink(missing_ok=True)
+    AT_BOOT.unlink(missing_ok=True)
+    return in_time
 
 
 def run_later(unit: str, seconds: float, *command: str) -> None:
@@ -179,16 +202,24 @@ def confirm(module: AnsibleModule) -> None:
     wish = module.params
     if module.check_mode:
         module.exit_json(changed=False)
-    reason = wait_until_right(wish)
-    subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=True, capture_output=True)
+    reason = "" if wait_until_applied() else "the new settings were not applied in time"
+    reason = reason or wait_until_right(wish)
+    if not disarm():
+        module.fail_json(msg="it went back before the change could be confirmed")
     if reason:
         run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
         module.fail_json(msg=reason)
     gateway = " gateway answers," if wish["gateway"] else ""
     say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
-    AT_BOOT_WANTED.unlink(missing_ok=True)
-    AT_BOOT.unlink(missing_ok=True)
     module.exit_json(changed=True, motley_say=say)
+
+
+def wait_until_applied(limit_s: float = 20) -> bool:
+    """A node whose address stays the same answers before anything has happened: that proves nothing yet."""
+    end = time.monotonic() + limit_s
+    while not APPLIED.exists() and time.monotonic() < end:
+        time.sleep(0.2)
+    return APPLIED.exists()
 
 
 def wait_until_right(wish: dict, limit_s: float = 6) -> str:

@@ -82,7 +82,7 @@ def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Perso
 
 
 def test_apt_that_is_busy_is_waited_for(person: Person) -> None:
-    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": 8.0})
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": 30.0})
     said = person.bootstraps(phase="clock", limit=VICTIM)
     assert "s for apt" in said.out
 
