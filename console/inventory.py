@@ -113,7 +113,6 @@ KEYS: dict[str, Key] = {
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
-    "motley_simulated": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_user": Key("a login name", _is_text),
     "ansible_port": Key("a port number", _is_port),
     "ansible_host": Key("an address or name", _is_text),

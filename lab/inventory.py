@@ -35,7 +35,7 @@ def for_ansible(lab: Lab) -> dict[str, Any]:
                 "motley_gateway": lab.profile.gateway,
                 "motley_dns": [lab.profile.gateway],
                 "motley_state": str(lab.place.root / "controller"),
-                "motley_simulated": True,
+                "motley_preflight_disk_gb": 0.5,
             },
         },
         "_meta": {"hostvars": {host.name: _facts(host.spec) for host in lab.hosts}},

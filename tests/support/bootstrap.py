@@ -44,7 +44,7 @@ class Person:
             "motley_gateway": profile.gateway,
             "motley_dns": [],
             "motley_state": str(self.state),
-            "motley_simulated": True,
+            "motley_preflight_disk_gb": 0.5,
             "motley_static_ip_rollback_s": 25,
             "motley_static_ip_reconnect_s": 12,
         }
