@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import shlex
 import subprocess
 import time
@@ -82,7 +83,12 @@ def begin(module: AnsibleModule) -> None:
     if not different and stands(nic, wish):
         module.exit_json(changed=False)
     diff = [
-        {"before_header": str(path), "after_header": str(path), "before": old[path] or "", "after": wanted[path] or ""}
+        {
+            "before_header": str(path),
+            "after_header": str(path),
+            "before": shown(old[path]),
+            "after": shown(wanted[path]),
+        }
         for path in different
     ]
     if module.check_mode:
@@ -117,6 +123,11 @@ def write_and_generate(wanted: dict) -> str:
         return str(error)
     done = subprocess.run(["netplan", "generate"], capture_output=True, text=True, check=False)
     return f"netplan refuses the new settings: {done.stderr.strip()}" if done.returncode else ""
+
+
+def shown(text: str | None) -> str:
+    """For a diff that may end in a log: without the Wi-Fi's password."""
+    return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", text or "")
 
 
 def stands(nic: str, wish: dict) -> bool:

@@ -54,7 +54,7 @@ def main() -> None:
     findings = judge(report, wants["disk_gb"]) if wants["strict"] else []
     if findings:
         lines = [f"{finding['what']}\nfix: {finding['fix']}" for finding in findings]
-        module.fail_json(msg="\n".join(lines), findings=findings, node=report)
+        module.fail_json(msg="\n".join(lines), findings=findings)
     said = [report["os"].get("PRETTY_NAME", "")]
     if report["apt_waited_s"] >= 1:
         said.append(f"waited {report['apt_waited_s']:.0f} s for apt")

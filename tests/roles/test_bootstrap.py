@@ -108,7 +108,7 @@ def test_the_second_run_changes_nothing_and_is_quick(bootstrapped: Person) -> No
     assert set(said.changed().values()) == {0}, said.out
     for promise in ("reaches every node by key", "leads to its own address", "every other on the training ports"):
         assert promise in said.proven(NODES[0])
-    assert took < 40  # 20 s is the aim on a quiet machine; the figure is in docs/BENCHMARKS.md
+    assert took < 60  # 12 to 15 s on a quiet machine (docs/BENCHMARKS.md); room for a busy one
 
 
 def test_check_of_a_converged_cluster_reports_nothing(bootstrapped: Person) -> None:
