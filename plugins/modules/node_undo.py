@@ -36,6 +36,7 @@ def main() -> None:
     diff = [
         {"before_header": path, "after_header": path, "before": read_text(Path(path)) or "", "after": was or ""}
         for path, was in before.contents().items()
+        if not path.startswith("/etc/netplan/")  # may hold a Wi-Fi's password
     ]
     remarks: list[str] = []
     if not module.check_mode:
@@ -44,7 +45,8 @@ def main() -> None:
         for command in module.params["reload"]:
             module.run_command([str(word) for word in command], check_rc=True)
         before.forget()
-    say = "; ".join([f"{len(diff)} file{'s' if len(diff) != 1 else ''} put back", *remarks])
+    count = len(before.data["files"])
+    say = "; ".join([f"{count} file{'s' if count != 1 else ''} put back", *remarks])
     module.exit_json(changed=True, motley_say=say, diff=diff)
 
 
