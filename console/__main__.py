@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from console import ask, contact, play
-from console.inventory import Inventory, check, nearest
+from console.inventory import Inventory, check, is_local, nearest
 
 PHASES = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power")
 
@@ -102,7 +102,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         limit=",".join(only),
         check=args.check,
     )
-    return play.run(wish, play.ask_passwords(user_of(inventory)))
+    return play.run(wish, passwords_for(inventory))
 
 
 def do_undo(args: argparse.Namespace) -> int:
@@ -110,14 +110,19 @@ def do_undo(args: argparse.Namespace) -> int:
     if args.phase not in (*PHASES, "all"):
         close = nearest(args.phase, PHASES) if args.phase else "name one: make undo PHASE=static_ip"
         raise BadInput(f"undo wants a phase\n  {close}\n  phases: {', '.join(PHASES)}, all")
+    if all(is_local(node) for node in inventory.nodes.values()):
+        raise BadInput(
+            f"the nodes of {inventory.path} are folders on this machine\n  bootstrap changed nothing to undo"
+        )
     only = chosen_nodes(inventory, args.limit)
     phase = "" if args.phase == "all" else args.phase
     wish = play.Wish(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
-    return play.run(wish, play.ask_passwords(user_of(inventory)))
+    return play.run(wish, passwords_for(inventory))
 
 
-def user_of(inventory: Inventory) -> str:
-    return "/".join(dict.fromkeys(str(values["ansible_user"]) for values in inventory.nodes.values()))
+def passwords_for(inventory: Inventory) -> play.Passwords:
+    users = dict.fromkeys(str(node["ansible_user"]) for node in inventory.nodes.values() if not is_local(node))
+    return play.ask_passwords("/".join(users)) if users else play.Passwords("", "")
 
 
 if __name__ == "__main__":

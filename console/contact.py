@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from console.inventory import Inventory
+from console.inventory import Inventory, is_local
 from plugins.module_utils import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
@@ -15,7 +15,7 @@ HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.Place]:
     found = []
     for name, values in nodes.items():
-        if not only or name in only:
+        if (not only or name in only) and not is_local(values):
             keys = ("motley_address", "motley_current_address")
             addresses = dict.fromkeys(str(values[key]) for key in keys if key in values)
             found.append(hostkeys.Place(name, tuple(addresses), int(values.get("ansible_port", 22))))

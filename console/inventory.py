@@ -113,6 +113,8 @@ KEYS: dict[str, Key] = {
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
+    "motley_home": Key("a folder on the node", _is_text),
+    "motley_manage_host": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_user": Key("a login name", _is_text),
     "ansible_port": Key("a port number", _is_port),
     "ansible_host": Key("an address or name", _is_text),
@@ -169,6 +171,11 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
             inventory.findings.extend(judge(inventory.nodes, where))
         inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
     return inventory
+
+
+def is_local(values: dict[str, Any]) -> bool:
+    """A node that is a folder on this machine: nobody logs in, nothing asks for a password."""
+    return values.get("ansible_connection") == "local"
 
 
 def _hosts_file(path: Path) -> Path:
@@ -313,6 +320,8 @@ def _squatters(nodes: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
+        if values.get("motley_manage_host") is False:
+            continue
         for key in ("motley_subnet", "motley_gateway"):
             if key not in values:
                 yield Finding(what=f"{key} is missing", where=f"{where}, vars", mend=f"it expects {KEYS[key].expects}")
@@ -362,7 +371,7 @@ def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 
 
 def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
-    missing = [name for name, values in nodes.items() if "ansible_user" not in values]
+    missing = [name for name, values in nodes.items() if not ("ansible_user" in values or is_local(values))]
     if missing:
         mend = "add below vars: 'ansible_user: NAME', the name with which you log in on the machines"
         yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, mend=mend)

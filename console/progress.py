@@ -23,6 +23,7 @@ class Phase:
     seconds: float = 0
     failure: Cause | None = None
     failed_task: str = ""
+    ran: bool = False  # a phase whose every task is skipped was not there
 
 
 @dataclass(kw_only=True, slots=True)
@@ -91,6 +92,7 @@ class Progress:
         if hidden or kind == "runner_on_skipped" or data.get("ignore_errors"):
             return
         phase = node.phases.setdefault(role, Phase())
+        phase.ran = True
         if kind != "runner_on_ok":
             phase.failure, phase.failed_task = explain(result, unreachable="unreach" in kind), task
             return

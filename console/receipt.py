@@ -61,6 +61,7 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                         else None,
                     }
                     for name, phase in node.phases.items()
+                    if phase.ran
                 },
             }
             for node in progress.nodes.values()

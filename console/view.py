@@ -60,7 +60,7 @@ def phase_line(node: Node, name: str, width: int, *, check: bool = False) -> str
     phase = node.phases[name]
     if node.off:
         return f"{node.name:<{width}}  {'off':<10} {node.off}: left out" if name == FINDING else ""
-    if name == FINDING and not phase.failure:
+    if not phase.ran or (name == FINDING and not phase.failure):
         return ""
     words = [f"{node.name:<{width}}", f"{name:<10}", f"{phase_word(phase):<11}", f"{phase.seconds:5.1f} s"]
     files = [f"would write {', '.join(phase.files)}"] if check and phase.files else []
