@@ -3,9 +3,12 @@
 import json
 from dataclasses import replace
 
+import peft
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from train.__main__ import main
 from train.catalogue import Facts, catalogue, resolve_model
@@ -27,9 +30,6 @@ MODELS = sorted(catalogue()["models"])
 
 
 def on_meta_device(facts: Facts):
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     config = AutoConfig.for_model(
         facts.family,
         hidden_size=facts.hidden,
@@ -50,8 +50,6 @@ def on_meta_device(facts: Facts):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_counts_are_those_of_transformers(name):
-    import torch
-
     facts = resolve_model(name).facts
     model = on_meta_device(facts)
     assert parameters(facts) == sum(p.numel() for p in model.parameters())
@@ -65,8 +63,6 @@ def test_counts_are_those_of_transformers(name):
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), LINEARS])
 def test_adapter_has_the_size_that_peft_makes(targets):
-    import peft
-
     facts = resolve_model("smollm2-135m").facts
     config = peft.LoraConfig(r=8, target_modules=list(targets), task_type="CAUSAL_LM")
     model = peft.get_peft_model(on_meta_device(facts), config)
