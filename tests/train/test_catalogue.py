@@ -14,7 +14,7 @@ import yaml
 
 from tests.train.cluster import ROOT, environment
 from train.cache import build_once
-from train.catalogue import facts_of, model_folder, resolve_dataset, resolve_model
+from train.catalogue import facts_of, model_facts, model_folder, resolve_dataset, resolve_model
 from train.errors import BadInput
 from train.hub import training_files
 
@@ -48,7 +48,7 @@ def test_a_name_says_what_it_was_taken_for(tmp_path, monkeypatch):
     copied = resolve_model("llama2-7b")
     assert (copied.source, copied.folder) == ("catalogue", folder)
     mine = resolve_model(str(folder))
-    assert (mine.source, mine.facts.hidden) == ("folder", 128)
+    assert (mine.source, model_facts(mine).hidden) == ("folder", 128)
 
 
 @pytest.mark.parametrize(

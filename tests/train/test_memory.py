@@ -78,6 +78,15 @@ def test_the_figures_that_people_quote():
     assert wire_bytes(facts, Setup(), "bf16", 3) * 8 / 0.94e9 == pytest.approx(0.91, abs=0.01)
 
 
+@pytest.mark.parametrize(("rows", "length", "measured_gib"), [(8, 256, 5.63), (4, 160, 2.53)])
+def test_the_estimate_is_near_what_was_measured(rows, length, measured_gib):
+    """SmolLM2-135M, LoRA r 16 on all layers, fp32 on a CPU: resident memory of `train run` (docs/BENCHMARKS.md)."""
+    setup = Setup(
+        load_in="32bit", device="cpu", fused_loss=False, checkpointing=None, micro_batch=rows, row_length=length
+    )
+    assert memory(resolve_model("smollm2-135m").facts, setup).total / GIB == pytest.approx(measured_gib, rel=0.05)
+
+
 SETUPS = st.builds(
     Setup,
     load_in=st.sampled_from(["4bit", "8bit", "16bit"]),
@@ -128,7 +137,7 @@ def plan(capsys, *flags):
 
 
 def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
-    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "4096", "--micro-batch", "2")
+    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "2048", "--micro-batch", "4")
     code, out = plan(capsys, *flags)
     big, small = out["nodes"]
     assert (code, out["ok"], big["fits"], small["fits"]) == (1, False, True, False)
