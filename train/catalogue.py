@@ -75,7 +75,6 @@ def resolve_model(name: str) -> Model:
             source="folder",
             reason=f"{name} is a folder of this machine",
             folder=folder,
-            facts=facts_of(json.loads((folder / "config.json").read_text()), str(folder)),
         )
     if HUB_ID.fullmatch(name) and not folder.exists():
         return Model(name=name.split("/")[1], source="hub", reason=f"{name} is a Hugging Face hub id", hub=name)
@@ -111,6 +110,8 @@ def model_facts(model: Model) -> Facts:
     """The shape of the model; for a hub id its config.json (a kilobyte) is fetched."""
     if model.facts:
         return model.facts
+    if model.folder:
+        return facts_of(json.loads((model.folder / "config.json").read_text()), str(model.folder))
     from train.hub import hub_file
 
     assert model.hub

@@ -107,7 +107,7 @@ def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, li
         return example.text, [(0, len(example.text))]
     try:
         text = chat.render(example.messages)
-        return text, answer_spans(chat, example, text) if answers_only else [(0, len(text))]
+        return text, answer_spans(chat, example, text) if answers_only else [(0, len(text.rstrip()))]
     except BadRecord as error:
         return error
 

@@ -118,7 +118,9 @@ def damage(folder: Path) -> str:
 
 
 def prune(root: Path, keep: int, best_step: int | None) -> None:
-    """Remove all but the last `keep` and the best."""
+    """Remove all but the last `keep` and the best, and what a killed process left half written."""
+    for draft in root.glob(".step-*"):
+        shutil.rmtree(draft, ignore_errors=True)
     for step in steps(root)[:-keep]:
         if step != best_step:
             shutil.rmtree(root / f"step-{step}", ignore_errors=True)

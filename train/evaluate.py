@@ -41,6 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--eval-fraction", type=float, default=0.05, help="as in `run`")
     parser.add_argument("--train-on", default="answers", help="as in `run`")
+    parser.add_argument(
+        "--load-in", default="16bit", choices=("4bit", "8bit", "16bit"), help="the base; 4bit needs a GPU"
+    )
     parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
     parser.add_argument("--questions", type=int, default=3, help="held-out questions asked of both (default 3)")
     parser.add_argument("--answer-tokens", type=int, default=48, help="longest answer (default 48)")
@@ -75,7 +78,12 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     backend = backends.get("hf")
     base_folder = model_folder(args.model)
     spec = backends.ModelSpec(
-        folder=base_folder, device=device, precision=precision, adapter=args.adapter, max_seq_length=rows.row_length
+        folder=base_folder,
+        device=device,
+        precision=precision,
+        load_in=args.load_in,
+        adapter=args.adapter,
+        max_seq_length=rows.row_length,
     )
     model: Any = backend.build(spec)
     some = list(range(min(args.rows, len(rows))))

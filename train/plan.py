@@ -30,6 +30,7 @@ from train.memory import (
     wire_bytes,
 )
 
+CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
 LINK_EFFICIENCY = 0.94
 """What TCP leaves of a link's nominal speed for data."""
@@ -84,7 +85,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
     parser.add_argument("--method", default="lora", help="lora (default) or full")
     parser.add_argument("--optimizer", default="adamw", help="adamw (default) or adamw8bit")
-    parser.add_argument("--gradient-checkpointing", default="true", help="true (default), unsloth or false")
+    parser.add_argument(
+        "--gradient-checkpointing", default="auto", help="auto (default: on cards only), true, unsloth or false"
+    )
     parser.add_argument("--backend", default="auto", help="unsloth (default on cards) or hf: holds all logits")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
 
@@ -112,7 +115,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
         "load_in": ("auto", "4bit", "8bit", "16bit"),
         "method": ("lora", "full"),
         "optimizer": ("adamw", "adamw8bit"),
-        "gradient_checkpointing": ("true", "unsloth", "false"),
+        "gradient_checkpointing": CHECKPOINTING,
         "backend": ("auto", "unsloth", "hf"),
     }
     for name, known in choices.items():
@@ -123,7 +126,7 @@ def setup_of(args: argparse.Namespace) -> Setup:
         lora_targets=targets,
         row_length=args.max_seq_length,
         micro_batch=args.micro_batch,
-        checkpointing=str(args.gradient_checkpointing).lower() != "false",
+        checkpointing=CHECKPOINTING[str(args.gradient_checkpointing).lower()],
         optimizer_bytes=8 if args.optimizer == "adamw" else 2,
         fused_loss=args.backend != "hf",
         full=args.method == "full",

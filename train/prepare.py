@@ -32,6 +32,7 @@ BATCH_CHARS = 1 << 17
 BATCH_EXAMPLES = 128
 QUESTIONS = 64
 SHOWN_BAD = 5
+KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction", "format")
 
 Say = Callable[[str], None]
 
@@ -126,9 +127,6 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     build_once(folder, lambda unfinished: _build(unfinished, reader, chat, facts))
     _report(folder, known, say)
     return folder
-
-
-KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction", "format")
 
 
 def dataset_files(data: Dataset) -> list[Path]:

@@ -84,7 +84,7 @@ def driver(root: Path) -> dict[str, str | None]:
 
     After an unattended upgrade these differ until the next boot, and CUDA refuses.
     """
-    loaded = _first_match(root / "proc/driver/nvidia/version", r"Kernel Module\D+([\d.]+)")
+    loaded = _first_match(root / "proc/driver/nvidia/version", r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)")
     libraries = sorted(root.glob("usr/lib*/x86_64-linux-gnu/libnvidia-ml.so.[0-9]*.*"))
     libraries += sorted(root.glob("usr/lib64/libnvidia-ml.so.[0-9]*.*"))
     library = libraries[-1].name.removeprefix("libnvidia-ml.so.") if libraries else None

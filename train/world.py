@@ -70,7 +70,7 @@ class World:
 
     def tell_failure(self, error: Exception) -> None:
         """Before the first step the others wait in `gather`: let them know at once, not after a time-out."""
-        if self.size > 1:
+        if self.size > 1 and not self.store.check([FAILED]):
             self.store.set(FAILED, f"{self.node} cannot start: {error}")
             time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 

@@ -1,4 +1,4 @@
-"""The training program with one thing broken on purpose, to see that it is noticed: broken.py WHAT run …"""
+"""The training program with one thing changed from outside, most often broken on purpose: broken.py WHAT run …"""
 
 import os
 import sys
@@ -19,6 +19,17 @@ def mean_of_means() -> None:
         return compute(run, mine, 1 / own / run.world.size)
 
     loop.compute = naive
+
+
+def moving_shares() -> None:
+    """Nothing broken: other shares at every step, as balancing will have them."""
+    update = loop.update
+
+    def moving(run):
+        update(run)
+        run.shares = [float((run.step * (rank + 2)) % 5) for rank in range(run.world.size - 1)] + [1.0]
+
+    loop.update = moving
 
 
 def own_gradient(first_step: int) -> None:
@@ -72,6 +83,21 @@ def fails(at_step: int) -> None:
 
     failing.calls = 0
     loop.to_tensors = failing
+
+
+def fails_in_update(at_step: int) -> None:
+    """Some weights are new already, others are not."""
+    step = torch.optim.AdamW.step
+
+    def failing(self, closure=None):
+        failing.calls += 1
+        if RANK == 1 and failing.calls == at_step:
+            self.param_groups[0]["params"][0].data += 1
+            raise RuntimeError("half an update")
+        return step(self, closure)
+
+    failing.calls = 0
+    torch.optim.AdamW.step = failing
 
 
 def full_disk() -> None:

@@ -74,6 +74,12 @@ def test_an_answer_without_an_end_mark_gets_one(tiny):
     assert trained[-1] == 1
 
 
+@pytest.mark.parametrize("answers_only", [True, False])
+def test_an_end_mark_with_a_line_break_behind_it_is_enough(tiny, answers_only):
+    chat = with_template(tiny, "{% for m in messages %}{{ m['content'] }}</s>\n{% endfor %}")
+    assert trained_text(chat, Example(TURNS[2:]), answers_only).endswith("Red.</s>")
+
+
 def test_text_is_trained_on_between_its_marks(tiny):
     ((tokens, trained),) = encode(tiny, [Example(text="once upon")], True)
     assert tokens[0] == tiny.tokenizer.bos_token_id

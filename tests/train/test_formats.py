@@ -141,8 +141,7 @@ def test_text_is_cut_between_paragraphs_and_nothing_is_lost(tmp_path):
 
 def test_parquet_is_read_where_pyarrow_is(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
-    import pyarrow
-
+    pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"instruction": ["Q", "R"], "output": ["A", "B"]}), path)
     assert [record.value["output"] for record in read(path)] == ["A", "B"]
@@ -152,7 +151,7 @@ def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     path = tmp_path / "a.parquet"
     path.touch()
-    with pytest.raises(BadInput, match="requirements/parquet.txt"):
+    with pytest.raises(BadInput, match=r"requirements/parquet\.txt"):
         read(path)
 
 

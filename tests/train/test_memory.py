@@ -3,9 +3,12 @@
 import json
 from dataclasses import replace
 
+import peft
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from train.__main__ import main
 from train.catalogue import Facts, catalogue, resolve_model
@@ -27,9 +30,6 @@ MODELS = sorted(catalogue()["models"])
 
 
 def on_meta_device(facts: Facts):
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     config = AutoConfig.for_model(
         facts.family,
         hidden_size=facts.hidden,
@@ -50,8 +50,6 @@ def on_meta_device(facts: Facts):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_counts_are_those_of_transformers(name):
-    import torch
-
     facts = resolve_model(name).facts
     model = on_meta_device(facts)
     assert parameters(facts) == sum(p.numel() for p in model.parameters())
@@ -65,8 +63,6 @@ def test_counts_are_those_of_transformers(name):
 
 @pytest.mark.parametrize("targets", [("q_proj", "v_proj"), LINEARS])
 def test_adapter_has_the_size_that_peft_makes(targets):
-    import peft
-
     facts = resolve_model("smollm2-135m").facts
     config = peft.LoraConfig(r=8, target_modules=list(targets), task_type="CAUSAL_LM")
     model = peft.get_peft_model(on_meta_device(facts), config)
@@ -80,6 +76,15 @@ def test_the_figures_that_people_quote():
     assert 5 < memory(facts, Setup(load_in="4bit", row_length=512)).total / GIB < 8
     assert 13 < memory(facts, Setup(load_in="16bit", row_length=512)).total / GIB < 18
     assert wire_bytes(facts, Setup(), "bf16", 3) * 8 / 0.94e9 == pytest.approx(0.91, abs=0.01)
+
+
+@pytest.mark.parametrize(("rows", "length", "measured_gib"), [(8, 256, 5.63), (4, 160, 2.53)])
+def test_the_estimate_is_near_what_was_measured(rows, length, measured_gib):
+    """SmolLM2-135M, LoRA r 16 on all layers, fp32 on a CPU: resident memory of `train run` (docs/BENCHMARKS.md)."""
+    setup = Setup(
+        load_in="32bit", device="cpu", fused_loss=False, checkpointing=None, micro_batch=rows, row_length=length
+    )
+    assert memory(resolve_model("smollm2-135m").facts, setup).total / GIB == pytest.approx(measured_gib, rel=0.05)
 
 
 SETUPS = st.builds(
@@ -132,7 +137,7 @@ def plan(capsys, *flags):
 
 
 def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
-    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "4096", "--micro-batch", "2")
+    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "2048", "--micro-batch", "4")
     code, out = plan(capsys, *flags)
     big, small = out["nodes"]
     assert (code, out["ok"], big["fits"], small["fits"]) == (1, False, True, False)
