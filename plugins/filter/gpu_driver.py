@@ -1,0 +1,300 @@
+"""Chooses one driver branch that serves every card of the cluster and the pinned CUDA, and says why. Pure.
+
+A node's facts come from gpu_look; what is known of cards, branches and names is the role's catalogue. The answer is a
+plan, or `error` and `fix` where no plan can be right.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+Data = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Way:
+    """How one node comes to a branch; or why it does not, and what would help."""
+
+    do: str = ""
+    """keep or install; empty: neither is possible."""
+    open: bool = False
+    version: str = ""
+    why_not: str = ""
+    fix: str = ""
+
+
+def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_set: str = "") -> Data:
+    """`agreed_set` is what nodes outside this run already train with: none of them may be left behind."""
+    with_cards = {name: node for name, node in nodes.items() if node.get("cards")}
+    if not with_cards:
+        reason = "no node has an NVIDIA card: it trains on its processors"
+        return {"branch": "", "set": "node-cpu", "cuda": "", "torch": "", "reason": reason, "nodes": {}}
+    for name, node in with_cards.items():
+        if trouble := unservable(name, node, catalogue):
+            return trouble
+    known = [entry for entry in catalogue["branches"] if branch in ("auto", entry["branch"])]
+    allowed = [entry for entry in known if not agreed_set or entry["set"] == agreed_set]
+    if not allowed:
+        error = f"the other nodes train with {agreed_set}; driver branch {branch} is not for that"
+        return {"error": error, "fix": "run it for all nodes: make bootstrap PHASE=gpu_driver"}
+    ways = {
+        entry["branch"]: {name: way(name, node, entry, catalogue) for name, node in with_cards.items()}
+        for entry in allowed
+    }
+    chosen = choose(allowed, ways, with_cards)
+    if chosen is None:
+        return refusal(allowed, ways)
+    return as_plan(chosen, ways, with_cards, catalogue, branch != "auto")
+
+
+def choose(allowed: list[Data], ways: dict[str, dict[str, Way]], nodes: dict[str, Data]) -> Data | None:
+    """What works everywhere as it is, is left alone; else the best branch that every node can have."""
+    for entry in allowed:
+        mine = {name: major(node["installed"]["version"]) for name, node in nodes.items() if node["installed"]}
+        kept = all(one.do == "keep" for one in ways[entry["branch"]].values())
+        if kept and set(mine.values()) == {entry["branch"]}:
+            return entry
+    return next((entry for entry in allowed if all(one.do for one in ways[entry["branch"]].values())), None)
+
+
+# -- one node --------------------------------------------------------------------------------------------------
+
+
+def unservable(name: str, node: Data, catalogue: Data) -> Data | None:
+    """Cards that no branch can serve."""
+    kinds = [generation(card["device"], catalogue) for card in node["cards"]]
+    for card, kind in zip(node["cards"], kinds, strict=True):
+        if float(kind["compute"]) < float(catalogue["least_compute"]):
+            error = (
+                f"{name}: its {kind['name']} card (10de:{card['device']}) has compute {kind['compute']},"
+                f" torch has code for {catalogue['least_compute']} and newer"
+            )
+            fix = f"leave {name} out of hosts.yml, or give it motley_gpu_driver_manage: false to train on its processor"
+            return {"error": error, "fix": fix}
+    return None
+
+
+def flavours(node: Data, catalogue: Data) -> list[bool]:
+    """Open modules (True) or closed ones (False) that serve all of a machine's cards, the better first."""
+    needs = {generation(card["device"], catalogue)["open"] for card in node["cards"]}
+    return [is_open for is_open, against in ((True, "no"), (False, "must")) if against not in needs]
+
+
+def generation(device: str, catalogue: Data) -> Data:
+    """By the chip's PCI id. An id that nobody knew when this was written is of a newer card than all that are known."""
+    for kind in catalogue["generations"]:
+        if any(int(first, 16) <= int(device, 16) <= int(last, 16) for first, last in kind["ids"]):
+            return dict(kind)
+    newest = max(catalogue["generations"], key=lambda kind: float(kind["compute"]))
+    return {**newest, "name": "unknown"}
+
+
+def way(name: str, node: Data, branch: Data, catalogue: Data) -> Way:
+    """How this node comes to this branch."""
+    fitting = flavours(node, catalogue)
+    if not fitting:
+        kinds = " and ".join(generation(card["device"], catalogue)["name"] for card in node["cards"])
+        why_not = f"{name} has {kinds} in one machine: one needs the open kernel modules, the other the closed ones"
+        return Way(why_not=why_not, fix=f"take one of the two cards out of {name}")
+    least = max((branch["least"], *_least_of_cards(node, catalogue)), key=number)
+    installed = node["installed"]
+    if installed and installed["complete"] and installed["open"] in fitting and not older(installed["version"], least):
+        return Way(do="keep", open=installed["open"], version=installed["version"])
+    if installed and not installed["packaged"]:
+        why_not = f"{name} has driver {installed['version']} from NVIDIA's .run file, which cannot be replaced safely"
+        return Way(why_not=why_not, fix=f"on {name}: sudo nvidia-uninstall, then run again")
+    return _install(name, node, branch, fitting, least)
+
+
+def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: str) -> Way:
+    offered = node["offered"].get(branch["branch"], {})
+    for is_open in fitting:
+        version = offered.get(word(is_open), "")
+        if version and not older(version, least):
+            return Way(do="install", open=is_open, version=version)
+    sources = node["source"] or "its package sources"
+    if offered:
+        found = ", ".join(f"{version} {kind}" for kind, version in offered.items())
+        why_not = f"{name} needs {least} or newer with {word(fitting[0])} modules; {sources} have {found}"
+    else:
+        newest = max(node["offered"], key=int, default="")
+        why_not = f"{name} is offered no driver {branch['branch']}" + (f", {sources} have {newest}" if newest else "")
+        if node.get("apt_trouble"):
+            why_not += f" (apt-get update says: {node['apt_trouble']})"
+    return Way(why_not=why_not, fix=f"give {name} a package source that has it (docs/drivers.md tells which)")
+
+
+def _least_of_cards(node: Data, catalogue: Data) -> list[str]:
+    kinds = [generation(card["device"], catalogue) for card in node["cards"]]
+    return [kind["least"] for kind in kinds if "least" in kind]
+
+
+# -- words -----------------------------------------------------------------------------------------------------
+
+
+def as_plan(chosen: Data, ways: dict[str, dict[str, Way]], nodes: dict[str, Data], catalogue: Data, told: bool) -> Data:
+    mine = ways[chosen["branch"]]
+    kinds = {word(one.open) for one in mine.values()}
+    name = chosen["branch"] + ("-open" if kinds == {"open"} else "")
+    where = "on all nodes" if len(nodes) > 1 else f"on {next(iter(nodes))}"
+    because = [*_because_of_cards(mine, nodes, catalogue), _because_of_torch(chosen, ways, nodes, catalogue, told)]
+    return {
+        **{key: chosen[key] for key in ("branch", "set", "cuda", "torch")},
+        "reason": f"{titles(nodes, catalogue)} → {name} {where} ({'; '.join(because)})",
+        "nodes": {
+            node: {"do": one.do, "open": one.open, "version": one.version, "say": _say(one, chosen)}
+            for node, one in mine.items()
+        },
+    }
+
+
+def titles(nodes: dict[str, Data], catalogue: Data) -> str:
+    """RTX 3070 Ti + RTX 5070 Ti, as the inventory calls them; else what the bus says."""
+    named = []
+    for node in nodes.values():
+        title = node.get("title", "")
+        known = title if title not in ("", "none") and len(node["cards"]) == 1 else ""
+        named += [known or generation(card["device"], catalogue)["name"] for card in node["cards"]]
+    return " + ".join(sorted(set(named)))
+
+
+def _because_of_cards(mine: dict[str, Way], nodes: dict[str, Data], catalogue: Data) -> list[str]:
+    kinds = [generation(card["device"], catalogue) for node in nodes.values() for card in node["cards"]]
+    need = sorted({kind["name"] for kind in kinds if kind["open"] == "must"})
+    said = [f"{' and '.join(need)} needs the open modules"] if need else []
+    if len({one.open for one in mine.values()}) > 1:
+        closed = ", ".join(node for node, one in mine.items() if not one.open)
+        said.append(f"{closed} stays with the closed modules, which serve its card as well")
+    return said
+
+
+def _because_of_torch(
+    chosen: Data, ways: dict[str, dict[str, Way]], nodes: dict[str, Data], catalogue: Data, told: bool
+) -> str:
+    best = catalogue["branches"][0]
+    need = f"torch {chosen['torch']} needs ≥ {chosen['least']}"
+    if chosen == best:
+        return need
+    use = f"torch {chosen['torch']} of {chosen['set']}"
+    if told:
+        return f"{use}, as you said"
+    if best["branch"] not in ways:
+        return f"{use}, as the other nodes have it"
+    lacking = [one for one in ways[best["branch"]].values() if not one.do]
+    if lacking:
+        return f"{use}, because {lacking[0].why_not}"
+    there = "/".join(sorted({node["installed"]["version"] for node in nodes.values()}))
+    more = f"torch {best['torch']} would need ≥ {best['least']}: motley_gpu_driver_branch={best['branch']}"
+    return f"{use}, because {there} is there and works; {more}"
+
+
+def _say(one: Way, chosen: Data) -> str:
+    verb = "keeps" if one.do == "keep" else "gets"
+    newer = ", newer drivers serve as well" if major(one.version) != chosen["branch"] else ""
+    return f"{verb} {one.version} ({word(one.open)} modules{newer})"
+
+
+def refusal(allowed: list[Data], ways: dict[str, dict[str, Way]]) -> Data:
+    """The sentence about the best branch: it is what a person should mend."""
+    first = next(one for one in ways[allowed[0]["branch"]].values() if not one.do)
+    branches = " or ".join(entry["branch"] for entry in allowed)
+    return {"error": f"no driver {branches} serves all cards: {first.why_not}", "fix": first.fix}
+
+
+def word(is_open: bool) -> str:
+    return "open" if is_open else "closed"
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(version).split(".") if part.isdigit())
+
+
+def older(version: str, than: str) -> bool:
+    return number(version) < number(than)
+
+
+def major(version: str) -> str:
+    return str(version).split(".")[0]
+
+
+# -- what else the role shapes ---------------------------------------------------------------------------------
+
+
+def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Data:
+    """What gpu_driver needs to know of names: the ways to driver and modules, the safest first."""
+    names = next(entry for entry in catalogue["names"] if entry["name"] == look["names"])
+    flavour = word(plan_of_node["open"])
+
+    def filled(text: str) -> str:
+        return text.format(branch=branch, open="-open" if plan_of_node["open"] else "")
+
+    driver = [filled(name) for name in names["desktop" if look["desktop"] else "server"][flavour]]
+    built = [filled(name) for name in names["dkms"][flavour]]
+    ways = []
+    if "signed" in names:
+        stem = filled(names["signed"])
+        follow = [f"{stem}-{track}" for track in look["kernel"]["tracks"]]
+        if follow:
+            ways.append({"how": "signed modules that follow the kernel", "signed": True, "packages": driver + follow})
+        exact = f"{stem}-{look['kernel']['next']}"
+        bare = [filled(name) for name in names["bare"][flavour]]
+        same = {"package": exact, "needs": filled(names["modules_need"]), "driver": filled(names["version"])}
+        how = "signed modules for this kernel"
+        ways.append({"how": how, "signed": True, "packages": [*bare, exact], "same_version": same})
+    ways.append({"how": "modules built here", "signed": False, "packages": driver + built + look["kernel"]["headers"]})
+    first = [filled(names["pin"])] if "pin" in names else []
+    return {"ways": [{"same_version": {}, **way} for way in ways], "built": built, "first": first}
+
+
+def record(plan_made: Data, recorded: Data) -> Data:
+    """What later phases and limited runs need to know of the choice; nodes outside this run keep their place."""
+    if not plan_made["nodes"] and recorded.get("nodes"):
+        return recorded
+    nodes = {**recorded.get("nodes", {}), **{name: plan_made["branch"] for name in plan_made["nodes"]}}
+    return {**{key: plan_made[key] for key in ("branch", "set", "cuda", "torch")}, "nodes": dict(sorted(nodes.items()))}
+
+
+def forget(recorded: Data, names: list[str]) -> Data:
+    """The record without these nodes; nothing is agreed where no node is left."""
+    left = {name: branch for name, branch in recorded.get("nodes", {}).items() if name not in names}
+    return {**recorded, "nodes": left} if left else {}
+
+
+def agreed_set(recorded: Data, names: list[str]) -> str:
+    """The set of recorded nodes that are not in this run; empty where there are none."""
+    return str(recorded.get("set", "")) if set(recorded.get("nodes", {})) - set(names) else ""
+
+
+def _plain(value: Any) -> Any:
+    """Ansible's texts carry their origin; a plan is plain data."""
+    return json.loads(json.dumps(value))
+
+
+def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Data, branch: str, recorded: Data) -> Data:
+    nodes = {}
+    for name in names:
+        look = hostvars[name].get("motley_gpu_driver_look") or {}
+        if look.get("cards"):
+            nodes[name] = {**_plain(look), "title": str(hostvars[name].get("motley_gpu", ""))}
+    return plan(nodes, _plain(catalogue), branch, agreed_set(recorded, names))
+
+
+def motley_gpu_waiting(names: list[str], hostvars: Any) -> list[str]:
+    """Nodes whose driver needs a restart; all of them ask for the same list."""
+    return [name for name in names if (hostvars[name].get("motley_gpu_driver_done") or {}).get("restart")]
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {
+            "motley_gpu_plan": motley_gpu_plan,
+            "motley_gpu_waiting": motley_gpu_waiting,
+            "motley_gpu_packages": lambda one, *rest: packages(_plain(one), *map(_plain, rest)),
+            "motley_gpu_forget": lambda recorded, names: forget(_plain(recorded), list(names)),
+            "motley_gpu_only": lambda recorded, names: forget(
+                _plain(recorded), [name for name in recorded.get("nodes", {}) if name not in names]
+            ),
+            "motley_gpu_record": lambda made, recorded: record(_plain(made), _plain(recorded)),
+        }

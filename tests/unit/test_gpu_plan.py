@@ -1,0 +1,206 @@
+"""One driver for all cards: the plans that people will meet, and what holds for every cluster."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.filter import gpu_driver as planner
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/motley_gpu_driver"
+CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]
+RTX_5070_TI, RTX_4070, RTX_3070_TI, GTX_1080 = "2c05", "2820", "2482", "1b80"
+BOTH = {"open", "closed"}
+
+
+def node(
+    *chips: str,
+    has: str = "",
+    is_open: bool = False,
+    offers: tuple[str, ...] = ("580.95.05", "570.195.03"),
+    **more: Any,
+) -> dict[str, Any]:
+    installed = {"version": has, "open": is_open, "packaged": True, "complete": True} if has else {}
+    return {
+        "cards": [{"bus": f"0000:0{place}:00.0", "device": chip} for place, chip in enumerate(chips, 1)],
+        "installed": installed,
+        "offered": {version.split(".")[0]: dict.fromkeys(sorted(BOTH), version) for version in offers},
+        "source": "Ubuntu's packages",
+        "secure_boot": False,
+        "title": "",
+        **more,
+    }
+
+
+def plan(branch: str = "auto", agreed: str = "", **nodes: dict[str, Any]) -> dict[str, Any]:
+    return planner.plan(nodes, CATALOGUE, branch, agreed)
+
+
+def test_the_trio_gets_580_with_open_modules() -> None:
+    made = plan(
+        master=node(RTX_5070_TI, title="RTX 5070 Ti"),
+        w1=node(RTX_4070, title="RTX 4070"),
+        w2=node(RTX_3070_TI, has="570.195.03", title="RTX 3070 Ti"),
+    )
+    assert (made["branch"], made["set"], made["cuda"]) == ("580", "node-gpu", "13.0")
+    assert {one["do"] for one in made["nodes"].values()} == {"install"}
+    assert all(one["open"] for one in made["nodes"].values())
+    assert made["reason"] == (
+        "RTX 3070 Ti + RTX 4070 + RTX 5070 Ti → 580-open on all nodes"
+        " (RTX 50 (Blackwell) needs the open modules; torch 2.13.0 needs ≥ 580.65.06)"
+    )
+
+
+def test_a_570_that_works_alone_is_left_alone() -> None:
+    made = plan(only=node(RTX_3070_TI, has="570.195.03"))
+    assert (made["branch"], made["set"]) == ("570", "node-gpu-r570")
+    assert made["nodes"]["only"]["do"] == "keep"
+    assert "570.195.03 is there and works" in made["reason"]
+    assert "motley_gpu_driver_branch=580" in made["reason"]
+
+
+def test_it_moves_to_580_when_asked() -> None:
+    made = plan("580", only=node(RTX_3070_TI, has="570.195.03"))
+    assert (made["set"], made["nodes"]["only"]["do"]) == ("node-gpu", "install")
+
+
+def test_where_only_570_can_be_had_the_other_torch_is_chosen_and_the_reason_told() -> None:
+    made = plan(a=node(RTX_5070_TI), b=node(RTX_3070_TI, offers=("570.195.03",)))
+    assert (made["branch"], made["set"]) == ("570", "node-gpu-r570")
+    assert "because b is offered no driver 580" in made["reason"]
+
+
+def test_a_580_too_old_for_the_torch_is_replaced() -> None:
+    assert plan(a=node(RTX_4070, has="580.64.01"))["nodes"]["a"]["do"] == "install"
+
+
+def test_closed_modules_are_replaced_where_the_card_needs_the_open_ones() -> None:
+    made = plan(a=node(RTX_5070_TI, has="580.95.05", is_open=False))
+    assert made["nodes"]["a"] | {"say": ""} == {"do": "install", "open": True, "version": "580.95.05", "say": ""}
+
+
+def test_a_newer_driver_is_kept_among_nodes_of_the_branch() -> None:
+    made = plan(a=node(RTX_5070_TI, has="590.48.01", is_open=True), b=node(RTX_4070))
+    assert made["branch"] == "580"
+    assert "newer drivers serve as well" in made["nodes"]["a"]["say"]
+
+
+def test_a_card_that_is_not_known_yet_is_taken_for_a_newer_one() -> None:
+    assert plan(a=node("3a00"))["nodes"]["a"]["open"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "said", "fix"),
+    [
+        ({"a": node(RTX_5070_TI), "b": node(GTX_1080)}, "b: its GTX 10 (Pascal) card (10de:1b80) has compute 6.1", "b"),
+        (
+            {"a": node(RTX_5070_TI, offers=("580.95.05",)), "b": node(RTX_3070_TI, offers=("570.195.03",))},
+            "no driver 580 or 570 serves all cards: b is offered no driver 580, Ubuntu's packages have 570",
+            "give b a package source",
+        ),
+        (
+            {"a": node(RTX_3070_TI, offers=("550.163.01",), source="Debian's packages")},
+            "a is offered no driver 580, Debian's packages have 550",
+            "docs/drivers.md",
+        ),
+        ({"a": node(RTX_3070_TI, offers=())}, "a is offered no driver 580", "docs/drivers.md"),
+        (
+            {"a": node(RTX_4070, installed={"version": "535.1", "open": False, "packaged": False, "complete": True})},
+            "a has driver 535.1 from NVIDIA's .run file",
+            "sudo nvidia-uninstall",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_with_a_sentence_and_a_mend(nodes: dict[str, Any], said: str, fix: str) -> None:
+    made = plan(**nodes)
+    assert said in made["error"]
+    assert fix in made["fix"]
+    assert "\n" not in made["error"] + made["fix"]
+
+
+def test_two_cards_that_need_different_modules_do_not_share_a_machine() -> None:
+    older_torch = {**CATALOGUE, "least_compute": 6.0}
+    made = planner.plan({"a": node(RTX_5070_TI, GTX_1080)}, older_torch)
+    assert "one needs the open kernel modules, the other the closed ones" in made["error"]
+
+
+def test_no_card_no_driver() -> None:
+    made = plan(a=node(), b=node())
+    assert (made["set"], made["nodes"]) == ("node-cpu", {})
+
+
+def test_a_run_for_one_node_does_not_leave_the_others() -> None:
+    recorded = {"set": "node-gpu", "nodes": {"a": "580", "b": "580"}}
+    assert planner.agreed_set(recorded, ["a", "b"]) == ""
+    agreed = planner.agreed_set(recorded, ["b"])
+    assert plan(agreed=agreed, b=node(RTX_3070_TI, has="570.195.03"))["branch"] == "580"
+    assert "all nodes" in plan("570", agreed=agreed, b=node(RTX_3070_TI))["fix"]
+
+
+# -- every cluster ---------------------------------------------------------------------------------------------
+
+VERSIONS = ["550.163.01", "570.195.03", "580.65.05", "580.65.06", "580.95.05", "590.48.01"]
+CHIPS = [RTX_5070_TI, RTX_4070, RTX_3070_TI, GTX_1080, "2d04", "1e04", "3a00", "1d81"]
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> dict[str, Any]:
+    made = node(
+        *draw(st.lists(st.sampled_from(CHIPS), max_size=2)),
+        has=draw(st.sampled_from(["", *VERSIONS])),
+        is_open=draw(st.booleans()),
+        offers=tuple(draw(st.lists(st.sampled_from(VERSIONS), max_size=3))),
+    )
+    if made["installed"]:
+        made["installed"] |= {"packaged": draw(st.booleans()), "complete": draw(st.booleans())}
+    for branch in made["offered"]:
+        kinds = draw(st.sampled_from([["open", "closed"], ["open"], ["closed"]]))
+        made["offered"][branch] = {kind: made["offered"][branch][kind] for kind in kinds}
+    return made
+
+
+clusters = st.dictionaries(st.sampled_from("abcde"), nodes(), min_size=1)
+wishes = st.sampled_from(["auto", "580", "570"])
+
+
+@given(clusters, wishes)
+def test_a_plan_serves_every_card_or_says_why_not(cluster: dict[str, Any], wish: str) -> None:
+    made = planner.plan(cluster, CATALOGUE, wish)
+    if "error" in made:
+        assert made["error"] and made["fix"]
+        return
+    assert set(made["nodes"]) == {name for name, one in cluster.items() if one["cards"]}
+    chosen = {entry["branch"]: entry for entry in CATALOGUE["branches"]}.get(made["branch"])
+    for name, one in made["nodes"].items():
+        assert chosen is not None
+        assert wish in ("auto", made["branch"])
+        assert not planner.older(one["version"], chosen["least"])
+        assert one["open"] in planner.flavours(cluster[name], CATALOGUE)
+        if one["do"] == "install":
+            assert cluster[name]["offered"][made["branch"]][planner.word(one["open"])] == one["version"]
+            assert planner.major(one["version"]) == made["branch"]
+        else:
+            assert cluster[name]["installed"]["version"] == one["version"]
+
+
+@given(clusters, wishes)
+def test_a_plan_that_was_carried_out_is_kept(cluster: dict[str, Any], wish: str) -> None:
+    made = planner.plan(cluster, CATALOGUE, wish)
+    if made.get("nodes"):
+        for name, one in made["nodes"].items():
+            has = {"version": one["version"], "open": one["open"], "packaged": True, "complete": True}
+            cluster[name] |= {"installed": has}
+        again = planner.plan(cluster, CATALOGUE, wish)
+        assert {one["do"] for one in again["nodes"].values()} == {"keep"}
+        assert again["set"] == made["set"]
+
+
+@given(clusters, wishes)
+def test_neither_order_nor_nodes_without_cards_matter(cluster: dict[str, Any], wish: str) -> None:
+    made = planner.plan(cluster, CATALOGUE, wish)
+    other = planner.plan({**dict(reversed(cluster.items())), "z": node()}, CATALOGUE, wish)
+    assert ("error" in made) == ("error" in other)
+    assert made.get("branch") == other.get("branch")
