@@ -1,0 +1,150 @@
+"""apt and dpkg by their commands. Runs on a node as root; every call waits for another program that has the lock."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+from ansible.module_utils.driver_packages import Package, Simulated, parse_simulation
+
+LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
+SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences.d")
+RUN = Path("/run/motley-apt")
+FRESH_S = 3600
+# No questions, no restarts of services behind our back, the person's own edits of configuration files stay.
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "LC_ALL": "C.UTF-8"}
+ANSWERS = ("-y", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+
+
+class AptError(Exception):
+    """The first line of what went wrong."""
+
+
+class Apt:
+    def __init__(self, wait_s: int = 300, look_only: bool = False) -> None:
+        """`look_only`: package lists are fetched to the side, the system's own stay as they are."""
+        self.wait_s = wait_s
+        self.wait = ("-o", f"DPkg::Lock::Timeout={wait_s}")
+        self.aside = ()
+        if look_only and not fresh(Path("updated")):
+            lists, cache = RUN / "lists", RUN / "cache"
+            self.aside = ("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}")
+
+    def refresh(self) -> str:
+        """Fetch the package lists unless they are young; returns what apt complained of."""
+        stamp = Path("aside" if self.aside else "updated")
+        if fresh(stamp):
+            return ""
+        for option in self.aside[1::2]:
+            (Path(option.partition("=")[2]) / "partial").mkdir(parents=True, exist_ok=True)
+        end = time.monotonic() + self.wait_s
+        while True:  # the lists have a lock of their own, for which apt itself does not wait
+            done = self._run("apt-get", *self.wait, *self.aside, "-qq", "update")
+            if done.returncode == 0 or "lock" not in done.stderr or time.monotonic() > end:
+                break
+            time.sleep(2)
+        if done.returncode:
+            return trouble_of(done)
+        RUN.mkdir(exist_ok=True)
+        (RUN / stamp).touch()
+        return ""
+
+    def packages(self) -> dict[str, Package]:
+        """Everything installed, by name (with its architecture where that is not the machine's own)."""
+        fields = "${db:Status-Abbrev}\t${binary:Package}\t${Version}\t${Pre-Depends}, ${Depends}\n"
+        own = self._must("dpkg", "--print-architecture").strip()
+        auto = set(self._must("apt-mark", "showauto").split())
+        found = {}
+        for line in self._must("dpkg-query", "-W", "-f", fields).splitlines():
+            state, name, version, depends = line.split("\t")
+            if state[1] not in "nc":
+                name = name.removesuffix(f":{own}")
+                found[name] = Package(version, depends, auto=name in auto, held=state[0] == "h")
+        return found
+
+    def candidates(self, names: list[str]) -> dict[str, str]:
+        """The version that would be installed now; names that nobody offers are missing."""
+        if not names:
+            return {}
+        output = self._must("apt-cache", *self.aside, "policy", *names)
+        found = re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)$", output, re.MULTILINE)
+        return {name: version for name, version in found if version != "(none)"}
+
+    def versions(self, name: str) -> list[str]:
+        """All versions of a package that are offered."""
+        done = self._run("apt-cache", *self.aside, "madison", name)
+        return [line.split("|")[1].strip() for line in done.stdout.splitlines() if line.count("|") == 2]
+
+    def depends(self, name: str) -> str:
+        """What the offered package needs, as it says it."""
+        shown = self._run("apt-cache", *self.aside, "show", "--no-all-versions", name).stdout
+        return "".join(re.findall(r"^Depends: (.*)$", shown, re.MULTILINE)[:1])
+
+    def simulate(self, *words: str) -> Simulated:
+        done = self._run("apt-get", *self.aside, "-s", "-o", "Debug::NoLocking=1", *ANSWERS, *words)
+        return Simulated(trouble=trouble_of(done)) if done.returncode else parse_simulation(done.stdout)
+
+    def change(self, *words: str) -> None:
+        done = self._run("apt-get", *self.wait, "-qq", *ANSWERS, *words)
+        if done.returncode:
+            raise AptError(trouble_of(done))
+
+    def finish_interrupted(self) -> bool:
+        """What a power cut left half configured; whether there was any."""
+        if not self._run("dpkg", "--audit").stdout.strip():
+            return False
+        self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to mend
+        self.change("-f", "install")
+        return True
+
+    def mark(self, how: str, names: list[str]) -> None:
+        """hold, unhold, auto or manual."""
+        if names:
+            self._must("apt-mark", how, *names)
+
+    def _must(self, *command: str) -> str:
+        done = self._run(*command)
+        if done.returncode:
+            raise AptError(f"{command[0]}: {trouble_of(done)}")
+        return done.stdout
+
+    @staticmethod
+    def _run(*command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env={**os.environ, **QUIET}
+        )
+
+
+def fresh(stamp: Path) -> bool:
+    """Young, and younger than the list of sources."""
+    file = RUN / stamp
+    if not file.exists():
+        return False
+    places = [Path(place) for place in SOURCES]
+    files = [file for place in places if place.is_dir() for file in place.iterdir()]
+    newest = max((path.stat().st_mtime for path in [*places, *files] if path.exists()), default=0)
+    return file.stat().st_mtime > max(newest, time.time() - FRESH_S)
+
+
+def trouble_of(done: subprocess.CompletedProcess) -> str:
+    lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+    errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
+    unmet = [line for line in lines if ": Depends:" in line or ": Conflicts:" in line]
+    return "; ".join([*unmet[:2], *errors[:1]]) or (lines[-1] if lines else f"exit status {done.returncode}")
+
+
+def holder() -> str:
+    """Who uses apt now; empty when nobody does."""
+    for lock in filter(os.path.exists, LOCKS):
+        with Path(lock).open("rb") as stream:
+            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
+        if kind != fcntl.F_UNLCK:
+            name = Path(f"/proc/{pid}/comm")
+            return f"{name.read_text().strip()} (process {pid})" if pid and name.exists() else "another program"
+    return ""

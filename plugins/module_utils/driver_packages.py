@@ -1,0 +1,209 @@
+"""What apt and dpkg say, as data, and what follows from it for a driver and its kernel. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+# The firmware knows their keys by way of the distribution's boot loader.
+TRUSTED_SIGNERS = ("Canonical", "Debian")
+
+
+@dataclass(frozen=True)
+class Package:
+    version: str
+    depends: str = ""
+    auto: bool = False
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """What apt would do."""
+
+    installs: dict[str, str] = field(default_factory=dict)
+    removes: tuple[str, ...] = ()
+    trouble: str = ""
+
+
+def parse_simulation(output: str) -> Simulated:
+    """The Inst and Remv lines of `apt-get -s`."""
+    installs, removes = {}, []
+    for line in output.splitlines():
+        if match := re.match(r"Inst (\S+) (?:\[[^]]*\] )?\((\S+) ", line):
+            installs[match[1]] = match[2]
+        elif match := re.match(r"(?:Remv|Purg) (\S+) ", line):
+            removes.append(match[1])
+    return Simulated(installs, tuple(removes))
+
+
+def base_name(package: str) -> str:
+    return package.partition(":")[0]
+
+
+def kernel_metapackages(packages: dict[str, Package], catalogue: dict) -> list[str]:
+    """Installed packages that lead to a kernel, however they are called here: these decide when a new one comes."""
+    leads = {name for name in packages if re.search(catalogue["kernel_packages"], name)}
+    kernels = set(leads)
+    while True:
+        more = {
+            name
+            for name, package in packages.items()
+            if name.startswith("linux-") and name not in leads and depends_on(package) & {base_name(n) for n in leads}
+        }
+        if not more:
+            return sorted(name for name in leads - kernels if not re.search(catalogue["driver_packages"], name))
+        leads |= more
+
+
+def depends_on(package: Package) -> set[str]:
+    return {base_name(word.split()[0]) for word in re.split(r"[,|]", package.depends) if word.strip()}
+
+
+def images(packages: dict[str, Package], catalogue: dict) -> list[str]:
+    """Installed kernels, oldest first."""
+    found = [name for name in packages if re.search(catalogue["kernel_images"], name)]
+    return sorted(found, key=natural)
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", text) if part]
+
+
+def release_of(image: str) -> str:
+    return re.sub(r"^linux-image-(unsigned-)?", "", image)
+
+
+def tracks(metapackages: list[str]) -> list[str]:
+    """What the installed kernel metapackages follow: generic, generic-hwe-24.04, amd64."""
+    return [name.removeprefix("linux-image-") for name in metapackages if name.startswith("linux-image-")]
+
+
+def protected(packages: dict[str, Package], catalogue: dict) -> list[str]:
+    """What a hold must keep: driver, CUDA, and all that leads to a kernel."""
+    driver = [name for name in packages if re.search(catalogue["driver_packages"], base_name(name))]
+    return sorted({*driver, *kernel_metapackages(packages, catalogue)})
+
+
+def touches(simulated: Simulated, packages: dict[str, Package], catalogue: dict) -> list[str]:
+    """What an upgrade would do to driver, CUDA or kernel."""
+    patterns = (catalogue["driver_packages"], catalogue["kernel_packages"])
+    metapackages = set(kernel_metapackages(packages, catalogue))
+    return [
+        name
+        for name in (*simulated.installs, *simulated.removes)
+        if name in metapackages or any(re.search(pattern, base_name(name)) for pattern in patterns)
+    ]
+
+
+def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: dict) -> dict:
+    """Kernels that would come, go or change their build, and software that would go and is no driver."""
+    concerned = {**dict.fromkeys(simulated.removes, ""), **simulated.installs}
+    kernels = [
+        name
+        for name, version in concerned.items()
+        if re.search(catalogue["kernel_images"], name) and not (name in packages and packages[name].version == version)
+    ]
+    strangers = [name for name in simulated.removes if not re.search(catalogue["driver_packages"], base_name(name))]
+    return {"kernels": kernels, "strangers": strangers}
+
+
+def choose_modules(ways: list[dict], wish: dict) -> dict:
+    """The first way to the modules that moves no kernel, drives out no other software and loads under Secure Boot.
+
+    Each way has how, signed and packages, and what speaks against it: trouble, kernels, strangers (software that would
+    go), builds (modules that would be compiled), other (a version that does not fit).
+    """
+    against = []
+    for way in ways:
+        if reason := _against(way, wish):
+            against.append(f"{way['how']}: {reason}")
+        else:
+            return {"way": way}
+    fix = "give it a package source that has them (docs/drivers.md)"
+    if any(way["kernels"] for way in ways):
+        fix = "upgrade it first (sudo apt full-upgrade, then restart it) and run again"
+    elif wish["secure_boot"] and not ways[-1]["trouble"]:
+        fix = "read docs/drivers.md (Secure Boot) first, then run again with -e motley_gpu_driver_own_key=true"
+    return {"error": "no way to the driver's modules; " + "; ".join(against), "fix": fix}
+
+
+def _against(way: dict, wish: dict) -> str:
+    if way["trouble"]:
+        return str(way["trouble"])
+    if way["kernels"]:
+        return f"would bring another kernel ({', '.join(way['kernels'])})"
+    if way["strangers"]:
+        return f"would remove {', '.join(way['strangers'])}"
+    if way["signed"] and way["builds"]:
+        return f"would build modules here ({', '.join(way['builds'])})"
+    if not way["signed"] and wish["secure_boot"] and not wish["own_key"]:
+        return "Secure Boot would ask for their key on the machine's own screen"
+    return str(way["other"])
+
+
+def least_of(depends: str, package: str) -> str:
+    """580.95.05 of "nvidia-kernel-common-580 (>= 580.95.05)"; empty where nothing is said."""
+    match = re.search(rf"(?:^|[ ,]){re.escape(package)} \(>= ([^)]+)\)", depends)
+    return version_of_driver(match[1]) if match else ""
+
+
+def key_question(signer: str, key: str) -> str:
+    return (
+        f"Secure Boot is on and does not know the key of the modules built here ({signer or 'not signed'})\n"
+        "its own screen will ask after the restart: Enroll MOK, Continue, Yes, the password, Reboot\n"
+        f"fix: sudo mokutil --import {key} (choose a password), sudo reboot, sit at its screen; then run again"
+    )
+
+
+def version_of_driver(text: str) -> str:
+    """580.95.05 of 580.95.05-0ubuntu0.24.04.1, also behind an epoch."""
+    match = re.match(r"(?:\d+:)?(\d+(?:\.\d+)+)", text)
+    return match[1] if match else ""
+
+
+def pin_text(names: list[str]) -> str:
+    entries = [f"Package: {name}\nPin: release *\nPin-Priority: -1\n" for name in sorted(names)]
+    return "# Written by Motley: kernels and drivers that an upgrade would have brought in spite of the holds.\n\n" + (
+        "\n".join(entries)
+    )
+
+
+def proof_fault(look: dict) -> tuple[str, str]:
+    """Why the driver does not serve every card, and the mend; both empty when it does."""
+    installed, loaded, smi = look["installed"], look["loaded"], look["smi"]
+    lost = [card["bus"] for card in look["cards"] if card["lost"]]
+    if lost:
+        return f"the card at {', '.join(lost)} has fallen off the bus", "switch the machine off, wait, switch it on"
+    if not installed:
+        return "no driver is installed", "make bootstrap PHASE=gpu_driver"
+    if not loaded:
+        if look["secure_boot"] and not look["module_signer"].startswith(TRUSTED_SIGNERS):
+            return "Secure Boot does not let its module load", "enrol the module's key: docs/drivers.md (Secure Boot)"
+        return "its module is not loaded", f"see why: sudo dmesg | grep -iE 'nvrm|nvidia|key'; {restart_it()}"
+    if loaded["version"] != installed["version"]:
+        return f"the module is {loaded['version']}, the library {installed['version']}", restart_it()
+    return _smi_fault(look, smi)
+
+
+def _smi_fault(look: dict, smi: dict) -> tuple[str, str]:
+    if smi["trouble"]:
+        return f"nvidia-smi says: {smi['trouble']}", "see why: sudo dmesg | grep -iE 'nvrm|xid'"
+    driver = look["installed"]["version"]
+    answering = {bus_key(row["bus"]) for row in smi["cards"]}
+    silent = [card["bus"] for card in look["cards"] if bus_key(card["bus"]) not in answering]
+    if silent:
+        return f"nvidia-smi does not see the card at {', '.join(silent)}", "see why: sudo dmesg | grep -iE 'nvrm|xid'"
+    other = {row["driver"] for row in smi["cards"]} - {driver}
+    if other:
+        return f"nvidia-smi speaks of driver {', '.join(other)}, {driver} is installed", restart_it()
+    return "", ""
+
+
+def bus_key(bus: str) -> str:
+    """nvidia-smi writes 00000000:01:00.0 where the kernel writes 0000:01:00.0."""
+    return bus.lower()[-12:]
+
+
+def restart_it() -> str:
+    return "restart it: make bootstrap PHASE=gpu_driver REBOOT=yes"

@@ -1,0 +1,376 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Install a driver without moving the kernel, hold both, and take all of it back on demand."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from ansible.module_utils import driver_packages as rules
+from ansible.module_utils.apt import Apt, AptError, holder
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.before import Before, write_file
+
+DOCUMENTATION = r"""
+module: gpu_driver
+short_description: A node's driver packages, their holds, and the way back
+options:
+  state: {type: str, choices: [present, undone], default: present, description: "undone: as it was at first"}
+  install: {type: bool, default: false, description: Whether packages are installed; else what is there is kept}
+  names: {type: dict, default: {}, description: "ways (the safest first), built (modules to compile), first"}
+  look: {type: dict, default: {}, description: What gpu_look found}
+  catalogue: {type: dict, default: {}, description: Which packages belong to driver and kernel}
+  hold: {type: bool, default: true, description: Whether driver, CUDA and kernel stay; false lifts our holds}
+  own_key: {type: bool, default: false, description: Whether Secure Boot may ask for a key on the machine's screen}
+  wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
+  say: {type: str, default: "", description: The plan's sentence}
+"""
+PHASE = "gpu_driver"
+PIN = Path("/etc/apt/preferences.d/motley-gpu-driver.pref")
+ROUNDS = 4
+# Where Ubuntu and Debian keep the key that dkms signs modules with.
+KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+
+
+class Refused(Exception):
+    """What is wrong, and the mend on a line of its own."""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "undone"], "default": "present"},
+            "install": {"type": "bool", "default": False},
+            "names": {"type": "dict", "default": {}},
+            "look": {"type": "dict", "default": {}},
+            "catalogue": {"type": "dict", "default": {}},
+            "hold": {"type": "bool", "default": True},
+            "own_key": {"type": "bool", "default": False},
+            "wait_s": {"type": "int", "default": 300},
+            "say": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    node = Node(module)
+    try:
+        node.undo() if module.params["state"] == "undone" else node.converge()
+    except (AptError, Refused) as trouble:
+        text = str(trouble)
+        fix = "" if "\nfix: " in text else "\nfix: mend what apt says (sudo apt-get check), then run again"
+        module.fail_json(msg=text + fix)
+    module.exit_json(
+        changed=node.changed,
+        restart=node.restart,
+        motley_say="; ".join(filter(None, node.says)),
+        diff=difference(node.was, node.now),
+    )
+
+
+class Node:
+    """This machine's packages: as they were when we came, and as they are (or, in check mode, would be)."""
+
+    def __init__(self, module: AnsibleModule) -> None:
+        self.wish, self.check_mode = module.params, module.check_mode
+        self.apt = Apt(self.wish["wait_s"], look_only=self.check_mode)
+        self.before = Before(PHASE)
+        self.says: list[str] = []
+        self.restart = ""
+        self.changed = False
+        self.wait_for_apt()
+        self.now = self.apt.packages()
+        self.was = self.now
+
+    def wait_for_apt(self) -> None:
+        """apt waits by itself as well; this tells for whom."""
+        start, who = time.monotonic(), holder()
+        if not who or self.check_mode:
+            return
+        while holder() and time.monotonic() - start < self.wish["wait_s"]:
+            time.sleep(0.5)
+        self.says.append(f"waited {time.monotonic() - start:.0f} s for {who}, which used apt")
+
+    def converge(self) -> None:
+        self.says.append(self.wish["say"])
+        if not self.check_mode and self.apt.finish_interrupted():
+            self.says.append("an interrupted installation was finished")
+            self.notice()
+        if self.wish["install"]:
+            self.install()
+        if self.wish["hold"]:
+            self.hold()
+            self.prove_hold()
+        else:
+            self.lift_holds()
+        self.load()
+
+    # -- packages ----------------------------------------------------------------------------------------------
+
+    def install(self) -> None:
+        names = self.wish["names"]
+        if names["first"] and not self.check_mode:
+            self.transact(names["first"])
+        way = self.choose()
+        wanted = way["packages"]
+        self.says.append(way["how"])
+        if self.check_mode:
+            foreseen = self.apt.simulate("--no-install-recommends", "--allow-change-held-packages", "install", *wanted)
+            coming = {name: rules.Package(version) for name, version in foreseen.installs.items()}
+            self.now = {name: package for name, package in self.now.items() if name not in foreseen.removes} | coming
+            self.changed = True
+            return
+        kernels = rules.images(self.now, self.wish["catalogue"])
+        self.transact(wanted)
+        if rules.images(self.now, self.wish["catalogue"]) != kernels:
+            raise Refused("the kernel moved with the driver, unforeseen\nfix: make undo PHASE=gpu_driver")
+        self.says.append(f"kernel unmoved ({', '.join(map(rules.release_of, kernels)) or 'no package'})")
+
+    def choose(self) -> dict:
+        tried = []
+        for way in self.wish["names"]["ways"]:
+            words = ("--no-install-recommends", "--allow-change-held-packages", "install", *way["packages"])
+            foreseen = self.apt.simulate(*words)
+            against = rules.side_effects(foreseen, self.now, self.wish["catalogue"])
+            against["builds"] = [name for name in self.wish["names"]["built"] if name in foreseen.installs]
+            against["other"] = self.other_version(way["same_version"], foreseen)
+            tried.append({**way, "trouble": foreseen.trouble, **against})
+        chosen = rules.choose_modules(
+            tried, {"secure_boot": self.wish["look"]["secure_boot"], "own_key": self.wish["own_key"]}
+        )
+        if "error" in chosen:
+            raise Refused(f"{chosen['error']}\nfix: {chosen['fix']}")
+        return chosen["way"]
+
+    def other_version(self, same: dict, foreseen: rules.Simulated) -> str:
+        """Where apt does not compare: modules of one version and a driver of another do not work together."""
+        if not same or foreseen.trouble:
+            return ""
+        modules = rules.least_of(self.apt.depends(same["package"]), same["needs"])
+        present = self.now[same["driver"]].version if same["driver"] in self.now else ""
+        driver = rules.version_of_driver(foreseen.installs.get(same["driver"], present))
+        return "" if modules == driver else f"they are of {modules}, the driver is {driver}"
+
+    def transact(self, names: list[str]) -> None:
+        """What will be touched is written down before, so that a power cut in between can be undone as well."""
+        words = ("--no-install-recommends", "--allow-change-held-packages", "install", *names)
+        foreseen = self.apt.simulate(*words)
+        self.remember([*foreseen.installs, *foreseen.removes, *names])
+        self.apt.change(*words)
+        self.notice()
+
+    def notice(self) -> None:
+        """Take note of what has changed just now."""
+        earlier, self.now = self.now, self.apt.packages()
+        self.remember([name for name in {*earlier, *self.now} if earlier.get(name) != self.now.get(name)], earlier)
+        self.changed = True
+
+    def remember(self, names: list[str], packages: dict | None = None) -> None:
+        """Each package as it was when it was touched for the first time; null: it was not there."""
+        known, ours = self.before.data.setdefault("packages", {}), self.before.data.get("holds", [])
+        for name in names:
+            if name not in known:
+                package = (packages or self.now).get(name)
+                known[name] = package and {
+                    "version": package.version,
+                    "auto": package.auto,
+                    "held": package.held and name not in ours,
+                }
+        self.before.save()
+
+    # -- holds -------------------------------------------------------------------------------------------------
+
+    def hold(self) -> None:
+        loose = [n for n in rules.protected(self.now, self.wish["catalogue"]) if not self.now[n].held]
+        self.mark_held(loose)
+        if loose:
+            self.says.append(f"{len(loose)} packages held")
+
+    def mark_held(self, names: list[str]) -> None:
+        if not names:
+            return
+        self.changed = True
+        if self.check_mode:
+            self.now = self.now | {name: replace(self.now[name], held=True) for name in names}
+        else:
+            ours = self.before.data.setdefault("holds", [])
+            ours += [name for name in names if name not in ours]
+            self.before.save()
+            self.apt.mark("hold", names)
+            self.now = self.apt.packages()
+
+    def prove_hold(self) -> None:
+        """An upgrade of everything, simulated, leaves driver, CUDA and kernel alone; what it would not, is held too."""
+        if self.check_mode:
+            return
+        pinned: list[str] = []
+        for _ in range(ROUNDS):
+            foreseen = self.apt.simulate("dist-upgrade")
+            if foreseen.trouble:
+                raise AptError(f"a full upgrade cannot be simulated: {foreseen.trouble}")
+            moved = rules.touches(foreseen, self.now, self.wish["catalogue"])
+            if not moved:
+                return
+            self.mark_held([name for name in moved if name in self.now and not self.now[name].held])
+            pinned += [name for name in moved if name not in self.now]
+            self.pin(pinned)
+        raise Refused(f"a full upgrade would still change {', '.join(moved)}\nfix: see why: apt-get -s dist-upgrade")
+
+    def pin(self, names: list[str]) -> None:
+        if not names:
+            return
+        earlier = re.findall(r"^Package: (.*)$", PIN.read_text(), re.MULTILINE) if PIN.exists() else []
+        self.before.keep(PIN)
+        write_file(PIN, rules.pin_text(list({*earlier, *names})), 0o644, (0, 0))
+        self.before.wrote(PIN)
+        self.changed = True
+
+    def lift_holds(self) -> None:
+        ours = [n for n in self.before.data.get("holds", []) if n in self.now and self.now[n].held]
+        pinned = str(PIN) in self.before.data["files"] and PIN.exists()
+        self.changed = self.changed or bool(ours) or pinned
+        if (ours or pinned) and not self.check_mode:
+            self.apt.mark("unhold", ours)
+            PIN.unlink(missing_ok=True)
+            self.says.append(f"{len(ours)} holds lifted: upgrade, then run again to hold what you have then")
+            self.now = self.apt.packages()
+
+    # -- the module in the kernel ------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Load it now where nothing is in the way; else say why a restart is needed."""
+        if self.check_mode:
+            return
+        kernel = self.wish["look"]["kernel"]
+        on_disk, running = disk_module(kernel["next"]), loaded_version()
+        other_kind = ("Open Kernel Module" in loaded_text()) != ("MIT/GPL" in disk_module(kernel["next"], "license"))
+        if self.wish["look"]["secure_boot"] and on_disk:
+            self.refuse_unknown_key(disk_module(kernel["next"], "signer"))
+        if running and running != on_disk:
+            self.restart = f"it runs module {running}, {on_disk} is installed"
+        elif running and other_kind:
+            self.restart = f"it runs the other kind of module {running} (open or closed) than is installed"
+        elif not running and self.wish["look"]["nouveau"]:
+            self.restart = "nouveau holds the card"
+        elif not running:
+            self.restart = self.try_module()
+            self.changed = self.changed or not self.restart
+
+    def try_module(self) -> str:
+        done = run("modprobe", "nvidia")
+        if done.returncode == 0 and loaded_version():
+            return ""
+        said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no word"
+        return f"its module does not load yet: {said}"
+
+    def refuse_unknown_key(self, signer: str) -> None:
+        """Before any restart: the firmware will ask a person, and nobody sees its screen over SSH."""
+        if signer.startswith(rules.TRUSTED_SIGNERS):
+            return
+        key = next((path for path in KEYS if Path(path).exists()), "")
+        enrolled = run("mokutil", "--test-key", key).stdout if key else ""
+        if "already enrolled" in enrolled:
+            return
+        raise Refused(rules.key_question(signer, key or KEYS[0]))
+
+    # -- the way back ------------------------------------------------------------------------------------------
+
+    def undo(self) -> None:
+        if not self.before.recorded:
+            self.says.append("nothing to put back")
+            return
+        known = self.before.data.get("packages", {})
+        gone = [name for name, was in known.items() if was is None and name in self.now]
+        other = {
+            name: was
+            for name, was in known.items()
+            if was and (name not in self.now or self.now[name].version != was["version"])
+        }
+        self.changed = True
+        self.says.append(f"{len(gone)} packages go, {len(other)} come back")
+        if self.check_mode:
+            kept = {name: package for name, package in self.now.items() if name not in gone}
+            self.now = kept | {name: rules.Package(was["version"]) for name, was in other.items()}
+            return
+        self.apt.finish_interrupted()
+        self.put_back(gone, other)
+        self.now = self.apt.packages()
+        self.apt.mark("unhold", [name for name in self.before.data.get("holds", []) if name in self.now])
+        self.before.restore()
+        for how, wanted in (("auto", True), ("manual", False)):
+            self.apt.mark(how, [n for n, was in known.items() if was and n in self.now and was["auto"] == wanted])
+        self.apt.mark("hold", [n for n, was in known.items() if was and n in self.now and was["held"]])
+        self.now = self.apt.packages()
+        self.unload()
+        self.before.forget()
+
+    def put_back(self, gone: list[str], other: dict) -> None:
+        """One transaction: the machine is never without what it had."""
+        words = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades", "--purge", "install"]
+        exact = [f"{name}={was['version']}" for name, was in other.items()]
+        leaving = [f"{name}-" for name in gone]
+        if not leaving and not exact:
+            return
+        self.apt.refresh()
+        foreseen = self.apt.simulate(*words, *leaving, *exact)
+        if foreseen.trouble:  # the old build has left the package sources: the newest of the same name comes instead
+            exact = list(other)
+            foreseen = self.apt.simulate(*words, *leaving, *exact)
+            self.says.append("the old build is no longer offered, the newest of the same packages came back")
+        strangers = sorted({*foreseen.removes} - {*gone})
+        if foreseen.trouble or strangers:
+            why = foreseen.trouble or f"{', '.join(strangers)} would go with it"
+            raise Refused(f"the packages cannot be put back: {why}\nfix: remove or mend that first, then run again")
+        self.apt.change(*words, *leaving, *exact)
+
+    def unload(self) -> None:
+        running, on_disk = loaded_version(), disk_module(self.kernel_next())
+        if running and running != on_disk:
+            modules = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
+            run("modprobe", "-r", *modules)
+        if loaded_version() not in ("", on_disk):
+            self.says.append("restart it to be rid of the loaded module")
+        elif on_disk and not loaded_version():
+            run("modprobe", "nvidia")
+
+    def kernel_next(self) -> str:
+        images = rules.images(self.now, self.wish["catalogue"])
+        return rules.release_of(images[-1]) if images else ""
+
+
+def disk_module(kernel: str, field: str = "version") -> str:
+    return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not installed")
+
+
+def loaded_text() -> str:
+    file = Path("/proc/driver/nvidia/version")
+    return file.read_text() if file.exists() else ""
+
+
+def loaded_version() -> str:
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", loaded_text())
+    return match[1] if match else ""
+
+
+def difference(was: dict, now: dict) -> dict:
+    """The packages that come, go or are held, as they were and as they are."""
+    names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+
+    def lines(packages: dict) -> str:
+        shown = [(name, packages[name]) for name in names if name in packages]
+        return "".join(f"{name} {one.version}{' (held)' if one.held else ''}\n" for name, one in shown)
+
+    return {"before": lines(was), "after": lines(now), "before_header": "packages", "after_header": "packages"}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Look at a node's NVIDIA cards, its driver, its kernel and what its package sources offer. Changes nothing."""
+
+from __future__ import annotations
+
+import platform
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils import driver_packages as rules
+from ansible.module_utils.apt import Apt, AptError
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: gpu_look
+short_description: NVIDIA cards, driver, kernel, Secure Boot and offered drivers of a node
+options:
+  catalogue: {type: dict, required: true, description: What is known of branches and package names}
+  offers: {type: bool, default: true, description: Whether to ask the package sources which drivers they have}
+  prove: {type: bool, default: false, description: Fail unless driver, module and library agree and every card answers}
+  apt_wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
+"""
+NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
+SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "catalogue": {"type": "dict", "required": True},
+            "offers": {"type": "bool", "default": True},
+            "prove": {"type": "bool", "default": False},
+            "apt_wait_s": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    cards = nvidia_cards()
+    if not cards:
+        module.exit_json(changed=False, cards=[], motley_say="no NVIDIA card on its bus: nothing to do")
+    try:
+        report = look(cards, module.params, module.check_mode)
+    except AptError as trouble:
+        fix = "see it with: sudo apt-get check; sudo dpkg --audit"
+        module.fail_json(msg=f"apt does not answer: {trouble}\nfix: {fix}")
+    if module.params["prove"]:
+        what, fix = rules.proof_fault(report)
+        if what:
+            module.fail_json(msg=f"{what}\nfix: {fix}", **report)
+    module.exit_json(changed=False, **report)
+
+
+def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
+    apt = Apt(wish["apt_wait_s"], look_only=check_mode)
+    packages = apt.packages()
+    kernel = kernel_of(packages, wish["catalogue"])
+    report = {
+        "cards": cards,
+        "installed": installed(kernel["next"]),
+        "module_signer": modinfo(kernel["next"], "signer"),
+        "loaded": loaded(),
+        "smi": ask_nvidia_smi(),
+        "nouveau": Path("/sys/module/nouveau").exists(),
+        "secure_boot": secure_boot(),
+        "kernel": kernel,
+        "desktop": Path("/etc/systemd/system/display-manager.service").exists(),
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "offered": {},
+        "source": "",
+        "names": wish["catalogue"]["names"][0]["name"],
+        "apt_trouble": "",
+    }
+    if wish["offers"]:
+        report["apt_trouble"] = apt.refresh()
+        report |= offers(apt, wish["catalogue"])
+    return report
+
+
+# -- hardware and firmware -------------------------------------------------------------------------------------
+
+
+def nvidia_cards() -> list[dict]:
+    """Graphics functions on the PCI bus; sound and USB parts of a card are others."""
+    found = []
+    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
+        if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
+            config = (device / "config").read_bytes() if (device / "config").exists() else b""
+            chip = read(device / "device").removeprefix("0x")
+            found.append({"bus": device.name, "device": chip, "lost": config[:2] == FALLEN_OFF})
+    return found
+
+
+def secure_boot() -> bool:
+    """The firmware's own variable; mokutil where it cannot be read."""
+    try:
+        return SECURE_BOOT.read_bytes()[-1:] == b"\x01"
+    except OSError:
+        return "SecureBoot enabled" in run("mokutil", "--sb-state").stdout
+
+
+# -- driver and kernel -----------------------------------------------------------------------------------------
+
+
+def installed(kernel: str) -> dict:
+    """The driver on disk: its library, and its module for the kernel that starts next. Empty: there is none."""
+    found = [file for folder in LIBRARIES for file in Path("/").glob(f"{folder[1:]}/libnvidia-ml.so.*.*")]
+    if not found:
+        return {}
+    library = max(found, key=lambda file: rules.natural(file.name))
+    version = library.name.removeprefix("libnvidia-ml.so.")
+    module = modinfo(kernel, "version")
+    is_open = "MIT/GPL" in modinfo(kernel, "license") if module else loaded().get("open", False)
+    packaged = run("dpkg", "-S", str(library.resolve())).returncode == 0
+    complete = module == version and shutil.which("nvidia-smi") is not None
+    return {"version": version, "open": is_open, "packaged": packaged, "complete": complete, "module": module}
+
+
+def modinfo(kernel: str, field: str) -> str:
+    return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
+
+
+def loaded() -> dict:
+    text = read(Path("/proc/driver/nvidia/version"))
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return {"version": match[1], "open": "Open Kernel Module" in text} if match else {}
+
+
+def kernel_of(packages: dict, catalogue: dict) -> dict:
+    metapackages = rules.kernel_metapackages(packages, catalogue)
+    images = rules.images(packages, catalogue)
+    following = rules.release_of(images[-1]) if images else platform.release()
+    return {
+        "running": platform.release(),
+        "next": following,
+        "metapackages": metapackages,
+        "tracks": rules.tracks(metapackages),
+        "headers": [f"linux-headers-{following}"],
+    }
+
+
+def ask_nvidia_smi() -> dict:
+    if shutil.which("nvidia-smi") is None:
+        return {"cards": [], "trouble": "not installed"}
+    done = run("nvidia-smi", "--query-gpu=pci.bus_id,name,driver_version", "--format=csv,noheader")
+    if done.returncode:
+        return {"cards": [], "trouble": (done.stdout + done.stderr).strip().splitlines()[0]}
+    rows = [re.split(r",\s*", line) for line in done.stdout.strip().splitlines()]
+    return {"cards": [{"bus": row[0], "name": row[1], "driver": row[2]} for row in rows], "trouble": ""}
+
+
+# -- what could be installed -----------------------------------------------------------------------------------
+
+
+def offers(apt: Apt, catalogue: dict) -> dict:
+    """Branch, open or closed, version: of the first whose packages are on offer in a branch that we know."""
+    known = [entry["branch"] for entry in catalogue["branches"]]
+    other: dict = {"offered": {}}
+    for names in catalogue["names"]:
+        offered = {}
+        for branch in known:
+            offered |= in_branch(apt, names, branch)
+        found = {"names": names["name"], "source": names["of"], "offered": offered}
+        if set(offered) & set(known):
+            return found
+        if offered and not other["offered"]:
+            other = found
+    return other
+
+
+def in_branch(apt: Apt, names: dict, branch: str) -> dict:
+    """{branch: {open: version, closed: version}}; a name without a branch offers whatever branch it is."""
+    probe = names["version"].format(branch=branch)
+    pin = names.get("pin", "").format(branch=branch)
+    wanted = {
+        kind: [name.format(branch=branch, open="-open" if kind == "open" else "") for name in names["server"][kind]]
+        for kind in ("open", "closed")
+    }
+    if "signed" not in names:
+        wanted = {kind: [*driver, *names["dkms"][kind]] for kind, driver in wanted.items()}
+    asked = {probe, *([pin] if pin else []), *(name for group in wanted.values() for name in group)}
+    candidates = apt.candidates(sorted(asked))
+    versions = apt.versions(probe) if pin in candidates and pin else [candidates.get(probe, "")]
+    version = next((rules.version_of_driver(v) for v in versions if rules.version_of_driver(v).startswith(branch)), "")
+    if not version and "{branch}" not in names["version"]:
+        version = rules.version_of_driver(candidates.get(probe, ""))
+    kinds = [kind for kind, group in wanted.items() if all(name in candidates for name in group)]
+    return {version.split(".")[0]: dict.fromkeys(kinds, version)} if version and kinds else {}
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", "not installed")
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""What apt says is read rightly, and what follows from it for driver and kernel."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from plugins.filter import gpu_driver as planner
+from plugins.module_utils import driver_packages as rules
+from plugins.module_utils.driver_packages import Package, Simulated
+
+ROLE = Path(__file__).resolve().parents[2] / "roles/motley_gpu_driver"
+CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]
+
+UBUNTU = {
+    "linux-generic-hwe-24.04": Package(
+        "6.14.0-36", "linux-image-generic-hwe-24.04 (= 6.14), linux-headers-generic-hwe-24.04 (= 6.14)"
+    ),
+    "linux-image-generic-hwe-24.04": Package("6.14.0-36", "linux-image-6.14.0-36-generic, linux-firmware"),
+    "linux-headers-generic-hwe-24.04": Package("6.14.0-36", "linux-headers-6.14.0-36-generic"),
+    "linux-image-6.14.0-36-generic": Package("6.14.0-36", "kmod, linux-base, linux-modules-6.14.0-36-generic"),
+    "linux-modules-6.14.0-36-generic": Package("6.14.0-36", ""),
+    "linux-headers-6.14.0-36-generic": Package("6.14.0-36", "linux-hwe-6.14-headers-6.14.0-36, libc6"),
+    "linux-hwe-6.14-headers-6.14.0-36": Package("6.14.0-36", "coreutils | busybox"),
+    "linux-image-6.8.0-88-generic": Package("6.8.0-88", ""),
+    "linux-firmware": Package("20240318", ""),
+    "linux-base": Package("4.5", ""),
+    "linux-libc-dev": Package("6.8.0-88.89", ""),
+    "linux-modules-nvidia-580-open-generic-hwe-24.04": Package(
+        "6.14.0-36", "linux-modules-nvidia-580-open-6.14.0-36-generic (= 6.14)"
+    ),
+    "linux-modules-nvidia-580-open-6.14.0-36-generic": Package("6.14.0-36", "linux-image-6.14.0-36-generic"),
+    "libnvidia-compute-580": Package("580.95.05-0ubuntu0.24.04.1", "libc6"),
+    "libnvidia-compute-580:i386": Package("580.95.05-0ubuntu0.24.04.1", "libc6"),
+    "nvidia-container-toolkit": Package("1.17", ""),
+    "bash": Package("5.2", "libc6"),
+}
+DEBIAN = {
+    "linux-image-amd64": Package("6.12.57", "linux-image-6.12.57+deb13-amd64 (= 6.12.57-1)"),
+    "linux-image-6.12.57+deb13-amd64": Package("6.12.57-1", "kmod, linux-base"),
+    "linux-base": Package("4.12", ""),
+}
+SAID = """\
+NOTE: This is only a simulation!
+Remv nvidia-driver-570 [570.195.03-0ubuntu1]
+Inst libnvidia-compute-580 [580.1-1] (580.2-1 Ubuntu:24.04/noble-updates [amd64]) []
+Inst linux-image-6.17.0-14-generic (6.17.0-14.14~24.04.1 Ubuntu:24.04/noble-updates [amd64])
+Conf libnvidia-compute-580 (580.2-1 Ubuntu:24.04/noble-updates [amd64])
+Purg old-thing [1]
+"""
+
+
+def test_a_simulation_is_read() -> None:
+    assert rules.parse_simulation(SAID) == Simulated(
+        {"libnvidia-compute-580": "580.2-1", "linux-image-6.17.0-14-generic": "6.17.0-14.14~24.04.1"},
+        ("nvidia-driver-570", "old-thing"),
+    )
+
+
+def test_the_installed_metapackages_are_found_whatever_they_are_called() -> None:
+    found = rules.kernel_metapackages(UBUNTU, CATALOGUE)
+    assert found == ["linux-generic-hwe-24.04", "linux-headers-generic-hwe-24.04", "linux-image-generic-hwe-24.04"]
+    assert rules.tracks(found) == ["generic-hwe-24.04"]
+    assert rules.kernel_metapackages(DEBIAN, CATALOGUE) == ["linux-image-amd64"]
+    assert rules.kernel_metapackages({"bash": Package("5")}, CATALOGUE) == []
+
+
+def test_the_newest_kernel_is_the_one_that_starts_next() -> None:
+    assert [rules.release_of(name) for name in rules.images(UBUNTU, CATALOGUE)] == [
+        "6.8.0-88-generic",
+        "6.14.0-36-generic",
+    ]
+
+
+def test_driver_and_kernel_are_protected_and_nothing_else() -> None:
+    assert rules.protected(UBUNTU, CATALOGUE) == [
+        "libnvidia-compute-580",
+        "libnvidia-compute-580:i386",
+        "linux-generic-hwe-24.04",
+        "linux-headers-generic-hwe-24.04",
+        "linux-image-generic-hwe-24.04",
+        "linux-modules-nvidia-580-open-6.14.0-36-generic",
+        "linux-modules-nvidia-580-open-generic-hwe-24.04",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "touched"),
+    [
+        ("linux-image-6.17.0-14-generic", True),
+        ("linux-generic-hwe-24.04", True),
+        ("libnvidia-compute-580:i386", True),
+        ("cuda-toolkit-13-0", True),
+        ("libcuda1", True),
+        ("bash", False),
+        ("linux-firmware", False),
+        ("nvidia-container-toolkit", False),
+    ],
+)
+def test_what_an_upgrade_would_touch(name: str, touched: bool) -> None:
+    assert bool(rules.touches(Simulated({name: "9"}), UBUNTU, CATALOGUE)) is touched
+    assert bool(rules.touches(Simulated(removes=(name,)), UBUNTU, CATALOGUE)) is touched
+
+
+def test_side_effects_of_an_installation() -> None:
+    foreseen = Simulated({"linux-image-6.17.0-14-generic": "1", "dkms": "3"}, ("ubuntu-desktop", "nvidia-driver-570"))
+    assert rules.side_effects(foreseen, UBUNTU, CATALOGUE) == {
+        "kernels": ["linux-image-6.17.0-14-generic"],
+        "strangers": ["ubuntu-desktop"],
+    }
+    assert (
+        rules.side_effects(Simulated({"linux-image-6.8.0-88-generic": "6.8.0-88"}), UBUNTU, CATALOGUE)["kernels"] == []
+    )
+
+
+def way(how: str, *, signed: bool, **against: Any) -> dict[str, Any]:
+    nothing = {"trouble": "", "kernels": [], "strangers": [], "builds": [], "other": ""}
+    return {"how": how, "signed": signed, "packages": [], **nothing, **against}
+
+
+SIGNED, BUILT = way("signed", signed=True), way("built", signed=False)
+MOVES = way("follows", signed=True, kernels=["linux-image-6.17.0-14-generic"])
+
+
+@pytest.mark.parametrize("secure_boot", [True, False])
+def test_signed_modules_come_first(secure_boot: bool) -> None:
+    wish = {"secure_boot": secure_boot, "own_key": False}
+    assert rules.choose_modules([SIGNED, BUILT], wish)["way"] is SIGNED
+    assert rules.choose_modules([MOVES, SIGNED, BUILT], wish)["way"] is SIGNED
+
+
+def test_modules_are_built_only_where_they_will_load() -> None:
+    ways = [way("signed", signed=True, trouble="Unable to locate package x"), BUILT]
+    assert rules.choose_modules(ways, {"secure_boot": False, "own_key": False})["way"] is BUILT
+    assert rules.choose_modules(ways, {"secure_boot": True, "own_key": True})["way"] is BUILT
+    refused = rules.choose_modules(ways, {"secure_boot": True, "own_key": False})
+    assert "on the machine's own screen" in refused["error"]
+    assert "docs/drivers.md" in refused["fix"]
+
+
+def test_a_kernel_that_would_move_is_said_with_the_mend() -> None:
+    refused = rules.choose_modules([MOVES, BUILT], {"secure_boot": True, "own_key": False})
+    assert "would bring another kernel (linux-image-6.17.0-14-generic)" in refused["error"]
+    assert "apt full-upgrade" in refused["fix"]
+
+
+AGAINST = st.fixed_dictionaries(
+    {
+        "trouble": st.sampled_from(["", "no"]),
+        "kernels": st.sampled_from([[], ["k"]]),
+        "strangers": st.sampled_from([[], ["s"]]),
+        "builds": st.sampled_from([[], ["b"]]),
+        "other": st.sampled_from(["", "v"]),
+    }
+)
+
+
+@given(st.lists(st.tuples(st.booleans(), AGAINST), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_whatever_is_chosen_harms_nothing(made: list[Any], secure_boot: bool, own_key: bool) -> None:
+    ways = [way(str(place), signed=signed, **against) for place, (signed, against) in enumerate(made)]
+    chosen = rules.choose_modules(ways, {"secure_boot": secure_boot, "own_key": own_key})
+    if "way" not in chosen:
+        assert chosen["error"] and chosen["fix"]
+        return
+    taken = chosen["way"]
+    assert not (taken["trouble"] or taken["kernels"] or taken["strangers"] or taken["other"])
+    assert taken["signed"] or not secure_boot or own_key
+    assert not (taken["signed"] and taken["builds"])
+
+
+def test_the_version_of_modules_is_read_from_what_they_need() -> None:
+    need = "linux-image-6.14.0-36-generic, nvidia-kernel-common-580 (<= 580.95.05-1),"
+    need += " nvidia-kernel-common-580 (>= 580.95.05)"
+    assert rules.least_of(need, "nvidia-kernel-common-580") == "580.95.05"
+    assert rules.least_of("libc6", "nvidia-kernel-common-580") == ""
+
+
+# -- the proof ---------------------------------------------------------------------------------------------------
+
+
+def look(**changes: Any) -> dict[str, Any]:
+    good = {
+        "cards": [{"bus": "0000:01:00.0", "device": "2c05", "lost": False}],
+        "installed": {"version": "580.95.05", "open": True},
+        "loaded": {"version": "580.95.05", "open": True},
+        "module_signer": "Canonical Ltd. Kernel Module Signing",
+        "secure_boot": True,
+        "smi": {"cards": [{"bus": "00000000:01:00.0", "name": "x", "driver": "580.95.05"}], "trouble": ""},
+    }
+    return {**good, **changes}
+
+
+def test_a_driver_that_serves_every_card_is_proven() -> None:
+    assert rules.proof_fault(look()) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"cards": [{"bus": "0000:01:00.0", "device": "2c05", "lost": True}]}, "fallen off the bus"),
+        ({"installed": {}}, "no driver is installed"),
+        ({"loaded": {}}, "its module is not loaded"),
+        ({"loaded": {}, "module_signer": "my own key"}, "Secure Boot does not let its module load"),
+        ({"loaded": {"version": "570.195.03"}}, "the module is 570.195.03, the library 580.95.05"),
+        ({"smi": {"cards": [], "trouble": "No devices were found"}}, "nvidia-smi says: No devices were found"),
+        ({"smi": {"cards": [], "trouble": ""}}, "does not see the card at 0000:01:00.0"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], said: str) -> None:
+    what, fix = rules.proof_fault(look(**changes))
+    assert said in what
+    assert fix
+
+
+# -- names -------------------------------------------------------------------------------------------------------
+
+
+def test_package_names_of_a_server_and_of_a_desktop() -> None:
+    kernel = {
+        "tracks": ["generic-hwe-24.04"],
+        "next": "6.14.0-36-generic",
+        "headers": ["linux-headers-6.14.0-36-generic"],
+    }
+    seen = {"names": "ubuntu", "desktop": False, "kernel": kernel}
+    names = planner.packages({"open": True}, "580", seen, CATALOGUE)
+    assert [way["packages"] for way in names["ways"]] == [
+        ["nvidia-headless-580-open", "nvidia-utils-580", "linux-modules-nvidia-580-open-generic-hwe-24.04"],
+        ["nvidia-headless-no-dkms-580-open", "nvidia-utils-580", "linux-modules-nvidia-580-open-6.14.0-36-generic"],
+        ["nvidia-headless-580-open", "nvidia-utils-580", "nvidia-dkms-580-open", "linux-headers-6.14.0-36-generic"],
+    ]
+    desktop = planner.packages({"open": False}, "570", {**seen, "desktop": True}, CATALOGUE)["ways"][0]["packages"]
+    assert desktop == ["nvidia-driver-570", "linux-modules-nvidia-570-generic-hwe-24.04"]
+    debian = planner.packages({"open": True}, "580", {**seen, "names": "debian"}, CATALOGUE)
+    assert [way["signed"] for way in debian["ways"]] == [False]
