@@ -1,0 +1,243 @@
+"""The driver role on lab hosts with simulated cards: what it plans, installs, holds, restarts, and takes back."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import faults, gpu
+from lab import lab as labs
+from lab.host import Host
+from tests.support.cluster import Cluster, Played
+
+NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
+OLD = "gpu-worker-2"
+INSTALL = "Install the driver (waits while another program uses apt) and hold it with its kernel"
+PROOF = "Prove that driver, module and library agree and that every card answers"
+PLAY = """
+- name: The driver alone
+  hosts: cluster
+  gather_facts: false
+  tasks:
+    - name: Drivers
+      ansible.builtin.import_role: {{ name: motley_gpu_driver, tasks_from: {tasks} }}
+"""
+# Packages with version and hold, which were asked for by a person, and every setting of apt and of modules.
+LOOK = r"""
+dpkg-query -W -f '${db:Status-Abbrev} ${binary:Package} ${Version}\n'; echo; apt-mark showauto
+find /etc/apt /etc/modprobe.d /etc/modules-load.d -type f -exec sha256sum {} + | sort -k2
+cat /proc/driver/nvidia/version
+"""
+DRIVER_OR_KERNEL = ("nvidia", "linux-image", "linux-headers", "linux-generic", "cuda")
+
+
+class Owner:
+    """Somebody who runs the role from the controller and looks at the machines."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster, self.folder = cluster, folder
+
+    def plays(self, tasks: str = "main", *, check: bool = False, limit: str = "", **extra: Any) -> Played:
+        playbook = self.folder / f"{tasks}.yml"
+        playbook.write_text(PLAY.format(tasks=tasks))
+        settings = {"cmdline": "--check --diff"} if check else {}
+        return self.cluster.play(
+            playbook,
+            extravars={"motley_state_folder": str(self.folder), **extra},
+            limit=limit or None,
+            envvars={"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[2] / "roles")},
+            **settings,
+        )
+
+    def record(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "gpu_driver.json").read_text()))
+
+    def looks(self, *names: str) -> dict[str, str]:
+        return {name: self.cluster[name].run("sh", "-c", LOOK, check=False) for name in names or NODES}
+
+
+def say(played: Played, host: str) -> str:
+    return str(played.of_task(INSTALL)[host]["motley_say"])
+
+
+def failure(played: Played, host: str) -> str:
+    failed = [r for r in played.results if r["host"] == host and r["event"] == "runner_on_failed"]
+    return str(failed[-1]["result"]["msg"])
+
+
+def upgrade_would_change(host: Host) -> list[str]:
+    """What a full upgrade, simulated, would do to driver and kernel."""
+    said = host.run("apt-get", "-s", "full-upgrade")
+    lines = [line for line in said.splitlines() if line.startswith(("Inst ", "Remv "))]
+    return [line for line in lines if line.split()[1].startswith(DRIVER_OR_KERNEL) or "nvidia" in line]
+
+
+def boot(host: Host) -> str:
+    return host.run("cat", "/proc/sys/kernel/random/boot_id")
+
+
+@pytest.fixture
+def owner(trio: Cluster, tmp_path: Path) -> Owner:
+    return Owner(trio, tmp_path)
+
+
+@pytest.fixture
+def fresh(owner: Owner) -> Owner:
+    labs.reset(owner.cluster.lab, [])
+    return owner
+
+
+@pytest.fixture
+def old_alone(owner: Owner) -> Owner:
+    """The machine with the RTX 3070 Ti, as an installer leaves it."""
+    labs.reset(owner.cluster.lab, [OLD])
+    return owner
+
+
+def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) -> None:
+    """The whole life: an old 570 among two empty machines; check, install, restart with consent, hold, undo."""
+    cluster, old = fresh.cluster, fresh.cluster[OLD]
+    faults.inject(cluster.lab, old, "driver-570")
+    before = fresh.looks()
+
+    checked = fresh.plays(check=True)
+    assert checked.rc == 0, checked.stdout
+    assert "580-open on all nodes (RTX 50 (Blackwell) needs the open modules" in say(checked, "gpu-master")
+    difference = checked.of_task(INSTALL)[OLD]["diff"]
+    assert "nvidia-driver-570" in difference["before"]
+    assert "libnvidia-compute-580 580.95.05" in difference["after"]
+    assert fresh.looks() == before
+
+    boots = {host.name: boot(host) for host in cluster.hosts}
+    first = fresh.plays()
+    assert "it runs module 570.195.03, 580.95.05 is installed" in failure(first, OLD)
+    assert "-e reboot=yes" in failure(first, OLD)
+    assert set(first.of_task(PROOF)) == {"gpu-master", "gpu-worker-1"}
+    assert {host.name: boot(host) for host in cluster.hosts} == boots, "nobody had allowed a restart"
+    assert fresh.record()["set"] == "node-gpu"
+
+    own = fresh.plays(limit=OLD, reboot="yes", __motley_gpu_driver_boot=boots[OLD].strip())
+    assert "this is the machine you are working on" in failure(own, OLD), "as if the controller ran on that node"
+    assert boot(old) == boots[OLD]
+
+    allowed = fresh.plays(reboot="yes")
+    assert allowed.rc == 0, allowed.stdout
+    again = {host.name: boot(host) for host in cluster.hosts}
+    assert [name for name in NODES if again[name] != boots[name]] == [OLD]
+    for host in cluster.hosts:
+        module = host.run("cat", "/proc/driver/nvidia/version")
+        assert "Open Kernel Module" in module and "580.95.05" in module
+        assert host.run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") == "580.95.05\n"
+        assert "dkms" not in host.run("dpkg-query", "-W", "-f", "${Package}\n"), "signed modules, none built"
+
+    for host in cluster.hosts:
+        faults.inject(cluster.lab, host, "newer-packages")
+        host.run("apt-get", "-qq", "update")
+        assert upgrade_would_change(host) == []
+    upgraded = cluster["gpu-master"]
+    upgraded.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "full-upgrade")
+    second = fresh.plays(reboot="yes")
+    assert second.changed() == dict.fromkeys(NODES, 0), second.stdout  # a real upgrade moved nothing either
+    for host in cluster.hosts:
+        faults.mend(cluster.lab, host, "newer-packages")
+        host.run("apt-get", "-qq", "update")
+
+    undone = fresh.plays("undo")
+    assert undone.rc == 0, undone.stdout
+    assert fresh.looks() == before
+
+
+def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> None:
+    host = old_alone.cluster[OLD]
+    faults.inject(old_alone.cluster.lab, host, "driver-570")
+    played = old_alone.plays(limit=OLD)
+    assert played.rc == 0, played.stdout
+    assert "keeps 570.195.03" in say(played, OLD)
+    assert "570.195.03 is there and works" in say(played, OLD)
+    assert old_alone.record()["set"] == "node-gpu-r570"
+
+    faults.inject(old_alone.cluster.lab, host, "newer-packages")
+    host.run("apt-get", "-qq", "update")
+    assert upgrade_would_change(host) == []
+    old_alone.plays(limit=OLD, motley_gpu_driver_hold=False)
+    assert any("linux-image-6.8.0-90" in line for line in upgrade_would_change(host)), "it was our hold that held"
+
+    host.run("sh", "-c", "dpkg --unpack /var/cache/apt/archives/nvidia-utils-570_*.deb")  # as a power cut leaves it
+    assert "nvidia-utils-570" in host.run("dpkg", "--audit")
+    mended = old_alone.plays(limit=OLD)
+    assert mended.rc == 0, mended.stdout
+    assert host.run("dpkg", "--audit") == ""
+    assert upgrade_would_change(host) == []
+
+
+def test_a_kernel_that_would_come_along_is_not_let_in(old_alone: Owner) -> None:
+    """Newer kernels are on offer: the modules that follow them would bring one; those for this kernel are too old."""
+    host = old_alone.cluster[OLD]
+    faults.inject(old_alone.cluster.lab, host, "newer-packages")
+    kernels = host.run("ls", "/boot")
+    played = old_alone.plays(limit=OLD)
+    assert played.rc == 0, played.stdout
+    assert "modules built here; kernel unmoved (6.8.0-88-generic)" in say(played, OLD)
+    assert host.run("ls", "/boot") == kernels
+
+
+def test_it_waits_for_another_program_that_uses_apt(owner: Owner) -> None:
+    host = owner.cluster[OLD]
+    lock = "f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)"
+    busy = f"import fcntl, time; {lock}; time.sleep(12)"
+    host.run("systemd-run", "--quiet", "--unit=busy-with-apt", "python3", "-c", busy)
+    started = time.monotonic()
+    played = owner.plays(limit=OLD)
+    assert played.rc == 0, played.stdout
+    assert time.monotonic() - started > 8
+    assert "which used apt" in say(played, OLD)
+    assert "python3 (process " in say(played, OLD)
+
+
+def test_secure_boot_takes_signed_modules_and_tells_what_its_screen_would_ask(old_alone: Owner) -> None:
+    host = old_alone.cluster[OLD]
+    faults.inject(old_alone.cluster.lab, host, "secure-boot")
+    refuse_signed = "Package: linux-modules-nvidia-*\nPin: release *\nPin-Priority: -1\n"
+    host.run("tee", "/etc/apt/preferences.d/no-signed", stdin=refuse_signed)
+    before = old_alone.looks(OLD)
+    refused = old_alone.plays(limit=OLD)
+    assert "Secure Boot would ask for their key on the machine's own screen" in failure(refused, OLD)
+    assert old_alone.looks(OLD) == before, "nothing was installed before it was said"
+
+    started = boot(host)
+    told = old_alone.plays(limit=OLD, motley_gpu_driver_own_key=True, reboot="yes")
+    assert "Enroll MOK, Continue, Yes, the password, Reboot" in failure(told, OLD)
+    assert boot(host) == started, "what the screen will ask is said before any restart"
+    assert old_alone.plays("undo", limit=OLD).rc == 0
+    assert old_alone.looks(OLD) == before
+
+    host.run("rm", "/etc/apt/preferences.d/no-signed")
+    signed = old_alone.plays(limit=OLD)
+    assert signed.rc == 0, signed.stdout
+    assert "signed modules that follow the kernel" in say(signed, OLD)
+
+
+def test_what_cannot_work_is_refused_before_anything_changes(owner: Owner) -> None:
+    """One machine's card is too old for any torch, another machine has none."""
+    lab = owner.cluster.lab
+    labs.reset(lab, ["gpu-worker-1", OLD])
+    laptop, empty = owner.cluster["gpu-worker-1"], owner.cluster[OLD]
+    (laptop.hardware / "pci" / gpu.BUS / "device").write_text("0x1b80\n")
+    (empty.hardware / "pci" / gpu.BUS / "vendor").write_text("0x1002\n")
+    before = owner.looks("gpu-worker-1", OLD)
+    played = owner.plays(limit=f"gpu-worker-1,{OLD}")
+    assert played.rc != 0
+    said = failure(played, "gpu-worker-1")
+    assert "gpu-worker-1: its GTX 10 (Pascal) card (10de:1b80) has compute 6.1" in said
+    assert "\nfix: " in said
+    assert owner.looks("gpu-worker-1", OLD) == before
+
+    alone = owner.plays(limit=OLD)
+    assert alone.rc == 0
+    look = alone.of_task("Look at graphics card, driver and what the package sources offer")[OLD]
+    assert look["motley_say"] == "no NVIDIA card on its bus: nothing to do"
+    assert owner.looks(OLD)[OLD] == before[OLD]
