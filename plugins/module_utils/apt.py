@@ -94,11 +94,13 @@ class Apt:
         if done.returncode:
             raise AptError(trouble_of(done))
 
-    def finish_interrupted(self) -> None:
-        """What a power cut left half configured."""
-        if self._run("dpkg", "--audit").stdout.strip():
-            self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to mend
-            self.change("-f", "install")
+    def finish_interrupted(self) -> bool:
+        """What a power cut left half configured; whether there was any."""
+        if not self._run("dpkg", "--audit").stdout.strip():
+            return False
+        self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to mend
+        self.change("-f", "install")
+        return True
 
     def mark(self, how: str, names: list[str]) -> None:
         """hold, unhold, auto or manual."""

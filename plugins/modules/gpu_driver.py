@@ -95,6 +95,9 @@ class Node:
 
     def converge(self) -> None:
         self.says.append(self.wish["say"])
+        if not self.check_mode and self.apt.finish_interrupted():
+            self.says.append("an interrupted installation was finished")
+            self.notice()
         if self.wish["install"]:
             self.install()
         if self.wish["hold"]:
@@ -108,10 +111,8 @@ class Node:
 
     def install(self) -> None:
         names = self.wish["names"]
-        if not self.check_mode:
-            self.apt.finish_interrupted()
-            if names["first"]:
-                self.transact(names["first"])
+        if names["first"] and not self.check_mode:
+            self.transact(names["first"])
         way = self.choose()
         wanted = way["packages"]
         self.says.append(way["how"])
@@ -158,9 +159,13 @@ class Node:
         foreseen = self.apt.simulate(*words)
         self.remember([*foreseen.installs, *foreseen.removes, *names])
         self.apt.change(*words)
+        self.notice()
+
+    def notice(self) -> None:
+        """Take note of what has changed just now."""
         earlier, self.now = self.now, self.apt.packages()
         self.remember([name for name in {*earlier, *self.now} if earlier.get(name) != self.now.get(name)], earlier)
-        self.changed = self.changed or earlier != self.now
+        self.changed = True
 
     def remember(self, names: list[str], packages: dict | None = None) -> None:
         """Each package as it was when it was touched for the first time; null: it was not there."""

@@ -165,7 +165,12 @@ def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> No
     assert upgrade_would_change(host) == []
     old_alone.plays(limit=OLD, motley_gpu_driver_hold=False)
     assert any("linux-image-6.8.0-90" in line for line in upgrade_would_change(host)), "it was our hold that held"
-    old_alone.plays(limit=OLD)
+
+    host.run("sh", "-c", "dpkg --unpack /var/cache/apt/archives/nvidia-utils-570_*.deb")  # as a power cut leaves it
+    assert "nvidia-utils-570" in host.run("dpkg", "--audit")
+    mended = old_alone.plays(limit=OLD)
+    assert mended.rc == 0, mended.stdout
+    assert host.run("dpkg", "--audit") == ""
     assert upgrade_would_change(host) == []
 
 
