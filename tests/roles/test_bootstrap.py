@@ -1,5 +1,6 @@
 """The whole of bootstrap on machines as an installer leaves them, on every base: once, again, and taken back."""
 
+import os
 import subprocess
 import time
 
@@ -108,7 +109,8 @@ def test_the_second_run_changes_nothing_and_is_quick(bootstrapped: Person) -> No
     assert set(said.changed().values()) == {0}, said.out
     for promise in ("reaches every node by key", "leads to its own address", "every other on the training ports"):
         assert promise in said.proven(NODES[0])
-    assert took < 60  # 12 to 15 s on a quiet machine (docs/BENCHMARKS.md); room for a busy one
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others may be using this machine
+    assert took <= 20 * crowd
 
 
 def test_check_of_a_converged_cluster_reports_nothing(bootstrapped: Person) -> None:
