@@ -9,7 +9,7 @@ from pathlib import Path
 from console import ask, contact, play
 from console.inventory import Inventory, check, nearest
 
-PHASES = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power")
+PHASES = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power", "python_env", "workspace", "proof")
 
 
 class BadInput(Exception):
