@@ -8,6 +8,7 @@ motley-env.json, which is removed by the next one. Covered by tests/roles/test_p
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import json
 import os
@@ -209,7 +210,7 @@ def make(env: Path, wheels: Path, files: dict) -> None:
         "--disable-pip-version-check",
         "install",
     ]
-    install += ["--no-input", "--no-index", "--no-deps", "--require-hashes", "-r", str(wanted)]
+    install += ["--no-input", "--no-index", "--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
     run(install, "a wheel was refused")
 
 
@@ -243,8 +244,16 @@ def write_record(env: Path, lock: str) -> None:
     }
     new = env / f".{RECORD}"
     new.write_text(json.dumps(record, indent=1) + "\n")
-    os.sync()  # the record says that all is there: after a power cut as well
+    sync_disk_of(env)  # the record says that all is there: after a power cut as well
     new.replace(env / RECORD)
+
+
+def sync_disk_of(path: Path) -> None:
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        ctypes.CDLL(None, use_errno=True).syncfs(folder)
+    finally:
+        os.close(folder)
 
 
 # -- switch --------------------------------------------------------------------------------------------------
