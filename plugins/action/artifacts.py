@@ -32,7 +32,8 @@ class ActionModule(ActionBase):
         source = Path(wish.pop("source"))
         places = {name: address_of(known["hostvars"][name]) for name in chain}
         token = self._token(known, wish)
-        wish |= {"address": places[me], "token": token, "after": dict(list(places.items())[chain.index(me) + 1 :])}
+        place = chain.index(me) + 1
+        wish |= {"address": places[me], "token": token, "place": place, "after": dict(list(places.items())[place:])}
         if self._task.check_mode or me != chain[0]:
             return result | self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
 

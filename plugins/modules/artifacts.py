@@ -35,6 +35,7 @@ options:
   verify: {type: bool, default: false, description: Read files again whose size and time have not changed}
   prune: {type: bool, default: false, description: Remove other files from the folder}
   port: {type: int, default: 29890, description: A port that is open to the nodes and the controller}
+  place: {type: int, default: 1, description: "Its place in the chain: the later, the longer it waits (action)"}
   address: {type: str, description: Where this node listens (action)}
   after: {type: dict, description: "The nodes after this one: name to address (action)"}
   token: {type: str, description: What the members of the chain know, and nobody else (action)}
@@ -52,6 +53,7 @@ def main() -> None:
             "prune": {"type": "bool", "default": False},
             "port": {"type": "int", "default": 29890},
             "address": {"type": "str", "required": True},
+            "place": {"type": "int", "default": 1},
             "after": {"type": "dict", "required": True},
             "token": {"type": "str", "required": True, "no_log": True},
         },
@@ -81,7 +83,8 @@ def main() -> None:
         follower = threading.Thread(target=lambda: followed.append(hand_on(*ask)), daemon=True)
         follower.start()
         try:
-            receive(door, store, wish["token"], patience_s(files))
+            # Each node before this one may have to be given up first.
+            receive(door, store, wish["token"], patience_s(files) * wish["place"])
         except (Refused, OSError) as wrong:
             store.stop(str(wrong))
             module.fail_json(msg=f"{wrong}\nfix: {mend(wrong)}", received=store.received)
