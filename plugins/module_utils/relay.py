@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-CHUNK = 1 << 20
+CHUNK = 1 << 18
 STALL_S = 15.0  # no byte for so long: the other side is taken for lost
 HASHED_PER_S = 100e6  # bytes that the slowest disk reads and hashes in a second
 MEMO = ".motley-hashes.json"
@@ -78,6 +78,7 @@ class Store:
         self.news = threading.Condition()
         self.over = ""  # why nothing more will come, if so
         self.received = 0
+        self.began = 0.0  # when the first sender had proven itself
         self.restarts = 0  # how often a file had to be begun again
         self.strikes = dict.fromkeys(range(len(files)), 0)
 
@@ -154,7 +155,11 @@ class Store:
         self.set_have(index, file.size)
 
     def remember(self) -> None:
+        """From now on size and time stand for the hash, so the bytes must be on the disk first."""
         memo = {}
+        for index in range(len(self.files)) if self.received else ():
+            with self.path(index).open("rb") as stream:
+                os.fsync(stream.fileno())
         for index, file in enumerate(self.files):
             if self.have[index] == file.size and (path := self.path(index)).is_file():
                 memo[file.name] = [file.size, path.stat().st_mtime_ns, file.sha256]
@@ -245,6 +250,7 @@ def receive(door: socket.socket, store: Store, token: str, wait_s: float) -> Non
 
 def take(line: socket.socket, store: Store, token: str) -> None:
     greet_as_receiver(line, token)
+    store.began = store.began or time.monotonic()
     line.sendall(struct.pack(f"!{len(store.have)}Q", *store.have))
     buffer = memoryview(bytearray(CHUNK))
     for index, file in enumerate(store.files):
@@ -271,7 +277,6 @@ def take_file(line: socket.socket, store: Store, index: int, buffer: memoryview)
             if have < file.size:
                 store.set_have(index, have)  # the last piece is handed on once the hash is right
         out.truncate()
-        os.fsync(out.fileno())
     store.finish(index, digest.hexdigest(), resumed=start > 0)
 
 

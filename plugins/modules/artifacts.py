@@ -66,7 +66,6 @@ def main() -> None:
     if module.check_mode:
         missing = [f.name for f in files if not store.path(files.index(f)).is_file()]
         module.exit_json(changed=bool(missing), missing=missing)
-    start = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     with open_door(wish["address"], wish["port"]) as door:  # open at once: the sender may call while we look
         store.look(verify=wish["verify"])
@@ -88,7 +87,7 @@ def main() -> None:
         except (Refused, OSError) as wrong:
             store.stop(str(wrong))
             module.fail_json(msg=f"{wrong}\nfix: {mend(wrong)}", received=store.received)
-    took_s = time.monotonic() - start
+    took_s = max(time.monotonic() - store.began, 0.001) if store.began else 0.001
     store.remember()
     removed = prune(folder, {file.name for file in files}) if wish["prune"] else []
     follower.join()
