@@ -45,8 +45,8 @@ class ActionModule(ActionBase):
         feeder.start()
         try:
             told = self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
-            if told.get("failed"):
-                store.stop("the first node refused it")
+            if told.get("failed") and "refused" in str(told.get("msg")):
+                store.stop(str(told["msg"]).splitlines()[0])
         finally:
             feeder.join()  # where the connection to the first node was lost, the others are still being served
         return result | told

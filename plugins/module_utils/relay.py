@@ -1,8 +1,9 @@
 """Files from node to node: the controller hands them to the first, and each hands on what it has while it receives.
 
 Every byte crosses each link once, so the whole takes as long as the slowest link, not as long as there are nodes.
-Sender and receiver prove to each other that they know the token. The receiver then says how much it has of each file,
-and the bytes that it lacks follow in the agreed order, bare; it compares every file with its hash and answers "done".
+Sender and receiver prove to each other that they know the token. The receiver then says how much it has of each file;
+the sender says why it is over, or go, and the bytes that lack follow in the agreed order, bare. The receiver compares
+every file with its hash and answers "done".
 The hashes came over SSH, so nothing else is accepted; the bytes themselves are not encrypted.
 
 Covered by tests/unit/test_relay.py and tests/roles/test_artifacts.py: a break (both sides resume), a receiver that is
@@ -20,13 +21,14 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 CHUNK = 1 << 18
 STALL_S = 15.0  # no byte for so long: the other side is taken for lost
 HASHED_PER_S = 100e6  # bytes that the slowest disk reads and hashes in a second
+GO, OVER, WHY_BYTES = b"g", b"x", 300
 MEMO = ".motley-hashes.json"
 
 
@@ -252,6 +254,8 @@ def take(line: socket.socket, store: Store, token: str) -> None:
     greet_as_receiver(line, token)
     store.began = store.began or time.monotonic()
     line.sendall(struct.pack(f"!{len(store.have)}Q", *store.have))
+    if exactly(line, 1) != GO:
+        raise Refused(exactly(line, WHY_BYTES).decode(errors="replace").strip())
     buffer = memoryview(bytearray(CHUNK))
     for index, file in enumerate(store.files):
         if store.have[index] < file.size or not store.path(index).exists():
@@ -298,6 +302,11 @@ def hand_on(store: Store, targets: Sequence[Target], port: int, token: str, wait
                 if sent["bytes"]:
                     end = time.monotonic() + wait_s
                 time.sleep(0.1)
+    if store.over:
+        for target in targets:
+            with suppress(OSError), socket.create_connection((target.address, port), timeout=2) as line:
+                line.settimeout(STALL_S)
+                give(line, store, token, {"bytes": 0})
     return ""
 
 
@@ -306,6 +315,10 @@ def give(line: socket.socket, store: Store, token: str, sent: dict[str, int]) ->
     line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     restarts = store.restarts
     needs = struct.unpack(f"!{len(store.files)}Q", exactly(line, 8 * len(store.files)))
+    if store.over:
+        line.sendall(OVER + store.over.encode()[:WHY_BYTES].ljust(WHY_BYTES))
+        return
+    line.sendall(GO)
     for index, (file, start) in enumerate(zip(store.files, needs, strict=True)):
         offset = start
         while offset < file.size:

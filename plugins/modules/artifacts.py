@@ -85,7 +85,9 @@ def main() -> None:
             # Each node before this one may have to be given up first.
             receive(door, store, wish["token"], patience_s(files) * wish["place"])
         except (Refused, OSError) as wrong:
-            store.stop(str(wrong))
+            if "refused" in str(wrong):  # nobody after us can get a good one; else they are served by others
+                store.stop(str(wrong))
+                follower.join()
             module.fail_json(msg=f"{wrong}\nfix: {mend(wrong)}", received=store.received)
     took_s = max(time.monotonic() - store.began, 0.001) if store.began else 0.001
     store.remember()
