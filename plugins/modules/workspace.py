@@ -127,7 +127,10 @@ def unpack(home: Path, name: str, package: dict) -> None:
     folder, new = home / name, home / f".{name}.new"
     shutil.rmtree(new, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package["archive"]))) as archive:
-        archive.extractall(new, filter="data")
+        for entry in archive:  # plain files only; Debian 12's tarfile has no filters yet
+            path = new / entry.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.extractfile(entry).read())
     (new / ".motley-files.json").write_text(json.dumps(sizes(new)))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
