@@ -12,7 +12,7 @@ IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 NODES ?= $(LIMIT)
 ASKED = --inventory $(INVENTORY) $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
 
-.PHONY: inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+.PHONY: check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,7 +27,11 @@ check: env ## check the inventory; connects to nothing
 	@$(IN_LAB) $(PY) -m console check --inventory $(INVENTORY)
 
 bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE CHECK=1 VERBOSE=1
-	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check)
+	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check) $(if $(ROLLBACK),--rollback)
+
+check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE
+	@$(IN_LAB) $(PY) -m console check-versions --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
+	  $(if $(FIX),--fix) $(if $(JSON),--json)
 
 undo: env ## put back what a phase found: PHASE=static_ip, or PHASE=all
 	@$(IN_LAB) $(PY) -m console undo $(ASKED)

@@ -6,10 +6,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from console import ask, contact, play
+from console import ask, contact, play, versions
 from console.inventory import Inventory, check, is_local, nearest
 
-PHASES = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power", "gpu_driver")
+PHASES = (
+    *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
+    *("gpu_driver", "python_env", "workspace", "proof"),
+)
 
 
 class BadInput(Exception):
@@ -44,10 +47,18 @@ def parser() -> argparse.ArgumentParser:
     verb.set_defaults(act=do_inventory)
     verb = verbs.add_parser("bootstrap", parents=[run], help="from password-only machines to a cluster")
     verb.add_argument("--check", action="store_true", help="say what would change, change nothing")
+    verb.add_argument(
+        "--rollback", action="store_true", help="with --phase python_env: the environment before this one"
+    )
     verb.add_argument("--repin", default="", help="forget the pinned host keys of these nodes: they were reinstalled")
     verb.set_defaults(act=do_bootstrap)
     verb = verbs.add_parser("undo", parents=[run], help="put back what a phase found (--phase all: every phase)")
     verb.set_defaults(act=do_undo)
+    verb = verbs.add_parser("check-versions", parents=[shared], help="what must agree between the nodes, and does it")
+    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
+    verb.add_argument("--json", action="store_true", help="the same as data")
+    verb.add_argument("--fix", action="store_true", help="converge the Python side to the lock")
+    verb.set_defaults(act=do_check_versions)
     return top
 
 
@@ -91,6 +102,8 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         raise BadInput(
             f"there is no phase '{args.phase}'\n  {nearest(args.phase, PHASES)}\n  phases: {', '.join(PHASES)}"
         )
+    if args.rollback and args.phase != "python_env":
+        raise BadInput("only the Python environment can be rolled back: make bootstrap PHASE=python_env ROLLBACK=yes")
     only, repin = chosen_nodes(inventory, args.limit), chosen_nodes(inventory, args.repin)
     if not contact.meet(inventory, only, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
@@ -101,6 +114,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         phase=args.phase,
         limit=",".join(only),
         check=args.check,
+        variables={"motley_python_env_rollback": True} if args.rollback else {},
     )
     return play.run(wish, passwords_for(inventory))
 
@@ -118,6 +132,12 @@ def do_undo(args: argparse.Namespace) -> int:
     phase = "" if args.phase == "all" else args.phase
     wish = play.Wish(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
     return play.run(wish, passwords_for(inventory))
+
+
+def do_check_versions(args: argparse.Namespace) -> int:
+    inventory = checked(args.inventory)
+    only = chosen_nodes(inventory, args.limit)
+    return versions.check(inventory, ",".join(only), as_json=args.json, fix=args.fix)
 
 
 def passwords_for(inventory: Inventory) -> play.Passwords:

@@ -45,6 +45,8 @@ class Person:
             "motley_dns": [],
             "motley_state": str(self.state),
             "motley_preflight_disk_gb": 0.5,
+            "motley_gpu_driver_manage": False,  # tests/roles/test_gpu_driver.py
+            "motley_python_env_manage": False,  # a set takes minutes: tests/roles/test_python_env.py
             "motley_static_ip_rollback_s": 25,
             "motley_static_ip_reconnect_s": 12,
         }

@@ -1,0 +1,66 @@
+"""The controller's part of the relay: tells every node its place in the chain, and feeds the first one."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+# On the controller our module_utils are not part of the ansible package; the file is loaded from where it lies.
+_spec = importlib.util.spec_from_file_location("motley_relay", Path(__file__).parents[1] / "module_utils/relay.py")
+assert _spec and _spec.loader
+relay = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(relay)
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        known = task_vars or {}
+        wish = dict(self._task.args)
+        me, chain = known["inventory_hostname"], list(wish.pop("nodes", None) or known["ansible_play_hosts"])
+        if me not in chain:
+            return result | {"skipped": True, "skip_reason": "it takes no part"}
+        source = Path(wish.pop("source"))
+        places = {name: address_of(known["hostvars"][name]) for name in chain}
+        token = self._token(known, wish)
+        place = chain.index(me) + 1
+        wish |= {"address": places[me], "token": token, "place": place, "after": dict(list(places.items())[place:])}
+        if self._task.check_mode or me != chain[0]:
+            return result | self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
+
+        files = relay.listed(wish["files"])
+        store = relay.Store.whole(source, files)
+        targets = [relay.Target(name, address) for name, address in places.items()]
+        asked = (store, targets, int(wish.get("port", 29890)), token, relay.patience_s(files))
+        feeder = threading.Thread(target=relay.hand_on, args=asked, daemon=True)
+        feeder.start()
+        try:
+            told = self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
+            if told.get("failed") and "refused" in str(told.get("msg")):
+                store.stop(str(told["msg"]).splitlines()[0])
+        finally:
+            feeder.join()  # where the connection to the first node was lost, the others are still being served
+        return result | told
+
+    def _token(self, known: dict[str, Any], wish: dict[str, Any]) -> str:
+        """The same in every worker of this task, and nobody's guess: made from the controller's own key."""
+        key = Path(self._templar.template("{{ motley_state_folder }}")) / "controller_ed25519"
+        secret = key.read_bytes() if key.exists() else b"loopback"
+        words = json.dumps([str(self._task._uuid), wish["files"]], sort_keys=True)
+        return hashlib.sha256(secret + words.encode()).hexdigest()
+
+
+def address_of(variables: Any) -> str:
+    """Where a node answers now; a local one has only the address that it shall have."""
+    if variables.get("ansible_connection") == "local":
+        return str(variables["motley_address"])
+    return str(variables.get("ansible_host") or variables["motley_address"])

@@ -1,0 +1,122 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""One node's part of the relay: receive a set of files, verify each, and hand them on to the next node meanwhile."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.relay import (
+    Refused,
+    Store,
+    Target,
+    hand_on,
+    listed,
+    megabytes,
+    open_door,
+    patience_s,
+    receive,
+)
+
+DOCUMENTATION = r"""
+module: artifacts
+short_description: Files from the controller to all nodes, each byte once over each link
+description:
+  - Runs on all nodes in parallel; the action plugin of the same name adds what is marked below and feeds the first.
+options:
+  folder: {type: path, required: true, description: Where the files shall be on the node}
+  files: {type: dict, required: true, description: "Name to {size, sha256}"}
+  source: {type: path, description: Folder on the controller that holds them (action)}
+  nodes: {type: list, elements: str, description: Who takes part, in the order of the chain; all of the play by default}
+  verify: {type: bool, default: false, description: Read files again whose size and time have not changed}
+  prune: {type: bool, default: false, description: Remove other files from the folder}
+  port: {type: int, default: 29890, description: A port that is open to the nodes and the controller}
+  place: {type: int, default: 1, description: "Its place in the chain: the later, the longer it waits (action)"}
+  address: {type: str, description: Where this node listens (action)}
+  after: {type: dict, description: "The nodes after this one: name to address (action)"}
+  token: {type: str, description: What the members of the chain know, and nobody else (action)}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "folder": {"type": "path", "required": True},
+            "files": {"type": "dict", "required": True},
+            "source": {"type": "path"},
+            "nodes": {"type": "list", "elements": "str"},
+            "verify": {"type": "bool", "default": False},
+            "prune": {"type": "bool", "default": False},
+            "port": {"type": "int", "default": 29890},
+            "address": {"type": "str", "required": True},
+            "place": {"type": "int", "default": 1},
+            "after": {"type": "dict", "required": True},
+            "token": {"type": "str", "required": True, "no_log": True},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    folder = Path(wish["folder"])
+    files = listed(wish["files"])
+    store = Store(folder, files)
+    if module.check_mode:
+        missing = [f.name for f in files if not store.path(files.index(f)).is_file()]
+        module.exit_json(changed=bool(missing), missing=missing)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open_door(wish["address"], wish["port"]) as door:  # open at once: the sender may call while we look
+        store.look(verify=wish["verify"])
+        missing = store.missing
+        free = shutil.disk_usage(folder).free
+        if missing * 1.05 > free:
+            module.fail_json(
+                msg=f"{megabytes(missing)} are to come, {megabytes(free)} are free below {folder}\n"
+                "fix: make room there (sudo du -xhd1 ~ | sort -h)"
+            )
+        targets = [Target(name, address) for name, address in wish["after"].items()]
+        followed: list[str] = []
+        ask = (store, targets, wish["port"], wish["token"], patience_s(files))
+        follower = threading.Thread(target=lambda: followed.append(hand_on(*ask)), daemon=True)
+        follower.start()
+        try:
+            # Each node before this one may have to be given up first.
+            receive(door, store, wish["token"], patience_s(files) * wish["place"])
+        except (Refused, OSError) as wrong:
+            if "refused" in str(wrong):  # nobody after us can get a good one; else they are served by others
+                store.stop(str(wrong))
+                follower.join()
+            module.fail_json(msg=f"{wrong}\nfix: {mend(wrong)}", received=store.received)
+    took_s = max(time.monotonic() - store.began, 0.001) if store.began else 0.001
+    store.remember()
+    removed = prune(folder, {file.name for file in files}) if wish["prune"] else []
+    follower.join()
+    say = f"{megabytes(store.received)} in {took_s:.1f} s" if store.received else "all was here"
+    module.exit_json(
+        changed=bool(store.received or removed),
+        received=store.received,
+        seconds=round(took_s, 2),
+        mbit_s=round(store.received * 8 / took_s / 1e6, 1),
+        handed_to=followed[0] if followed else "",
+        motley_say=say,
+    )
+
+
+def mend(wrong: Exception) -> str:
+    if "refused" in str(wrong):
+        return "the sender's copy is damaged or was changed: remove it from the controller's cache, then run again"
+    return "run again: it goes on where it broke off (see that the machine before it in the inventory is on)"
+
+
+def prune(folder: Path, wanted: set[str]) -> list[str]:
+    others = [p for p in folder.rglob("*") if p.is_file() and str(p.relative_to(folder)) not in wanted]
+    doomed = [path for path in others if not path.name.startswith(".motley-")]
+    for path in doomed:
+        path.unlink()
+    return [str(path.relative_to(folder)) for path in doomed]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Name, size and SHA-256 of every file in a folder; what was hashed before and has not changed is not read again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.relay import read_memo, sha256_of, write_memo
+
+DOCUMENTATION = r"""
+module: artifacts_list
+short_description: What the relay is to hand on
+options:
+  folder: {type: path, required: true, description: A folder of plain files}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec={"folder": {"type": "path", "required": True}}, supports_check_mode=True)
+    folder = Path(module.params["folder"])
+    if not folder.is_dir():
+        module.fail_json(msg=f"there is no folder {folder}\nfix: fetch it on the controller first")
+    module.exit_json(changed=False, files=facts(folder))
+
+
+def facts(folder: Path) -> dict[str, dict]:
+    memo, found = read_memo(folder), {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if not path.is_file() or path.name.startswith(".motley-"):
+            continue
+        status = path.stat()
+        known = memo.get(name)
+        if known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
+            memo[name] = known = [status.st_size, status.st_mtime_ns, sha256_of(path).hexdigest()]
+        found[name] = {"size": status.st_size, "sha256": known[2]}
+    write_memo(folder, {name: memo[name] for name in found})
+    return found
+
+
+if __name__ == "__main__":
+    main()

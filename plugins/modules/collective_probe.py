@@ -1,0 +1,108 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""One node's part of an all-reduce over all nodes, started by torchrun as a training run would be."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: collective_probe
+short_description: Prove that all nodes compute together; runs on all of them in parallel
+options:
+  home: {type: path, required: true, description: The cluster's folder on the node}
+  script: {type: str, required: true, description: What each rank runs}
+  rank: {type: int, required: true, description: This node's place}
+  addresses: {type: list, elements: str, required: true, description: "The nodes' addresses, in order of rank"}
+  port: {type: int, default: 29891, description: Where rank 0 is met}
+  timeout_s: {type: float, default: 150, description: Until when it must be over}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "script": {"type": "str", "required": True},
+            "rank": {"type": "int", "required": True},
+            "addresses": {"type": "list", "elements": "str", "required": True},
+            "port": {"type": "int", "default": 29891},
+            "timeout_s": {"type": "float", "default": 150},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    python = Path(wish["home"]) / "env/bin/python"
+    if not list(Path(wish["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
+        module.fail_json(msg="there is no torch in its environment\nfix: make bootstrap PHASE=python_env")
+    me = wish["addresses"][wish["rank"]]
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "all_reduce.py"
+        script.write_text(wish["script"])
+        command = [str(python), "-m", "torch.distributed.run", f"--nnodes={len(wish['addresses'])}"]
+        command += [f"--node-rank={wish['rank']}", "--nproc-per-node=1", "--max-restarts=0"]
+        command += [f"--master-addr={wish['addresses'][0]}", f"--master-port={wish['port']}", f"--local-addr={me}"]
+        code, said = run([*command, str(script)], environment(me), wish["timeout_s"])
+    told = [json.loads(line.removeprefix("MOTLEY ")) for line in said.splitlines() if line.startswith("MOTLEY ")]
+    if told:
+        words = f"all-reduce 16 MB {told[0]['seconds'] * 1000:.0f} ms = {told[0]['percent_of_link']} % of the link"
+        words += f" ({told[0]['link_mbit']:.0f} Mbit/s, {told[0]['backend']}, {told[0]['world']} nodes)"
+        module.exit_json(changed=False, measured=told[0], motley_say=words)
+    if code == 0:
+        module.exit_json(changed=False)
+    lines = [line for line in said.splitlines() if "Error" in line] or said.splitlines()[-2:]
+    module.fail_json(
+        msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"
+        "fix: make check-versions; then make bootstrap PHASE=firewall, and look at the node named above"
+    )
+
+
+def environment(address: str) -> dict[str, str]:
+    """The card that carries the LAN address, and nothing guessed."""
+    card = card_of(address)
+    known = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
+    known |= {"MOTLEY_ADDRESS": address, "OMP_NUM_THREADS": "1", "NCCL_IB_DISABLE": "1"}
+    return known | ({"GLOO_SOCKET_IFNAME": card, "NCCL_SOCKET_IFNAME": f"={card}"} if card else {})
+
+
+def card_of(address: str) -> str:
+    done = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=False)
+    for link in json.loads(done.stdout or "[]"):
+        if any(entry.get("local") == address for entry in link.get("addr_info", [])):
+            return str(link["ifname"])
+    return ""
+
+
+def run(command: list[str], environ: dict[str, str], timeout_s: float) -> tuple[int, str]:
+    """With all that it starts: nothing stays behind when time is up."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environ,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGTERM)  # torchrun ends its workers, which have sessions of their own
+        try:
+            said, _ = process.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            said, _ = process.communicate()
+        said += f"\nError: it was not over after {timeout_s:.0f} s"
+    return process.returncode, said
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Every version of a node that must or may agree with the others'. Reads files only: importing torch takes seconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: node_versions
+short_description: Read all versions of a node at once; what is not there is null
+options:
+  home: {type: path, required: true, description: The cluster's folder on the node}
+  packages: {type: list, elements: str, required: true, description: Python packages to tell the versions of}
+"""
+LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "packages": {"type": "list", "elements": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    home = Path(module.params["home"])
+    module.exit_json(changed=False, versions=collect(home, module.params["packages"]))
+
+
+def collect(home: Path, packages: list[str]) -> dict[str, str | None]:
+    installed = installed_packages(home / "env")
+    return {
+        "os": first_match(Path("/etc/os-release"), r'PRETTY_NAME="?([^"\n]+)'),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "environment": environment(home / "env", installed),
+        **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
+        "cuda": torch_cuda(home / "env"),
+        "nccl": next((version for name, version in installed.items() if name.startswith("nvidia_nccl_cu")), None),
+        **driver(),
+        "train": package_hash(home / "code" / "train"),
+        **{f"model {path.name}": content_hash(path) for path in folders(home / "models/base")},
+        **{f"data {path.name}": content_hash(path) for path in folders(home / "data/processed")},
+    }
+
+
+def installed_packages(env: Path) -> dict[str, str]:
+    found = {}
+    for path in env.glob("lib/python*/site-packages/*.dist-info"):
+        name, _, version = path.name.removesuffix(".dist-info").partition("-")
+        found[name.lower()] = version
+    return found
+
+
+def environment(env: Path, installed: dict[str, str]) -> str | None:
+    """Its lock, and a word if its packages are no longer those that it was made with."""
+    if not env.exists():
+        return None
+    try:
+        record = json.loads((env / "motley-env.json").read_text())
+    except (OSError, ValueError):
+        return "not Motley's"
+    made = {entry.partition("-")[0].lower(): entry.partition("-")[2] for entry in record["packages"]}
+    other = sorted(name for name in made.keys() | installed.keys() if made.get(name) != installed.get(name))
+    return f"{record['lock']}, changed: {' '.join(other[:3])}" if other else str(record["lock"])
+
+
+def torch_cuda(env: Path) -> str | None:
+    file = next(env.glob("lib/python*/site-packages/torch/version.py"), Path("/nonexistent"))
+    return first_match(file, r"(?m)^cuda\b.*=\s*['\"]([\d.]+)['\"]")
+
+
+def driver() -> dict[str, str | None]:
+    """As the running kernel has it, as the next start would load it, and as programs load its library."""
+    loaded = first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D+([\d.]+)")
+    libraries = [path for folder in LIBRARIES for path in Path("/", folder).glob("libnvidia-ml.so.[0-9]*.*")]
+    library = max((path.name.removeprefix("libnvidia-ml.so.") for path in libraries), default=None, key=numbers)
+    return {
+        "driver": loaded,
+        "driver_on_disk": module_on_disk() if loaded or library else None,
+        "driver_library": library,
+    }
+
+
+def numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def module_on_disk() -> str | None:
+    try:
+        done = subprocess.run(
+            ["/usr/sbin/modinfo", "-F", "version", "nvidia"], check=False, capture_output=True, text=True, timeout=5
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def package_hash(folder: Path) -> str | None:
+    """As `python -m train versions` counts it."""
+    if not folder.is_dir():
+        return None
+    digest = hashlib.sha256()
+    for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.yml")]):
+        digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def folders(parent: Path) -> list[Path]:
+    return sorted(path for path in parent.glob("*") if path.is_dir() and not path.name.startswith("."))
+
+
+def content_hash(folder: Path) -> str | None:
+    """From the hashes that the relay left there where nothing has changed since; else names and sizes say it."""
+    try:
+        memo = json.loads((folder / ".motley-hashes.json").read_text())
+    except (OSError, ValueError):
+        memo = {}
+    digest, whole = hashlib.sha256(), True
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".motley-")]
+    for path in files:
+        name, status = str(path.relative_to(folder)), path.stat()
+        known = memo.get(name, [None, None, ""])
+        whole = whole and known[:2] == [status.st_size, status.st_mtime_ns]
+        digest.update(f"{name} {status.st_size} {known[2] if whole else ''}\n".encode())
+    return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
+
+
+def first_match(file: Path, pattern: str) -> str | None:
+    try:
+        found = re.search(pattern, file.read_text(errors="replace"))
+    except OSError:
+        return None
+    return found[1].strip() if found else None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""The cluster's folders on a node, and the training package in them, known by a hash of its content.
+
+HOME/code is a link to code.HASH, which holds train/. What a run or a person put into the folders is never removed.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import shutil
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: workspace
+short_description: The cluster's folders on a node, with the training package
+options:
+  home: {type: path, required: true, description: The cluster's folder on the node}
+  state: {type: str, choices: [present, absent], default: present, description: Whether it shall be there}
+  folders: {type: list, elements: str, default: [], description: Folders below home}
+  package: {type: dict, default: {}, description: "The training package: hash and archive (base64 of a tar.gz)"}
+  disk_gb: {type: float, default: 0, description: Least free space}
+"""
+RECORD = ".motley-workspace.json"
+KEEP = 2  # versions of the code: the present one and the one before, which a run may still use
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "folders": {"type": "list", "elements": "str", "default": []},
+            "package": {"type": "dict", "default": {}},
+            "disk_gb": {"type": "float", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    home = Path(wish["home"])
+    if wish["state"] == "absent":
+        module.exit_json(**remove(home, pretend=module.check_mode))
+    if findings := stands_in_the_way(home, wish):
+        module.fail_json(msg="\n".join(findings))
+    module.exit_json(**make(home, wish, pretend=module.check_mode))
+
+
+def stands_in_the_way(home: Path, wish: dict) -> list[str]:
+    findings = []
+    foreign = [path for path in [home, *(home / name for name in wish["folders"])] if path.exists() and not mine(path)]
+    if foreign:
+        findings.append(
+            f"{', '.join(map(str, foreign))} cannot be written by the login user\n"
+            f"fix: sudo chown -R $(id -un): {home}   (on that machine, as the login user)"
+        )
+    where = next(path for path in [home, *home.parents] if path.exists())
+    free_gb = shutil.disk_usage(where).free / 1e9
+    if free_gb < wish["disk_gb"]:
+        findings.append(
+            f"{free_gb:.1f} GB are free below {home}, a model and its checkpoints want {wish['disk_gb']:g}\n"
+            "fix: make room (sudo du -xhd1 / | sort -h), or set motley_workspace_disk_gb lower"
+        )
+    return findings
+
+
+def mine(path: Path) -> bool:
+    return path.is_dir() and path.stat().st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
+
+
+def make(home: Path, wish: dict, *, pretend: bool) -> dict:
+    missing = [path for name in wish["folders"] for path in missing_folders(home / name)]
+    missing = list(dict.fromkeys(missing))
+    package = wish["package"]
+    was, now = link_target(home / "code"), f"code.{package['hash']}" if package else ""
+    renew = bool(package) and (was != now or not intact(home / now))
+    if not pretend:
+        for path in missing:
+            path.mkdir()
+        if missing:
+            remember(home, missing)
+        if renew:
+            unpack(home, now, package)
+    lines_before = [was] if was and renew else []
+    lines_after = [str(path) for path in missing] + ([now] if renew else [])
+    say = f"train {package['hash']}" if package else "there is no training package in this checkout"
+    return {
+        "changed": bool(missing or renew),
+        "motley_say": say,
+        "diff": {"before": "".join(f"{x}\n" for x in lines_before), "after": "".join(f"{x}\n" for x in lines_after)},
+    }
+
+
+def missing_folders(path: Path) -> list[Path]:
+    """Itself and its parents as far as they are not there, outermost first."""
+    return [folder for folder in [*reversed(path.parents), path] if not folder.exists()]
+
+
+def link_target(link: Path) -> str:
+    return os.readlink(link) if link.is_symlink() else ""  # noqa: PTH115  the name as written
+
+
+def intact(folder: Path) -> bool:
+    """Whether the code is as it was unpacked: its list of sizes is kept beside it."""
+    try:
+        known = json.loads((folder / ".motley-files.json").read_text())
+    except (OSError, ValueError):
+        return False
+    return bool(known == sizes(folder))
+
+
+def sizes(folder: Path) -> dict[str, list[int]]:
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix != ".pyc" and not path.name.startswith(".motley-"):
+            found[str(path.relative_to(folder))] = [path.stat().st_size, int(path.stat().st_mtime)]
+    return found
+
+
+def unpack(home: Path, name: str, package: dict) -> None:
+    folder, new = home / name, home / f".{name}.new"
+    shutil.rmtree(new, ignore_errors=True)
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package["archive"]))) as archive:
+        for entry in archive:  # plain files only; Debian 12's tarfile has no filters yet
+            path = new / entry.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(archive.extractfile(entry).read())
+    (new / ".motley-files.json").write_text(json.dumps(sizes(new)))
+    shutil.rmtree(folder, ignore_errors=True)
+    new.rename(folder)
+    link = home / ".code.new"
+    link.unlink(missing_ok=True)
+    link.symlink_to(name)
+    link.replace(home / "code")
+    versions = sorted(home.glob("code.*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in [path for path in versions if path != folder][KEEP - 1 :]:
+        shutil.rmtree(old)
+
+
+def remember(home: Path, made: list[Path]) -> None:
+    record = home / RECORD
+    before = json.loads(record.read_text()) if record.exists() else []
+    record.write_text(json.dumps([*before, *(str(path) for path in made if str(path) not in before)]))
+
+
+def remove(home: Path, *, pretend: bool) -> dict:
+    """The code goes, and of the folders that were made those that are empty."""
+    record = home / RECORD
+    ours = [
+        path for path in [home / "code", *home.glob("code.*"), *home.glob(".code.*"), record] if os.path.lexists(path)
+    ]
+    if not ours:
+        return {"changed": False, "motley_say": "nothing to put back"}
+    kept = []
+    if not pretend:
+        made = [Path(name) for name in json.loads(record.read_text())] if record.exists() else []
+        for path in ours:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        for folder in sorted(made, key=lambda path: len(path.parts), reverse=True):
+            with suppress(FileNotFoundError):
+                try:
+                    folder.rmdir()
+                except OSError:
+                    kept.append(folder)
+    say = f"kept, for there is something in it: {', '.join(map(str, kept))}" if kept else "all of it is gone"
+    return {"changed": True, "motley_say": say}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""One rank of the proof: how fast the slowest link is, and how close an all-reduce of 16 MB comes to it.
+
+Started by torchrun on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON.
+"""
+
+import datetime
+import json
+import os
+import socket
+import statistics
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+FLOATS = 4 << 20  # 16 MiB
+LINK_BYTES = 16 << 20
+LASTS_S = 2.0
+
+
+def main() -> None:
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
+    rank, world = dist.get_rank(), dist.get_world_size()
+    device = "cuda:0" if backend == "nccl" else "cpu"
+    rates: list = [None] * world
+    dist.all_gather_object(rates, slowest_neighbour_mbit(rank, world))
+    times_s = all_reduces(rank, world, device)
+    if rank == 0:
+        link_mbit, took_s = min(rates), statistics.median(times_s)
+        ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
+        told = {"backend": backend, "world": world, "seconds": took_s, "times_s": times_s}
+        told |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
+        print("MOTLEY " + json.dumps(told), flush=True)  # before the teardown, which may fail without harm
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def slowest_neighbour_mbit(rank: int, world: int) -> float:
+    """Everybody sends to the next one at the same time over plain TCP: the speed at which it arrives here."""
+    with socket.create_server((os.environ["MOTLEY_ADDRESS"], 0)) as door:
+        places: list = [None] * world
+        dist.all_gather_object(places, door.getsockname()[:2])
+        sender = threading.Thread(target=send, args=(tuple(places[(rank + 1) % world]),))
+        sender.start()
+        line, _ = door.accept()
+        buffer, got, start = bytearray(1 << 20), 0, None
+        with line:
+            while count := line.recv_into(buffer):
+                start = start or time.perf_counter()
+                got += count
+        took_s = time.perf_counter() - (start or 0)
+        sender.join()
+    return got * 8 / took_s / 1e6
+
+
+def send(place: tuple) -> None:
+    with socket.create_connection(place, timeout=30) as line:
+        line.sendall(bytes(LINK_BYTES))
+
+
+def all_reduces(rank: int, world: int, device: str) -> list[float]:
+    """As many as fit into two seconds, at least two; each is checked."""
+    values = torch.empty(FLOATS, device=device)
+    dist.all_reduce(torch.ones(1024, device=device))
+    times_s: list[float] = []
+    count = torch.tensor([2.0])
+    while len(times_s) < int(count.item()):
+        values.fill_(rank + 1.0)
+        dist.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(values)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        times_s.append(time.perf_counter() - start)
+        assert values.min() == values.max() == world * (world + 1) / 2, "the sum is wrong"
+        if len(times_s) == 1:  # the same number everywhere: rank 0's clock decides
+            count = torch.tensor([float(max(2, min(20, LASTS_S / times_s[0])))], device=device)
+            dist.broadcast(count, 0)
+    return times_s
+
+
+if __name__ == "__main__":
+    main()

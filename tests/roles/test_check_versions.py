@@ -1,0 +1,129 @@
+"""`make check-versions` on real hosts: nothing installed, all equal, drifted in three ways, mended by FIX=yes."""
+
+import json
+import time
+
+import pytest
+
+from lab.profile import USER
+from tests.support import small_set
+from tests.support.bootstrap import Person, Said
+from tests.support.cluster import Cluster
+
+HOME = f"/home/{USER}/ai-cluster"
+
+
+class Checker:
+    def __init__(self, person: Person, cache: str) -> None:
+        self.person, self.cache = person, cache
+
+    def asks(self, *words: str) -> Said:
+        """check-versions leaves no receipt: it changes nothing."""
+        done = self.person.cluster.controller(
+            *self.person.command("check-versions", *words),
+            env=self.person.environment() | {"MOTLEY_CACHE": self.cache},
+            timeout_s=400,
+        )
+        return Said(done.returncode, done.stdout + done.stderr, {})
+
+    def failures(self) -> list[tuple[str, str, str]]:
+        said = self.asks("--json")
+        data = json.loads(said.out)
+        assert said.rc == (0 if data["ok"] else 1)
+        return [(entry["node"], entry["key"], entry["fix"]) for entry in data["failures"]]
+
+
+@pytest.fixture(scope="module")
+def checker(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checker:
+    folder = tmp_path_factory.mktemp("checker")
+    requirements = small_set.make(folder / "requirements")
+    python = trio.hosts[0].run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
+    small_set.fetch(requirements, python, folder / "cache")
+    package = folder / "train"
+    package.mkdir()
+    (package / "__init__.py").write_text("ANSWER = 42\n")
+    person = Person(trio, folder)
+    person.writes(
+        motley_python_env_sets=["small"],
+        motley_python_env_requirements=str(requirements),
+        motley_python_env_manage=True,
+        motley_workspace_package=str(package),
+    )
+    checker = Checker(person, str(folder / "cache"))
+    person.bootstraps(phase="ssh_trust")
+    return checker
+
+
+def test_with_nothing_installed_it_says_so(checker: Checker) -> None:
+    said = checker.asks()
+    assert said.rc == 1 and "all nodes: there is no environment yet" in said.out, said.out
+
+
+def test_fix_brings_the_python_side_to_all(checker: Checker) -> None:
+    said = checker.asks("--fix")
+    assert said.rc == 0 and "all that must agree agrees on 3 nodes" in said.out, said.out
+    for host in checker.person.cluster.hosts:
+        for folder in (
+            "data/processed",
+            "models/base",
+            "models/checkpoints",
+            "logs/runs",
+            "results",
+            "config",
+            "scripts",
+        ):
+            assert host.run("stat", "-c", "%U", f"{HOME}/{folder}").strip() == USER
+        asked = [f"{HOME}/env/bin/python", "-c", "import train; print(train.ANSWER)"]
+        assert host.run("env", f"PYTHONPATH={HOME}/code", *asked).strip() == "42"
+
+
+def test_it_is_quick(checker: Checker) -> None:
+    start = time.monotonic()
+    assert checker.asks().rc == 0
+    took = time.monotonic() - start
+    print(f"check-versions: {took:.1f} s")
+    assert took < 20  # 5 s is the aim on a quiet machine; the figure is in docs/BENCHMARKS.md
+
+
+def test_a_changed_package_is_found_and_mended(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-1"]
+    packages = f"{HOME}/env/lib/python*/site-packages"
+    host.run("sh", "-c", f"cd {packages} && mv tqdm-*.dist-info tqdm-4.0.0.dist-info")
+    expected = ("gpu-worker-1", "environment", "make bootstrap PHASE=python_env LIMIT=gpu-worker-1")
+    assert checker.failures() == [expected]
+    assert "changed: tqdm" in checker.asks().out
+    assert checker.asks("--fix").rc == 0
+    assert checker.failures() == []
+
+
+def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-2"]
+    loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build"
+    host.run("mount", "-t", "tmpfs", "simulated", "/proc/driver")
+    host.run("sh", "-c", f"mkdir /proc/driver/nvidia && echo '{loaded}' > /proc/driver/nvidia/version")
+    library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"
+    host.run("touch", library)
+    found = [entry for entry in checker.failures() if entry[1] == "driver_library"]
+    assert found == [("gpu-worker-2", "driver_library", found[0][2])]
+    assert found[0][2].startswith("sudo reboot on gpu-worker-2")
+    host.run("umount", "/proc/driver")
+    host.run("rm", library)
+
+
+def test_another_python_is_found(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-2"]
+    patch = "/usr/lib/python3/dist-packages/other_python.pth"
+    host.run("sh", "-c", f"echo \"import platform; platform.python_version = lambda: '3.9.1'\" > {patch}")
+    assert [(node, key) for node, key, _ in checker.failures()] == [("gpu-worker-2", "python")]
+    host.run("rm", patch)
+    assert checker.failures() == []
+
+
+def test_other_code_is_found_and_an_off_node_is_no_success(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-1"]
+    host.run("sh", "-c", f"echo 'ANSWER = 41' > {HOME}/code/train/__init__.py")
+    assert [(node, key) for node, key, _ in checker.failures()] == [("gpu-worker-1", "train")]
+    assert checker.asks("--fix").rc == 0
+    host.power_cut()
+    said = checker.asks()
+    assert said.rc == 1 and "gpu-worker-1 was not looked at: nobody answers" in said.out, said.out

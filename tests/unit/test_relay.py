@@ -1,0 +1,190 @@
+"""The relay, over real sockets on this machine: every node holds the same bytes, whatever breaks in between."""
+
+import hashlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils import relay
+from plugins.module_utils.relay import File, Refused, Store, Target
+
+TOKEN = "known to the chain alone"
+WAIT_S = 4.0
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> tuple[Path, list[File]]:
+    folder = tmp_path / "controller"
+    (folder / "sub").mkdir(parents=True)
+    pieces = {"a.whl": 3_000_000, "sub/b.bin": 70_000, "empty": 0, "one": 1}
+    for name, size in pieces.items():
+        (folder / name).write_bytes(random.Random(name).randbytes(size))
+    facts = {n: {"size": s, "sha256": relay.sha256_of(folder / n).hexdigest()} for n, s in pieces.items()}
+    return folder, relay.listed(facts)
+
+
+class Node:
+    """One member of the chain, as the module runs it."""
+
+    def __init__(self, number: int, folder: Path, files: list[File], after: list[Target], port: int) -> None:
+        self.store, self.after, self.port = Store(folder, files), after, port
+        self.address, self.error = f"127.0.0.{number}", ""
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self) -> None:
+        self.store.folder.mkdir(parents=True, exist_ok=True)
+        with relay.open_door(self.address, self.port) as door:
+            self.store.look()
+            ask = (self.store, self.after, self.port, TOKEN, WAIT_S)
+            follower = threading.Thread(target=relay.hand_on, args=ask, daemon=True)
+            follower.start()
+            try:
+                relay.receive(door, self.store, TOKEN, WAIT_S * (int(self.address[-1])))
+                self.store.remember()
+                follower.join()
+            except Refused as why:
+                self.error = str(why)
+                self.store.stop(self.error)
+
+
+def chain(tmp_path: Path, files: list[File], port: int, numbers: tuple[int, ...] = (11, 12, 13)) -> list[Node]:
+    targets = [Target(str(n), f"127.0.0.{n}") for n in numbers]
+    return [Node(n, tmp_path / str(n), files, targets[i + 1 :], port) for i, n in enumerate(numbers)]
+
+
+def feed(source: tuple[Path, list[File]], nodes: list[Node], port: int) -> None:
+    store = Store.whole(*source)
+    relay.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
+    for node in nodes:
+        node.thread.join(20)
+        assert not node.thread.is_alive()
+
+
+def same(source: tuple[Path, list[File]], folder: Path) -> bool:
+    return all((folder / file.name).read_bytes() == (source[0] / file.name).read_bytes() for file in source[1])
+
+
+def test_all_nodes_hold_the_same_and_each_byte_came_once(source, tmp_path, port) -> None:
+    nodes = chain(tmp_path, source[1], port)
+    feed(source, nodes, port)
+    total = sum(file.size for file in source[1])
+    for node in nodes:
+        assert not node.error and same(source, node.store.folder) and node.store.received == total
+        assert not list(node.store.folder.rglob("*.part"))
+
+
+def test_a_second_time_nothing_travels(source, tmp_path, port) -> None:
+    feed(source, chain(tmp_path, source[1], port), port)
+    nodes = chain(tmp_path, source[1], port)
+    feed(source, nodes, port)
+    assert [node.store.received for node in nodes] == [0, 0, 0]
+
+
+def test_a_node_that_has_half_gets_the_other_half(source, tmp_path, port) -> None:
+    half = (source[0] / "a.whl").read_bytes()[:2_000_000]
+    (tmp_path / "12").mkdir()
+    (tmp_path / "12/.a.whl.part").write_bytes(half)
+    nodes = chain(tmp_path, source[1], port)
+    feed(source, nodes, port)
+    assert all(same(source, node.store.folder) for node in nodes)
+    assert nodes[1].store.received == nodes[0].store.received - 2_000_000
+
+
+def test_a_damaged_half_is_thrown_away(source, tmp_path, port) -> None:
+    for name in ("11", "12"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / ".a.whl.part").write_bytes(b"\0" * 2_000_000)
+    nodes = chain(tmp_path, source[1], port)
+    feed(source, nodes, port)
+    assert all(not node.error and same(source, node.store.folder) for node in nodes)
+
+
+def test_a_file_that_rotted_on_a_node_is_replaced(source, tmp_path, port) -> None:
+    feed(source, chain(tmp_path, source[1], port), port)
+    victim = tmp_path / "13/a.whl"
+    victim.write_bytes(victim.read_bytes()[:-1] + b"?")
+    nodes = chain(tmp_path, source[1], port)
+    feed(source, nodes, port)
+    assert same(source, tmp_path / "13") and nodes[2].store.received == 3_000_000
+
+
+def test_a_file_with_another_hash_is_refused_by_every_node(source, tmp_path, port) -> None:
+    folder, files = source
+    (folder / "a.whl").write_bytes(random.Random("evil").randbytes(3_000_000))
+    nodes = chain(tmp_path, files, port)
+    feed(source, nodes, port)
+    for node in nodes:
+        assert node.error, node.address
+        assert not (node.store.folder / "a.whl").exists()
+    assert all("a.whl is refused" in node.error for node in nodes), [node.error for node in nodes]
+
+
+def test_a_lost_node_is_passed_over(source, tmp_path, port) -> None:
+    """Nobody listens in the middle: the first node serves the third."""
+    targets = [Target(str(n), f"127.0.0.{n}") for n in (11, 12, 13)]
+    nodes = [Node(11, tmp_path / "11", source[1], targets[1:], port), Node(13, tmp_path / "13", source[1], [], port)]
+    store = Store.whole(*source)
+    relay.hand_on(store, targets, port, TOKEN, WAIT_S)
+    for node in nodes:
+        node.thread.join(20)
+    assert same(source, tmp_path / "11") and same(source, tmp_path / "13")
+
+
+def test_a_caller_without_the_token_gets_nothing(source, tmp_path, port) -> None:
+    nodes = chain(tmp_path, source[1], port, (11,))
+    thief = threading.Thread(
+        target=relay.hand_on, args=(Store.whole(*source), [Target("x", "127.0.0.11")], port, "guessed", 1.0)
+    )
+    thief.start()
+    thief.join()
+    assert nodes[0].store.received == 0
+    feed(source, nodes, port)
+    assert same(source, nodes[0].store.folder)
+
+
+@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "", "a/../../b"])
+def test_no_file_lands_outside(name: str) -> None:
+    with pytest.raises(Refused):
+        relay.listed({name: {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}})
+
+
+def test_it_is_pipelined(source, tmp_path, port, monkeypatch) -> None:
+    """With a slow first link the last node is done soon after the first, not twice as late."""
+    real = socket.socket.sendfile
+    monkeypatch.setattr(relay, "CHUNK", 1 << 16)
+
+    def slowly(line: socket.socket, stream, offset: int, count: int) -> int:
+        count = min(count, 1 << 16)
+        time.sleep(0.01)  # 6.5 MB/s: half a second for the set
+        return int(real(line, stream, offset, count) or 0)
+
+    monkeypatch.setattr(socket.socket, "sendfile", slowly)
+    nodes, done = chain(tmp_path, source[1], port), {}
+    start = time.monotonic()
+
+    def watch() -> Iterator[None]:
+        while len(done) < len(nodes):
+            for node in nodes:
+                if node.store.complete:
+                    done.setdefault(node.address, time.monotonic() - start)
+            time.sleep(0.002)
+            yield
+
+    watcher = threading.Thread(target=lambda: list(watch()), daemon=True)
+    watcher.start()
+    feed(source, nodes, port)
+    watcher.join(5)
+    assert max(done.values()) < 1.6 * min(done.values()), done
