@@ -76,6 +76,7 @@ def test_an_unknown_architecture_is_not_guessed():
 def test_training_files_of_a_repository():
     assert training_files(["README.md", "data/train-0.parquet", "data/test-0.parquet"]) == ["data/train-0.parquet"]
     assert training_files(["b.jsonl", "a.jsonl", "a_test.jsonl", "dataset_infos.json"]) == ["a.jsonl", "b.jsonl"]
+    assert training_files(["train.jsonl", "extra.jsonl"]) == ["train.jsonl"]
     assert training_files(["x.csv", "x.jsonl"]) == ["x.jsonl"]
     assert training_files(["model.bin", "LICENSE.txt"]) == []
 

@@ -110,6 +110,13 @@ def test_more_of_anything_takes_more_memory(facts, setup):
     assert memory(facts, replace(setup, fused_loss=True)).total <= total
 
 
+@given(FACTS, SETUPS)
+def test_what_is_trained_takes_sixteen_bytes_a_weight(facts, setup):
+    """The weight, its gradient, and AdamW's two numbers, all fp32."""
+    m = memory(facts, setup)
+    assert m.adapter + m.gradients + m.optimizer == 16 * lora_parameters(facts, setup.lora_r, setup.lora_targets)
+
+
 @given(FACTS, SETUPS, st.integers(4, 80))
 def test_the_largest_micro_batch_fits_and_the_next_does_not(facts, setup, card_gib):
     most = largest_micro_batch(facts, setup, card_gib * GIB)
