@@ -116,7 +116,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         check=args.check,
         variables={"motley_python_env_rollback": True} if args.rollback else {},
     )
-    return play.run(wish, passwords_for(inventory))
+    return play.run(wish, play.ask_passwords(inventory))
 
 
 def do_undo(args: argparse.Namespace) -> int:
@@ -131,18 +131,13 @@ def do_undo(args: argparse.Namespace) -> int:
     only = chosen_nodes(inventory, args.limit)
     phase = "" if args.phase == "all" else args.phase
     wish = play.Wish(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
-    return play.run(wish, passwords_for(inventory))
+    return play.run(wish, play.ask_passwords(inventory))
 
 
 def do_check_versions(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     only = chosen_nodes(inventory, args.limit)
     return versions.check(inventory, ",".join(only), as_json=args.json, fix=args.fix)
-
-
-def passwords_for(inventory: Inventory) -> play.Passwords:
-    users = dict.fromkeys(str(node["ansible_user"]) for node in inventory.nodes.values() if not is_local(node))
-    return play.ask_passwords("/".join(users)) if users else play.Passwords("", "")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 
 from console import receipt, view
-from console.inventory import Inventory
+from console.inventory import Inventory, is_local
 from console.progress import Progress
 
 ROOT = Path(__file__).parents[1]
@@ -43,8 +43,12 @@ class Passwords:
     sudo: str
 
 
-def ask_passwords(user: str) -> Passwords:
+def ask_passwords(inventory: Inventory) -> Passwords:
     """Asked once and kept in memory. MOTLEY_PASSWORD answers where nobody can; it is taken out of the environment."""
+    users = dict.fromkeys(str(node["ansible_user"]) for node in inventory.nodes.values() if not is_local(node))
+    if not users:
+        return Passwords("", "")
+    user = "/".join(users)
     given = os.environ.pop("MOTLEY_PASSWORD", None)
     other = os.environ.pop("MOTLEY_SUDO_PASSWORD", None)
     login = given if given is not None else _ask(f"password for {user} (asked once, kept in memory): ")

@@ -246,7 +246,7 @@ def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:
         wish = play.Wish(
             verb="fix-versions", playbook="bootstrap", inventory=inventory, phase=",".join(phases), limit=nodes
         )
-        if play.run(wish, play.ask_passwords("the login user")):
+        if play.run(wish, play.ask_passwords(inventory)):
             return 1
         verdict = judge(*read(inventory, limit))
     if as_json:
