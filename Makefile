@@ -15,7 +15,7 @@ ASKED = --inventory $(INVENTORY) $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),-
 .PHONY: check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: ## the controller's environment (.venv), made or refreshed
 	@requirements/make_env.sh .venv controller dev
