@@ -76,6 +76,8 @@ def main() -> None:
 
 def begin(module: AnsibleModule) -> None:
     wish = module.params
+    if not module.check_mode:
+        wait_for_way_back(module)
     nic = lan.nic_by_mac(wish["mac"])
     wanted = {Path(path): text for path, text in wish["files"].items()}
     old = {path: read_text(path) for path in wanted}
@@ -94,7 +96,6 @@ def begin(module: AnsibleModule) -> None:
     if module.check_mode:
         module.exit_json(changed=True, diff=diff)
     refuse_taken(module, nic, wish)
-    refuse_second(module)
     if wish["phase"]:
         before = Before(wish["phase"])
         before.remember("reached_at", wish["reached_at"])
@@ -149,10 +150,15 @@ def refuse_taken(module: AnsibleModule, nic: str, wish: dict) -> None:
         )
 
 
-def refuse_second(module: AnsibleModule) -> None:
-    if subprocess.run(["systemctl", "is-active", "--quiet", f"{UNIT}.timer"], check=False).returncode == 0:
-        fix = "wait a minute and run again"
-        module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
+def wait_for_way_back(module: AnsibleModule) -> None:
+    """An unconfirmed change is taken back first: what is read before that is not what will be there."""
+    units = [f"{name}.{kind}" for name in (UNIT, f"{UNIT}-now") for kind in ("timer", "service")]
+    end = time.monotonic() + module.params["rollback_s"] + 30
+    while subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0:
+        if time.monotonic() > end:
+            fix = "wait a minute and run again"
+            module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
+        time.sleep(0.5)
 
 
 def save_way_back(old: dict, mac: str) -> None:
