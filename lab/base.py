@@ -94,7 +94,8 @@ def _debian_mirror() -> str:
         for word in file.read_text().split() if file.is_file() else ():
             if word.startswith("http") and word.rstrip("/").endswith("/debian"):
                 return word
-    return "http://deb.debian.org/debian"
+    mend = "name one in /etc/apt/sources.list.d, or use the machine's own suite"
+    raise LabError(f"this machine's apt knows no Debian mirror\n{mend}", code=2)
 
 
 def _bootstrap(suite: str, folder: Path) -> None:
