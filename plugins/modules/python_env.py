@@ -15,19 +15,23 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.wheels import Place, install
+from ansible.module_utils.wheels import Refused as WheelRefused
 
 DOCUMENTATION = r"""
 module: python_env
 short_description: Build, look at, roll back or remove a node's Python environment
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
-  step: {type: str, choices: [look, build, rollback, remove], required: true, description: What to do}
+  step: {type: str, choices: [look, build, link, rollback, remove], required: true, description: What to do}
+  to: {type: path, description: Another folder's env to lead to (link)}
   lock: {type: str, default: "", description: Id of the locked set}
   wheels: {type: path, description: Folder that holds the wheels (build)}
   files: {type: dict, default: {}, description: "The wheels: name to {size, sha256} (build)"}
@@ -47,7 +51,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "home": {"type": "path", "required": True},
-            "step": {"type": "str", "choices": ["look", "build", "rollback", "remove"], "required": True},
+            "step": {"type": "str", "choices": ["look", "build", "link", "rollback", "remove"], "required": True},
+            "to": {"type": "path"},
             "lock": {"type": "str", "default": ""},
             "wheels": {"type": "path"},
             "files": {"type": "dict", "default": {}},
@@ -61,6 +66,7 @@ def main() -> None:
     steps = {
         "look": lambda: look(home, wish["lock"]),
         "build": lambda: build(home, wish, pretend=module.check_mode),
+        "link": lambda: lead(home, wish["to"], pretend=module.check_mode),
         "rollback": lambda: rollback(home, pretend=module.check_mode),
         "remove": lambda: remove(home, pretend=module.check_mode),
     }
@@ -143,6 +149,7 @@ def build(home: Path, wish: dict, *, pretend: bool) -> dict:
         return {"changed": True, "motley_say": f"would build env.{lock}", "diff": difference(home, f"env.{lock}")}
     refuse_while_a_run_is_on()
     start = time.monotonic()
+    home.mkdir(parents=True, exist_ok=True)
     with alone(home):
         was = target(link)
         # The one in use is never touched, not even when it is the one that was tampered with.
@@ -150,7 +157,8 @@ def build(home: Path, wish: dict, *, pretend: bool) -> dict:
         if wrong_with(env, lock):
             shutil.rmtree(env, ignore_errors=True)
             make(env, Path(wish["wheels"]), wish["files"])
-            prove(env, wish["imports"])
+            with being_written(env):
+                prove(env, wish["imports"])
             write_record(env, lock)
         difference_made = difference(home, env.name)
         switch(home, env.name)
@@ -191,41 +199,28 @@ def refuse_while_a_run_is_on() -> None:
 
 
 def make(env: Path, wheels: Path, files: dict) -> None:
-    """No package index, no pip on the machine and no venv package is needed: pip runs from its own wheel."""
+    """No package index, no pip on the machine and no venv package is needed."""
     run([sys.executable, "-m", "venv", "--without-pip", str(env)], "the environment could not be made")
-    pip = next((name for name in files if name.startswith("pip-")), "")
-    if not pip:
-        raise Refused("the locked set has no pip in it\nfix: add pip to the .in file and lock again")
-    wanted = env / "wheels.txt"
-    lines = [
-        f"{name.split('-')[0]} @ file://{wheels}/{name.replace('+', '%2B')} --hash=sha256:{f['sha256']}"
-        for name, f in files.items()
-    ]
-    wanted.write_text("\n".join(sorted(lines)) + "\n")
-    install = [
-        f"{env}/bin/python",
-        f"{wheels}/{pip}/pip",
-        "-qq",
-        "--no-cache-dir",
-        "--disable-pip-version-check",
-        "install",
-    ]
-    install += ["--no-input", "--no-index", "--no-deps", "--no-compile", "--require-hashes", "-r", str(wanted)]
-    run(install, "a wheel was refused")
+    try:
+        install(wheels, files, Place.of(env, this_python()))
+    except WheelRefused as wrong:
+        raise Refused(f"a wheel was refused: {wrong}\nfix: run again: damaged wheels are handed on anew") from None
 
 
 def run(command: list[str], what: str) -> None:
     environment = {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": os.environ.get("HOME", "/"),
-        "PIP_CONFIG_FILE": "/dev/null",
     }
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
     )
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise Refused(f"{what}: {' '.join(lines[-6:])[:600]}\nfix: run again: damaged wheels are handed on anew")
+        raise Refused(
+            f"{what}: {' '.join(lines[-6:])[:600]}\n"
+            "fix: run again; if it stays so, the locked set does not fit this machine"
+        )
 
 
 def prove(env: Path, imports: list[str]) -> None:
@@ -246,6 +241,17 @@ def write_record(env: Path, lock: str) -> None:
     new.write_text(json.dumps(record, indent=1) + "\n")
     sync_disk_of(env)  # the record says that all is there: after a power cut as well
     new.replace(env / RECORD)
+
+
+@contextmanager
+def being_written(env: Path) -> Iterator[None]:
+    """The disk works while modules load; what they add is little and is written with the record."""
+    writer = threading.Thread(target=sync_disk_of, args=(env,))
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.join()
 
 
 def sync_disk_of(path: Path) -> None:
@@ -282,6 +288,21 @@ def point(link: Path, name: str) -> None:
     new.unlink(missing_ok=True)
     new.symlink_to(name)
     new.replace(link)
+
+
+def lead(home: Path, to: str, *, pretend: bool) -> dict:
+    """Another node of this machine has the environment: HOME/env leads to it."""
+    if target(home / "env") == to:
+        return {"changed": False}
+    difference_made = difference(home, to)
+    if not pretend:
+        if not Path(to).exists():
+            raise Refused(
+                f"there is no environment at {to}\nfix: what keeps another node from building it is told above"
+            )
+        home.mkdir(parents=True, exist_ok=True)
+        switch(home, to)
+    return {"changed": True, "diff": difference_made}
 
 
 def rollback(home: Path, *, pretend: bool) -> dict:
@@ -324,7 +345,7 @@ def remove(home: Path, *, pretend: bool) -> dict:
             move(home / BEFORE, home / "env")
         with suppress(OSError):
             home.rmdir()
-    return {"changed": True, "motley_say": f"{len(ours)} things removed"}
+    return {"changed": True, "motley_say": f"{', '.join(path.name for path in ours)} removed"}
 
 
 def difference(home: Path, name: str) -> dict:

@@ -133,7 +133,11 @@ def test_rollback_goes_to_the_one_before_and_forward_again(built: Setup) -> None
 def test_killed_in_the_middle_it_is_done_by_the_next_run(built: Setup) -> None:
     cluster, host = built.cluster, built.cluster["gpu-worker-2"]
     host.run("rm", "-rf", HOME)
-    words = ["-i", str(cluster.inventory()), "-l", "gpu-worker-2", "-e", json.dumps(built.settings())]
+    slow = f"/usr/lib/python{built.python}/sitecustomize.py"  # the new environment takes its time to load
+    host.run("mv", slow, f"{slow}.before")
+    host.run("tee", slow, stdin="import sys, time\nif sys.prefix != sys.base_prefix: time.sleep(120)\n")
+    words = ["-i", str(cluster.inventory()), "-l", "gpu-worker-2"]
+    words += ["-e", json.dumps(built.settings(motley_python_env_imports=["tqdm"]))]
     command = [str(Path(sys.executable).parent / "ansible-playbook"), *words, str(built.playbook)]
     environment = os.environ | {"MOTLEY_CACHE": str(built.cache), "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
@@ -148,15 +152,17 @@ def test_killed_in_the_middle_it_is_done_by_the_next_run(built: Setup) -> None:
     )
     folder = f"{HOME}/env.{built.lock}"
     end = time.monotonic() + 60
-    while host.outcome("test", "-e", f"{folder}/wheels.txt").returncode and time.monotonic() < end:
+    while host.outcome("test", "-e", f"{folder}/bin/tqdm").returncode and time.monotonic() < end:
         time.sleep(0.05)
     os.killpg(play.pid, signal.SIGKILL)
     play.wait()
     host.run("systemctl", "reboot")  # and the node with it
     time.sleep(1)
     host.wait_until_up()
+    assert host.outcome("test", "-e", f"{folder}/bin/tqdm").returncode == 0
     assert host.outcome("test", "-e", f"{HOME}/env").returncode != 0
     assert host.outcome("test", "-e", f"{folder}/motley-env.json").returncode != 0
+    host.run("mv", f"{slow}.before", slow)
     assert built.ok().changed()["gpu-worker-2"] >= 1
     assert env(host) == f"env.{built.lock}"
     assert host.run(f"{HOME}/env/bin/python", "-c", "import yaml; print('whole')").strip() == "whole"
