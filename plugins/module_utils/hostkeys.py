@@ -12,7 +12,6 @@ import os
 import socket
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -75,15 +74,15 @@ def write_pins(known_hosts: Path, pins: dict[str, tuple[str, str]]) -> None:
     new.rename(known_hosts)
 
 
-def scan(address: str, port: int, timeout_s: int) -> str:
-    """The best host key that answers there; empty when nobody does."""
+def ask(address: str, port: int, timeout_s: int) -> subprocess.Popen[str]:
     command = ["ssh-keyscan", "-T", str(timeout_s), "-p", str(port), "-t", "ed25519,ecdsa,rsa", address]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s * 4, check=False)
-    except subprocess.TimeoutExpired:
-        return ""
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def best_key(said: str) -> str:
+    """Of the host keys that answered; empty when nobody did."""
     found = {}
-    for line in done.stdout.splitlines():
+    for line in said.splitlines():
         words = line.split()
         if len(words) >= 3 and not line.startswith("#"):
             found[words[1]] = f"{words[1]} {words[2]}"
@@ -133,15 +132,39 @@ def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str
 
 def look(places: list[Place], known_hosts: Path, timeout_s: int = 3) -> list[Meeting]:
     """Ask all addresses at the same time and judge the answers."""
-    targets = sorted({(address, place.port) for place in places for address in place.addresses})
-    with ThreadPoolExecutor(max_workers=max(1, len(targets))) as pool:
-        keys = pool.map(lambda target: scan(target[0], target[1], timeout_s), targets)
-        answers = dict(zip(targets, keys))  # noqa: B905  Python 3.9 has no strict=
-    meetings = judge(places, answers, read_pins(known_hosts))
+    pins = read_pins(known_hosts)
+    meetings = judge(places, scan(places, pins, timeout_s), pins)
     for meeting in meetings:
         meeting.source = source_address(meeting.address) if meeting.address else ""
     _mark_doubles(meetings)
     return meetings
+
+
+def scan(places: list[Place], pins: dict[str, tuple[str, str]], timeout_s: int) -> dict[tuple[str, int], str]:
+    """The key that each address shows, or nothing; not waited for longer than the answers can change anything."""
+    targets = sorted({(address, place.port) for place in places for address in place.addresses})
+    asked = {target: ask(*target, timeout_s) for target in targets}
+    answers: dict[tuple[str, int], str] = {}
+    end = time.monotonic() + timeout_s * 4
+    try:
+        while len(answers) < len(asked) and not settled(places, answers, pins) and time.monotonic() < end:
+            for target in [one for one in asked if one not in answers and asked[one].poll() is not None]:
+                answers[target] = best_key(asked[target].communicate()[0])
+            time.sleep(0.02)
+    finally:
+        for target, process in asked.items():
+            if target not in answers:
+                process.kill()
+                process.communicate()
+    return answers
+
+
+def settled(places: list[Place], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> bool:
+    """Every node shows its pinned key where it shall be: whoever answers elsewhere is not it."""
+    return all(
+        met.state == "known" and met.address == place.addresses[0]
+        for met, place in zip(judge(places, answers, pins), places)  # noqa: B905  Python 3.9 has no strict=
+    )
 
 
 def _mark_doubles(meetings: list[Meeting]) -> None:

@@ -80,7 +80,7 @@ def torch_cuda(env: Path) -> str | None:
 
 def driver() -> dict[str, str | None]:
     """As the running kernel has it, as the next start would load it, and as programs load its library."""
-    loaded = first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\D+([\d.]+)")
+    loaded = first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)")
     libraries = [path for folder in LIBRARIES for path in Path("/", folder).glob("libnvidia-ml.so.[0-9]*.*")]
     library = max((path.name.removeprefix("libnvidia-ml.so.") for path in libraries), default=None, key=numbers)
     return {

@@ -1,8 +1,13 @@
 """Who is where, decided by host keys alone."""
 
+import socket
+import time
 from pathlib import Path
 
-from plugins.module_utils.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins
+import pytest
+
+from plugins.module_utils import hostkeys
+from plugins.module_utils.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins, settled
 
 KEY_A, KEY_B, KEY_C = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "ABC")
 WANTED, TODAY = "192.168.1.100", "192.168.1.23"
@@ -58,3 +63,30 @@ def test_pins_are_read_back_with_their_day(tmp_path: Path) -> None:
 
 def test_fingerprints_look_like_those_of_ssh_keygen() -> None:
     assert fingerprint(KEY_A).startswith("SHA256:") and len(fingerprint(KEY_A)) == 50
+
+
+def test_nobody_is_waited_for_once_all_are_where_they_shall_be() -> None:
+    pins, here = {"a": (KEY_A, "")}, {(WANTED, 22): KEY_A}
+    assert settled([NODE], here, pins)
+    assert not settled([NODE], {(TODAY, 22): KEY_A}, pins), "it may still answer at the wanted address"
+    assert not settled([NODE], {(WANTED, 22): KEY_C}, pins)
+    assert not settled([NODE, Place("b", ("192.168.1.101",))], here, pins)
+
+
+def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One door shows the pinned key at once, the other takes the call and is silent."""
+    with socket.create_server(("127.0.0.2", 0)) as silent:
+        answers = hostkeys.ask
+
+        def ask(address: str, port: int, timeout_s: int) -> hostkeys.subprocess.Popen[str]:
+            if address == "127.0.0.2":
+                return answers(address, port, timeout_s)
+            return hostkeys.subprocess.Popen(["echo", address, KEY_A], stdout=hostkeys.subprocess.PIPE, text=True)
+
+        monkeypatch.setattr(hostkeys, "ask", ask)
+        file = tmp_path / "known_hosts"
+        pin([Meeting(name="a", state="new", key=KEY_A)], file)
+        start = time.monotonic()
+        place = Place("a", ("127.0.0.1", "127.0.0.2"), port=silent.getsockname()[1])
+        assert hostkeys.look([place], file)[0].state == "known"
+        assert time.monotonic() - start < 2
