@@ -26,7 +26,7 @@ inventory: env ## describe your machines: asks, or HOSTS="user@192.168.1.23 user
 check: env ## check the inventory; connects to nothing
 	@$(IN_LAB) $(PY) -m console check --inventory $(INVENTORY)
 
-bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE CHECK=1 VERBOSE=1
+bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE REBOOT=yes CHECK=1 VERBOSE=1
 	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check) $(if $(ROLLBACK),--rollback)
 
 check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE

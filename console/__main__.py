@@ -6,13 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from console import ask, contact, play, versions
+from console import ask, contact, play, restart, versions
 from console.inventory import Inventory, check, is_local, nearest
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
     *("gpu_driver", "python_env", "workspace", "proof"),
 )
+# What a node has that is only a folder on this machine.
+OF_A_FOLDER = ("python_env", "workspace")
 
 
 class BadInput(Exception):
@@ -116,7 +118,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         check=args.check,
         variables={"motley_python_env_rollback": True} if args.rollback else {},
     )
-    return play.run(wish, play.ask_passwords(inventory))
+    return restart.run(wish, play.ask_passwords(inventory))
 
 
 def do_undo(args: argparse.Namespace) -> int:
@@ -124,9 +126,9 @@ def do_undo(args: argparse.Namespace) -> int:
     if args.phase not in (*PHASES, "all"):
         close = nearest(args.phase, PHASES) if args.phase else "name one: make undo PHASE=static_ip"
         raise BadInput(f"undo wants a phase\n  {close}\n  phases: {', '.join(PHASES)}, all")
-    if all(is_local(node) for node in inventory.nodes.values()):
+    if all(is_local(node) for node in inventory.nodes.values()) and args.phase not in (*OF_A_FOLDER, "all"):
         raise BadInput(
-            f"the nodes of {inventory.path} are folders on this machine\n  bootstrap changed nothing to undo"
+            f"the nodes of {inventory.path} are folders on this machine\n  of it, {args.phase} changed nothing to undo"
         )
     only = chosen_nodes(inventory, args.limit)
     phase = "" if args.phase == "all" else args.phase

@@ -61,9 +61,9 @@ def _ask(question: str) -> str:
     return getpass.getpass(question) if sys.stdin.isatty() else ""
 
 
-def run(wish: Wish, passwords: Passwords) -> int:
-    """0: done on every node. 1: some node failed or was left out."""
-    progress = Progress()
+def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> int:
+    """0: done on every node. 1: some node failed or was left out. `progress` is filled with what each node did."""
+    progress = progress or Progress()
     verbose = os.environ.get("VERBOSE", "") not in ("", "0")
     screen = Console(highlight=False, markup=False)
     started = time.monotonic()

@@ -7,11 +7,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 from lab import faults, gpu
 from lab import lab as labs
 from lab.host import Host
+from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster, Played
 
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
@@ -149,6 +151,33 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     undone = fresh.plays("undo")
     assert undone.rc == 0, undone.stdout
     assert fresh.looks() == before
+
+
+def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(old_alone: Owner, tmp_path: Path) -> None:
+    host, person = old_alone.cluster[OLD], Person(old_alone.cluster, tmp_path)
+    person.writes(motley_gpu_driver_manage=True, motley_gpu_driver_branch="580")
+    faults.inject(old_alone.cluster.lab, host, "driver-570")
+    started = boot(host)
+
+    terminal = person.sits_at("bootstrap", limit=OLD, phase="gpu_driver")
+    terminal.expect_exact(f"restart {OLD} now? [y/N] ")
+    terminal.sendline("")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 1
+    assert boot(host) == started
+
+    said = person.types("bootstrap", limit=OLD, phase="gpu_driver")
+    assert said.rc == 1 and "REBOOT=yes" in said.out and "restart gpu" not in said.out, "nobody is there to be asked"
+    assert boot(host) == started
+
+    terminal = person.sits_at("bootstrap", limit=OLD, phase="gpu_driver")
+    terminal.expect_exact(f"restart {OLD} now? [y/N] ")
+    terminal.sendline("y")
+    terminal.expect("✓ bootstrap · 1 of 1 nodes")
+    terminal.expect(pexpect.EOF)
+    assert terminal.wait() == 0
+    assert boot(host) != started
+    assert host.run("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader") == "580.95.05\n"
 
 
 def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> None:

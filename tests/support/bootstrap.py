@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pexpect
+
 from lab.profile import PASSWORD, USER
 from tests.support.cluster import REPOSITORY, Cluster
 
@@ -98,8 +100,18 @@ class Person:
             command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, text=True, start_new_session=True
         )
 
+    def sits_at(self, *words: str, limit: str = "", phase: str = "") -> pexpect.spawn[str]:
+        """The same on a terminal, for what asks back."""
+        inside = ["netns", "exec", self.cluster.lab.place.controller]
+        env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name, "TERM": "dumb"}
+        command = [*inside, *self.command(*words, limit=limit, phase=phase)]
+        return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)
+
     def receipts(self) -> list[Path]:
         return sorted((self.state / "receipts").glob("*.json"))
+
+    def whole_receipts(self) -> list[dict[str, Any]]:
+        return [json.loads(path.read_text()) for path in self.receipts()]
 
     def bootstraps(self, *words: str, **chosen: Any) -> Said:
         said = self.types("bootstrap", *words, **chosen)
