@@ -1,4 +1,8 @@
-"""Which locked sets the nodes get, and the id of such a choice; pure but for reading the locks."""
+"""Which locked sets the nodes get, and the id of such a choice; pure but for reading the locks.
+
+Sets are never mixed within a cluster: the driver phase's plan decides for all nodes; where there is none (nobody let
+Motley look after drivers), the oldest driver that is loaded does; and what the nodes outside a limited run have stays.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,69 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+Data = dict[str, Any]
+CPU = "node-cpu"
+# The oldest driver that carries the CUDA of a set's torch: as in roles/motley_gpu_driver/vars (tests/unit compares).
+LEAST = {"node-gpu": "580.65.06", "node-gpu-r570": "570.26"}
 
-def motley_env_sets(looks: list[dict[str, Any]], simulated: bool) -> list[str]:
-    """One choice for all nodes: sets are never mixed within a process group. Simulated cards cannot compute."""
-    drivers = [str(look.get("driver", "")) for look in looks if look.get("driver")]
-    if simulated or not drivers:
-        return ["node-cpu"]
-    oldest = min(tuple(int(part) for part in driver.split(".")[:2]) for driver in drivers)
-    return ["node-gpu" if oldest >= (580, 65) else "node-gpu-r570", "unsloth"]
+
+def motley_env_choice(
+    names: list[str],
+    looks: list[Data],
+    plan: Data | None = None,
+    insisted: list[str] | None = None,
+    others: Data | None = None,
+) -> Data:
+    """`sets`, or `error` and `fix`. `others`: the recorded choice (sets, nodes) of nodes outside this run, if any."""
+    drivers = {name: str(look["driver"]) for name, look in zip(names, looks, strict=True) if look.get("driver")}
+    planned = str(plan.get("set", "")) if plan and plan.get("nodes") else ""
+    kept = list(others["sets"]) if others and others.get("nodes") else []
+    if insisted:
+        sets = list(insisted)
+    elif planned:
+        sets = with_unsloth(planned)
+    elif kept:
+        sets = kept
+    elif drivers:
+        oldest = min(drivers.values(), key=numbers)
+        sets = with_unsloth(next((name for name in LEAST if not older(oldest, LEAST[name])), "node-gpu-r570"))
+    else:
+        sets = [CPU]
+    if kept and kept != sets:
+        what = f"{', '.join(others['nodes'])} have {' + '.join(kept)}, now it would be {' + '.join(sets)}"  # type: ignore[index]
+        return {"error": what, "fix": "one choice for all nodes: make bootstrap PHASE=python_env, without LIMIT"}
+    least = next((LEAST[name] for name in sets if name in LEAST), "")
+    old = [name for name, driver in drivers.items() if not insisted and older(driver, least)]
+    if old:
+        words = ", ".join(f"{name} runs driver {drivers[name]}" for name in old)
+        fix = "make bootstrap PHASE=gpu_driver REBOOT=yes, then run again"
+        return {"error": f"{words}; torch of {sets[0]} needs {least}", "fix": fix}
+    return {"sets": sets}
+
+
+def with_unsloth(name: str) -> list[str]:
+    return [name] if name == CPU else [name, "unsloth"]
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(version).split(".") if part.isdigit())
+
+
+def older(version: str, than: str) -> bool:
+    return numbers(version) < numbers(than)
+
+
+def motley_env_others(recorded: Data, cluster: list[str], in_this_run: list[str]) -> Data:
+    """Of what was recorded, the nodes that are in the cluster and not in this run."""
+    return motley_env_record(recorded, [], set(recorded.get("nodes", [])) - set(cluster) | set(in_this_run))
+
+
+def motley_env_record(recorded: Data, sets: list[str], names: Any) -> Data:
+    """With `sets`: these nodes have them now. Without: these nodes are forgotten."""
+    left = [name for name in recorded.get("nodes", []) if name not in names]
+    if sets:
+        return {"sets": list(sets), "nodes": sorted([*left, *names])}
+    return {"sets": list(recorded.get("sets", [])), "nodes": left} if left else {}
 
 
 def motley_lock_id(sets: list[str], python: str, requirements: str) -> str:
@@ -26,7 +85,7 @@ def motley_lock_id(sets: list[str], python: str, requirements: str) -> str:
     return str(wheelhouse.lock_id(python, sets))
 
 
-def motley_env_wrong(names: list[str], looks: list[dict[str, Any]], lock: str) -> list[str]:
+def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str]:
     """Names of the nodes that do not have this locked environment, intact."""
     pairs = zip(names, looks, strict=True)
     return [name for name, look in pairs if look.get("lock") != lock or look.get("why")]
@@ -35,7 +94,9 @@ def motley_env_wrong(names: list[str], looks: list[dict[str, Any]], lock: str) -
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
-            "motley_env_sets": motley_env_sets,
+            "motley_env_choice": motley_env_choice,
+            "motley_env_others": motley_env_others,
+            "motley_env_record": motley_env_record,
             "motley_lock_id": motley_lock_id,
             "motley_env_wrong": motley_env_wrong,
         }
