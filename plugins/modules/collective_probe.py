@@ -73,6 +73,8 @@ def environment(address: str) -> dict[str, str]:
 
 
 def card_of(address: str) -> str:
+    if address.startswith("127."):
+        return "lo"
     done = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=False)
     for link in json.loads(done.stdout or "[]"):
         if any(entry.get("local") == address for entry in link.get("addr_info", [])):

@@ -33,3 +33,10 @@ def fetch(folder: Path, python: str, cache: Path) -> str:
     subprocess.run([*command, python, "small"], check=True, env=environment, capture_output=True)
     done = subprocess.run([*command, "--id", python, "small"], check=True, capture_output=True, text=True)
     return done.stdout.strip()
+
+
+def why_no_cpu_set(python: str) -> str:
+    """Fetches the whole CPU set into the controller's own cache; a reason where that cannot be."""
+    command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, "node-cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr.strip() if done.returncode else ""
