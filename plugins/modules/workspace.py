@@ -93,7 +93,12 @@ def make(home: Path, wish: dict, *, pretend: bool) -> dict:
     return {
         "changed": bool(missing or renew),
         "motley_say": say,
-        "diff": {"before": "".join(f"{x}\n" for x in lines_before), "after": "".join(f"{x}\n" for x in lines_after)},
+        "diff": {
+            "before_header": str(home),
+            "after_header": str(home),
+            "before": "".join(f"{x}\n" for x in lines_before),
+            "after": "".join(f"{x}\n" for x in lines_after),
+        },
     }
 
 

@@ -1,6 +1,7 @@
 """`make check-versions` on real hosts: nothing installed, all equal, drifted in three ways, mended by FIX=yes."""
 
 import json
+import os
 import time
 
 import pytest
@@ -54,6 +55,26 @@ def checker(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Checker:
     return checker
 
 
+def files(checker: Checker) -> dict[str, str]:
+    look = f"find /home/{USER} -not -path '*/.ansible*' -printf '%p %u %m %l %s\\n' | sort"
+    return {host.name: host.run("sh", "-c", look) for host in checker.person.cluster.hosts}
+
+
+def test_check_tells_what_the_workspace_would_be_and_makes_nothing(checker: Checker) -> None:
+    before = files(checker)
+    said = checker.person.types("bootstrap", "--check", phase="workspace")
+    assert said.rc == 0 and said.changed() == dict.fromkeys(before, 1), said.out
+    log = (checker.person.state / "logs/bootstrap.log").read_text()
+    assert f"+{HOME}/models/checkpoints" in log and "+code." in log, log
+    assert files(checker) == before
+
+
+def test_check_of_the_proof_starts_nothing(checker: Checker) -> None:
+    said = checker.person.types("bootstrap", "--check", phase="proof")
+    assert said.rc == 0 and set(said.changed().values()) == {0}, said.out
+    assert "reaches every" not in said.proven("gpu-master"), "nothing is proven by not looking"
+
+
 def test_with_nothing_installed_it_says_so(checker: Checker) -> None:
     said = checker.asks()
     assert said.rc == 1 and "all nodes: there is no environment yet" in said.out, said.out
@@ -82,7 +103,8 @@ def test_it_is_quick(checker: Checker) -> None:
     assert checker.asks().rc == 0
     took = time.monotonic() - start
     print(f"check-versions: {took:.1f} s")
-    assert took < 20  # 5 s is the aim on a quiet machine; the figure is in docs/BENCHMARKS.md
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others may be using this machine
+    assert took < 5 * crowd
 
 
 def test_a_changed_package_is_found_and_mended(checker: Checker) -> None:
@@ -96,13 +118,44 @@ def test_a_changed_package_is_found_and_mended(checker: Checker) -> None:
     assert checker.failures() == []
 
 
+def test_make_goes_back_to_the_environment_before_and_forward_again(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-1"]
+    now, before = (host.run("readlink", f"{HOME}/{name}").strip() for name in ("env", "env.previous"))
+    assert now != before
+    wish = [f"INVENTORY={checker.person.inventory}", "PHASE=python_env", "ROLLBACK=yes", f"LIMIT={host.name}"]
+    for expected in (before, now):
+        environment = checker.person.environment() | {"MOTLEY_CACHE": checker.cache}
+        done = checker.person.cluster.controller("make", "bootstrap", *wish, env=environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert host.run("readlink", f"{HOME}/env").strip() == expected
+    wish[1] = "PHASE=workspace"
+    refused = checker.person.cluster.controller("make", "bootstrap", *wish)
+    assert refused.returncode == 2 and "PHASE=python_env ROLLBACK=yes" in refused.stderr
+
+
+def test_undo_takes_the_workspace_away_and_keeps_what_a_run_left(checker: Checker) -> None:
+    host = checker.person.cluster["gpu-worker-2"]
+    host.run("runuser", "-u", USER, "mkdir", f"{HOME}/results/qa")
+    assert checker.person.types("undo", phase="workspace").changed() == dict.fromkeys(files(checker), 1)
+    left = host.run(
+        "sh", "-c", f"cd {HOME} && find . -maxdepth 2 -not -name 'env*' -not -path './env*' -not -name '.env*'"
+    )
+    assert left.split() == [".", "./results", "./results/qa"], left
+    assert checker.person.types("undo", phase="workspace").changed() == dict.fromkeys(files(checker), 0)
+    host.run("rm", "-r", f"{HOME}/results")
+    checker.person.bootstraps(phase="workspace")
+    assert checker.failures() == []
+
+
 def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
     loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build"
     host.run("mount", "-t", "tmpfs", "simulated", "/proc/driver")
     host.run("sh", "-c", f"mkdir /proc/driver/nvidia && echo '{loaded}' > /proc/driver/nvidia/version")
-    library = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05"
-    host.run("touch", library)
+    library, same = (f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.{version}" for version in ("95.05", "82.07"))
+    host.run("touch", same)
+    assert [entry for entry in checker.failures() if entry[1] == "driver_library"] == []
+    host.run("mv", same, library)
     found = [entry for entry in checker.failures() if entry[1] == "driver_library"]
     assert found == [("gpu-worker-2", "driver_library", found[0][2])]
     assert found[0][2].startswith("sudo reboot on gpu-worker-2")
