@@ -137,7 +137,8 @@ def test_killed_in_the_middle_it_is_done_by_the_next_run(built: Setup) -> None:
     host.run("mv", slow, f"{slow}.before")
     host.run("tee", slow, stdin="import sys, time\nif sys.prefix != sys.base_prefix: time.sleep(120)\n")
     words = ["-i", str(cluster.inventory()), "-l", "gpu-worker-2"]
-    words += ["-e", json.dumps(built.settings(motley_python_env_imports=["tqdm"]))]
+    settings = built.settings(motley_python_env_imports=["tqdm"], ansible_python_interpreter="/usr/bin/python3")
+    words += ["-e", json.dumps(settings)]
     command = [str(Path(sys.executable).parent / "ansible-playbook"), *words, str(built.playbook)]
     environment = os.environ | {"MOTLEY_CACHE": str(built.cache), "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
