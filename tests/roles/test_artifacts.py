@@ -1,6 +1,7 @@
 """Files from the controller to all nodes over a slow LAN: as fast as one link, each byte once over each link."""
 
 import hashlib
+import os
 import random
 from pathlib import Path
 
@@ -57,8 +58,8 @@ def test_it_takes_as_long_as_one_link(trio: Cluster, source: Path) -> None:
     print(
         f"{SIZE / 1e6:.0f} MB to {len(told)} nodes in {slowest_s:.1f} s, {slowest_s / limit_s:.2f} x the link's limit"
     )
-    # 1.25 is the aim on a quiet machine; a star takes 3 (docs/BENCHMARKS.md).
-    assert slowest_s < 1.5 * limit_s
+    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others may be using this machine
+    assert slowest_s < min(1.25 * crowd, 1.5) * limit_s  # a star takes 3 (docs/BENCHMARKS.md)
     for host in trio.hosts:
         received = bytes_on(host, "rx") - before[host.name][0]
         sent = bytes_on(host, "tx") - before[host.name][1]

@@ -100,6 +100,8 @@ def test_all_phases_lead_to_nodes_that_compute_together(bootstrapped: Person) ->
         assert set(PHASES.split()) <= set(node["phases"])
     head = receipt["nodes"][NODES[0]]["phases"]
     print({phase: told["seconds"] for phase, told in head.items()}, receipt["seconds"])
+    for promise in ("every node reaches every other by name", "head starts programs on every worker", "same software"):
+        assert any(promise in line for line in head["proof"]["proven"]), head["proof"]
     (said,) = [line for line in head["proof"]["says"] if "all-reduce" in line]
     measured = re.fullmatch(r"all-reduce 16 MB (\d+) ms = (\d+) % of the link \((\d+) Mbit/s, gloo, 3 nodes\)", said)
     assert measured and int(measured[2]) >= 10, said

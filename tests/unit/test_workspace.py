@@ -1,0 +1,59 @@
+"""What keeps a workspace from being made is named with its mend, all of it at once and before anything is made."""
+
+import base64
+import io
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.modules import workspace
+
+FOLDERS = ["models/base", "logs/runs"]
+
+
+def wish(**other: Any) -> dict[str, Any]:
+    return {"folders": FOLDERS, "package": {}, "disk_gb": 0.0, **other}
+
+
+def package(name: str = "a", path: str = "train/__init__.py") -> dict[str, str]:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(path)
+        entry.size = len(name)
+        archive.addfile(entry, io.BytesIO(name.encode()))
+    return {"hash": name, "archive": base64.b64encode(raw.getvalue()).decode()}
+
+
+def test_too_small_a_disk_is_named(tmp_path: Path) -> None:
+    (finding,) = workspace.stands_in_the_way(tmp_path / "cluster", wish(disk_gb=1e6))
+    assert f"GB are free below {tmp_path}/cluster" in finding and "1e+06" in finding and "\nfix: make room" in finding
+    assert not workspace.stands_in_the_way(tmp_path / "cluster", wish())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give a folder away")
+def test_a_folder_of_somebody_else_is_named(tmp_path: Path) -> None:
+    (tmp_path / "models/base").mkdir(parents=True)
+    shutil.chown(tmp_path / "models/base", "nobody")
+    (finding,) = workspace.stands_in_the_way(tmp_path, wish())
+    assert finding.startswith(f"{tmp_path}/models/base cannot be written by the login user") and "chown -R" in finding
+
+
+def test_the_version_before_stays_for_the_run_that_uses_it(tmp_path: Path) -> None:
+    home = tmp_path / "cluster"
+    for name in "abc":
+        assert workspace.make(home, wish(package=package(name)), pretend=False)["changed"]
+        os.utime(home / f"code.{name}", (ord(name), ord(name)))
+    assert (home / "code/train/__init__.py").read_text() == "c"
+    assert sorted(path.name for path in home.glob("code.*")) == ["code.b", "code.c"]
+    assert not workspace.make(home, wish(package=package("c")), pretend=False)["changed"]
+
+
+def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:
+    workspace.make(tmp_path, wish(package=package()), pretend=False)
+    (tmp_path / "code/train/__init__.py").write_text("edited")
+    assert workspace.make(tmp_path, wish(package=package()), pretend=False)["changed"]
+    assert (tmp_path / "code/train/__init__.py").read_text() == "a"
