@@ -44,7 +44,15 @@ class Owner:
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster, self.folder = cluster, folder
 
-    def plays(self, tasks: str = "main", *, check: bool = False, limit: str = "", **extra: Any) -> Played:
+    def plays(
+        self,
+        tasks: str = "main",
+        *,
+        check: bool = False,
+        limit: str = "",
+        env: dict[str, str] | None = None,
+        **extra: Any,
+    ) -> Played:
         playbook = self.folder / f"{tasks}.yml"
         playbook.write_text(PLAY.format(tasks=tasks))
         settings = {"cmdline": "--check --diff"} if check else {}
@@ -52,7 +60,7 @@ class Owner:
             playbook,
             extravars={"motley_state_folder": str(self.folder), **extra},
             limit=limit or None,
-            envvars={"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[2] / "roles")},
+            envvars={"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[2] / "roles"), **(env or {})},
             **settings,
         )
 
@@ -127,7 +135,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     assert "this is the machine you are working on" in failure(own, OLD), "as if the controller ran on that node"
     assert boot(old) == boots[OLD]
 
-    allowed = fresh.plays(reboot="yes")
+    allowed = fresh.plays(env={"REBOOT": "yes"})  # as make hands it on
     assert allowed.rc == 0, allowed.stdout
     again = {host.name: boot(host) for host in cluster.hosts}
     assert [name for name in NODES if again[name] != boots[name]] == [OLD]

@@ -109,6 +109,29 @@ def test_a_second_run_is_one_task(built: Setup) -> None:
     assert [task for task in head if not task.startswith("Validating")] == ["Look at the environment it has"]
 
 
+def test_the_driver_phases_choice_is_taken_and_not_mixed(built: Setup) -> None:
+    """The plan as gpu_driver leaves it, for a set of these small packages."""
+    locked = (built.requirements / "small.txt").read_text()
+    (built.requirements / "unsloth.txt").write_text(locked)
+    plan = built.cluster.folder / "gpu_driver.json"
+    plan.write_text(json.dumps({"branch": "580", "set": "small", "nodes": {"gpu-master": "580"}}))
+    ask = [sys.executable, str(built.requirements / "wheelhouse.py"), "--id", built.python, "small", "unsloth"]
+    other = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.strip()
+    told = built.ok(cmdline="--check", motley_python_env_sets=[]).of_task(
+        "Build the environment beside the present one, and switch to it"
+    )
+    assert {result["motley_say"] for result in told.values()} == {f"would build env.{other}"}
+    assert len(told) == 3, "also the nodes that the plan does not name: they have no card"
+
+    limited = built.run(limit="gpu-worker-1", motley_python_env_sets=[])
+    assert limited.rc != 0
+    assert "gpu-master, gpu-worker-2 have small, now it would be small + unsloth" in limited.stdout
+    plan.unlink()
+    assert set(built.ok(limit="gpu-worker-1", motley_python_env_sets=[]).changed().values()) == {0}, (
+        "what the others have"
+    )
+
+
 def test_a_package_that_somebody_changed_is_noticed_and_mended(built: Setup) -> None:
     host = built.cluster["gpu-worker-1"]
     host.run("sh", "-c", f"rm -r {HOME}/env/lib/python*/site-packages/tqdm*")
