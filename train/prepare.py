@@ -138,6 +138,8 @@ def dataset_files(data: Dataset) -> list[Path]:
         from train.hub import hub_dataset
 
         return hub_dataset(data.hub)
+    if data.files:
+        return list(data.files)
     assert data.file
     return [data.file]
 

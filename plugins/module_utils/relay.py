@@ -338,6 +338,8 @@ def give_piece(line: socket.socket, store: Store, index: int, offset: int, have:
         with (store.path(index) if whole else store.part(index)).open("rb", buffering=0) as stream:
             count = line.sendfile(stream, offset, have - offset)
     except FileNotFoundError:
+        if whole:
+            raise Broken("the source is gone") from None
         return 0  # the part has just become the file
     if not count:
         raise Broken("the source became shorter")

@@ -1,0 +1,120 @@
+"""What a person asked `launch.yml` for, checked before anything is connected to.
+
+The rules of a setting are train/config.py's: `python -m train check` is asked, as a program. What only a launch knows
+(which nodes, follow, queue) is checked here. Pure but for that one call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.inventory import KEYS, nearest, role_keys
+
+ROOT = Path(__file__).parents[1]
+FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "fetched"
+"""The controller's own home of `python -m train`: what it fetched for the nodes."""
+SWITCHES = {"follow": True, "queue": False}
+LAUNCH_ONLY = ("nodes", *SWITCHES)
+
+
+class Refused(Exception):
+    """Each finding, and what mends it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    values: dict[str, Any]
+    """Settings that were given, as given."""
+    nodes: list[str]
+    """In the inventory's order."""
+    named_nodes: bool
+    """Whether the nodes were named, or are simply all."""
+    follow: bool = True
+    queue: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+    """What `python -m train check` tells."""
+
+
+def read(variables: dict[str, Any], cluster: list[str]) -> Asked:
+    """From Ansible's extra variables; all findings at once."""
+    own = {name: value for name, value in variables.items() if not name.startswith(("motley_", "ansible_"))}
+    values = {name: value for name, value in own.items() if name not in LAUNCH_ONLY}
+    findings = unknown_inner(variables)
+    nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster)
+    switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
+    findings += wrong_nodes
+    findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
+    required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
+    about, wrong_values = check_values(values, required)
+    findings = wrong_values + findings
+    if findings:
+        raise Refused("\n".join([*findings, "all variables, with an example of each: docs/launching.md"]))
+    return Asked(
+        values=values,
+        nodes=nodes,
+        named_nodes=own.get("nodes") not in (None, "", "all"),
+        follow=bool(switches["follow"]),
+        queue=bool(switches["queue"]),
+        about=about,
+    )
+
+
+def check_values(values: dict[str, Any], required: str = "") -> tuple[dict[str, Any], list[str]]:
+    words = ["--values", json.dumps(values, default=str), "--also", ",".join(LAUNCH_ONLY), "--required", required]
+    told, failures = train("check", *words, "--what", "variable")
+    return told, failures
+
+
+def train(*words: str, env: dict[str, str] | None = None) -> tuple[dict[str, Any], list[str]]:
+    """`python -m train … --json` here on the controller: what it tells, or its findings."""
+    command = [sys.executable, "-m", "train", *words, "--json"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment() | (env or {})
+    )
+    return told(done.stdout, done.stderr)
+
+
+def told(stdout: str, stderr: str) -> tuple[dict[str, Any], list[str]]:
+    lines = stdout.strip().splitlines()
+    try:
+        answer = dict(json.loads(lines[-1]))
+    except (IndexError, ValueError):
+        return {}, [f"the training package did not answer: {(stderr.strip() or 'no word')[-300:]}"]
+    return answer, [] if "nodes" in answer or answer.get("ok") else [str(line) for line in answer["failures"]]
+
+
+def environment() -> dict[str, str]:
+    """Its home is the controller's cache: what a node keeps in ~/ai-cluster on this very machine is not meant."""
+    return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def chosen_nodes(words: Any, cluster: list[str]) -> tuple[list[str], list[str]]:
+    """Those that take part, and what is wrong with the words."""
+    if words in (None, "", "all"):
+        return cluster, []
+    names = [str(word) for word in words] if isinstance(words, list) else str(words).replace(",", " ").split()
+    wrong = [
+        f"nodes: there is no '{name}' in the inventory: {nearest(name, cluster)}" for name in names if name not in cluster
+    ]
+    return [name for name in cluster if name in names], wrong
+
+
+def truth(value: Any, default: bool) -> bool | None:
+    if value is None:
+        return default
+    return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}.get(
+        str(value).lower()
+    )
+
+
+def unknown_inner(variables: dict[str, Any]) -> list[str]:
+    """Motley's own variables may be given as well; a misspelled one would be silently ignored by Ansible."""
+    known = {**role_keys(ROOT / "roles"), **KEYS}
+    given = [name for name in variables if name.startswith("motley_") and name not in known]
+    return [f"unknown variable '{name}': {nearest(name, known)}" for name in given]

@@ -1,0 +1,429 @@
+"""What a launch is going to do, decided from what was asked and what the nodes tell, before anything is changed. Pure.
+
+Numbers about memory and traffic come from `python -m train plan`, whether versions agree from console/versions.py.
+A Plan with findings is never acted upon; one without holds all that the later steps need.
+"""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from console import versions
+
+GIB = 1 << 30
+KEPT_FREE_BYTES = 2_000_000_000
+"""What checkpoints, rows and logs of a run may take beside the model."""
+COUNTED_ALIKE = ("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing")
+"""Settings in which two runs must agree for one's speeds to foretell the other's."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One machine that takes part."""
+
+    name: str
+    address: str
+    look: dict[str, Any]
+    device: str
+    """cuda, or cpu: as the environment of the node can compute."""
+    processes: int
+    bytes: int
+    """Memory that one process may count on."""
+
+    @property
+    def computes_on(self) -> str:
+        if self.device == "cpu":
+            return f"CPU, {self.look['cores']} cores"
+        names = [card["name"].removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ") for card in self.look["cards"]]
+        return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
+
+
+@dataclass(kw_only=True, slots=True)
+class Run:
+    """The run that is meant: its name, its settings, and whether it goes on."""
+
+    name: str
+    values: dict[str, Any]
+    why: str
+    step: int = 0
+    anew: bool = False
+    """Whether files of an earlier run of this name are to be moved aside first."""
+
+
+def nodes_of(
+    names: list[str], addresses: Mapping[str, str], looks: Mapping[str, Any], told: Mapping[str, Any],
+    processes: Mapping[str, int], device: str = "auto",
+) -> list[Node]:  # fmt: skip
+    found = []
+    for name in names:
+        look = looks[name]
+        cuda = device != "cpu" and bool(told[name].get("cuda")) and bool(look["cards"])
+        count = int(processes.get(name) or (len(look["cards"]) if cuda else 1))
+        memory = min(card["bytes"] for card in look["cards"]) if cuda else look["memory_bytes"] // count
+        found.append(
+            Node(
+                name=name,
+                address=addresses[name],
+                look=look,
+                device="cuda" if cuda else "cpu",
+                processes=count,
+                bytes=memory,
+            )
+        )
+    return found
+
+
+# -- what stands in the way ------------------------------------------------------------------------------------
+
+
+def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
+    """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
+    verdict = versions.judge(told)
+    odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
+    causes = [entry for entry in odd if entry.cause == entry.key]
+    findings = []
+    for key, same in itertools.groupby(causes, key=lambda entry: entry.key):
+        entries = list(same)
+        where = ",".join(entry.node for entry in entries)
+        has = entries[0].value or "none"
+        usual = f", the others {entries[0].expected}" if len(entries) < len(told) and entries[0].expected else ""
+        fix = entries[0].fix.replace(entries[0].node, where)
+        what = f"{where}: {entries[0].what}" if entries[0].value is None else f"{where}: {key} is {has}{usual}"
+        findings.append(f"{what}\nfix: {fix}   (make check-versions shows all)")
+    return findings
+
+
+def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
+    findings = [
+        f"{node.name}: {node.look['way']['why']}\nfix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: "
+        f"-e nodes={others(nodes, node)}"
+        for node in nodes
+        if node.look["way"]["why"]
+    ]
+    for node in nodes:
+        needed = free_needed[node.name] + KEPT_FREE_BYTES
+        if node.look["free_bytes"] < needed:
+            findings.append(
+                f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
+                f"(the base model, and {gb(KEPT_FREE_BYTES)} for checkpoints)\n"
+                f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: -e nodes={others(nodes, node)}"
+            )
+    return findings
+
+
+def does_not_fit(nodes: list[Node], memory: dict[str, Any]) -> list[str]:
+    """Each node that lacks memory with its numbers; the mildest setting that helps, or the nodes that would do."""
+    small = [entry for entry in memory["nodes"] if not entry["fits"]]
+    findings = []
+    for entry in small:
+        needs = f"{gb(entry['needs_bytes'])} are needed, it has {gb(entry['has_bytes'])} (92 % of it is counted on)"
+        findings.append(f"{entry['name']} has too little memory for {memory['model']}: {needs}")
+    if findings:
+        fitting = [node.name for node in nodes if node.name not in {entry["name"] for entry in small}]
+        ways = [f"-e nodes={','.join(fitting)}"] if fitting else []
+        fixes = [entry["fix"] for entry in small]
+        if all(fixes):
+            together = {name: value for fix in fixes for name, value in fix.items()}
+            ways.insert(0, " ".join(f"-e {name}={str(value).lower()}" for name, value in together.items()))
+        findings.append(f"fix: {', or '.join(ways) or 'choose a smaller model; no setting makes it fit here'}")
+    return ["\n".join(findings)] if findings else []
+
+
+def who_has(key: str, told: Mapping[str, Mapping[str, str | None]]) -> dict[str, bool]:
+    """Which nodes have a model or rows, whole and alike: by the hashes that the relay left there."""
+    values = [facts.get(key) for facts in told.values()]
+    usual = next((value for value in values if value and " " not in value), None)
+    return {name: usual is not None and facts.get(key) == usual for name, facts in told.items()}
+
+
+def others(nodes: list[Node], left_out: Node) -> str:
+    return ",".join(node.name for node in nodes if node is not left_out) or "OTHERS"
+
+
+# -- which run -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A run that some node knows."""
+
+    launched: dict[str, Any]
+    step: int
+    done: bool
+
+
+def known_runs(looks: Mapping[str, Any]) -> dict[str, Known]:
+    """By name, from all nodes: the furthest step, and the settings wherever they are written."""
+    found: dict[str, Known] = {}
+    for look in looks.values():
+        for name, run in look["runs"].items():
+            was = found.get(name, Known({}, 0, False))
+            found[name] = Known(was.launched or run["launched"], max(was.step, run["step"]), was.done or run["done"])
+    return dict(sorted(found.items()))
+
+
+def choose_run(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known]) -> tuple[Run | None, list[str]]:
+    """`resume: NAME` takes that run's settings; a run without a name gets that of model and data, with a number."""
+    resume = str(values.get("resume", "auto"))
+    if resume in ("auto", "never"):
+        name = values.get("run") or free_name(values, about, runs, anew=resume == "never")
+        known = runs.get(str(name))
+        changed = conflicts(values, about, known) if known and resume == "auto" else []
+        if changed:
+            return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(str(name), runs)}"]
+        if known and known.done and resume == "auto":
+            return None, [f"run: '{name}' is done\nfix: -e run={unused(str(name), runs)}, or begin it anew: -e resume=never"]
+        step = known.step if known and resume == "auto" else 0
+        # A restart within the run must go on, not begin anew: nodes are told `auto` in any case.
+        before = known.launched.get("given", {}) if known and resume == "auto" else {}
+        named = {**before, **values, "run": str(name), "resume": "auto"}
+        return Run(name=str(name), values=named, why=start_of(step), step=step, anew=resume == "never"), []
+    if resume not in runs:
+        near = difflib.get_close_matches(resume, runs, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(runs) or 'none yet'}"
+        return None, [f"resume: no node knows a run '{resume}'\nfix: {hint}"]
+    known = runs[resume]
+    own = {name: value for name, value in values.items() if name != "resume"}
+    changed = conflicts(own, about, known)
+    if changed:
+        return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(resume, runs)}"]
+    merged = {**known.launched.get("given", {}), **own}
+    if "model" not in merged:
+        return None, [f"resume: how {resume} was launched is not written down any more\nfix: give its settings again"]
+    if values.get("run") not in (None, resume):  # a branch: its own files, from the other one's last step on
+        branch = {**merged, "resume": resume}
+        return Run(name=str(values["run"]), values=branch, why=f"begins where {resume} is", step=known.step), []
+    return Run(name=resume, values={**merged, "run": resume}, why=start_of(known.step), step=known.step), []
+
+
+def start_of(step: int) -> str:
+    return f"goes on after step {step}" if step else "from the start"
+
+
+def conflicts(values: dict[str, Any], about: dict[str, Any], known: Known) -> str:
+    """A setting that decides the loss curve and is not what the run began with."""
+    before = known.launched.get("all", {})
+    for name in (*about["math"], "model", "dataset"):
+        if name in values and name in before and about["all"][name] not in (before[name], "auto"):
+            return f"{name}: the run was launched with {before[name]}, {about['all'][name]} is asked for"
+    return ""
+
+
+def free_name(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known], *, anew: bool) -> str:
+    """MODEL-DATA; the same again goes on where it stopped, anything else gets the next number."""
+    stem = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{about['model']['name']}-{about['dataset']['name']}").strip("-.").lower()
+    for count in itertools.count(1):
+        name = stem if count == 1 else f"{stem}-{count}"
+        known = runs.get(name)
+        if known is None or (not anew and not known.done and not conflicts(about["all"], about, known)):
+            return name
+    raise AssertionError
+
+
+def unused(name: str, runs: dict[str, Known]) -> str:
+    stem = re.sub(r"-\d+$", "", name)
+    return next(f"{stem}-{count}" for count in itertools.count(2) if f"{stem}-{count}" not in runs)
+
+
+# -- how fast --------------------------------------------------------------------------------------------------
+
+
+def speeds(nodes: list[Node], settings: dict[str, Any]) -> tuple[dict[str, float], str]:
+    """Rows per second of each node, from the newest run that computed the same; and where they are from."""
+    rates: dict[str, float] = {}
+    sources: list[str] = []
+    for node in nodes:
+        for entry in node.look["measured"]:
+            before = entry["launched"].get("all", {})
+            if before and all(before.get(name) == settings.get(name) for name in COUNTED_ALIKE):
+                for name, rate in entry["speeds"].items():
+                    rates.setdefault(name.partition(":")[0], rate)
+                sources.append(entry["run"])
+                break
+    known = {node.name: rates[node.name] * node.processes for node in nodes if node.name in rates}
+    return known, f"measured in {', '.join(dict.fromkeys(sources))}" if known else "not measured yet"
+
+
+def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
+    """Mbit/s of the slowest way between two nodes, and how that is known."""
+    if proof_mbit:
+        return proof_mbit, "measured by bootstrap's proof"
+    told = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
+    if not told:
+        return 1000.0, "taken for granted: no network card tells its speed"
+    slowest = min(told, key=lambda name: told[name])
+    return float(told[slowest]), f"as {slowest}'s network card says"
+
+
+def foretell(rates: Mapping[str, float], rows: int, sync_s: float) -> float:
+    """Seconds of a step when every node takes the share that it can carry."""
+    return rows / sum(rates.values()) + sync_s
+
+
+def slows_the_run(rates: dict[str, float], rows: int, sync_s: Mapping[int, float]) -> list[str]:
+    """Nodes without which a step would be quicker, with both figures. `sync_s` is by number of nodes."""
+    if len(rates) < 2:
+        return []
+    whole = foretell(rates, rows, sync_s[len(rates)])
+    said = []
+    for name in rates:
+        rest = {other: rate for other, rate in rates.items() if other != name}
+        without = foretell(rest, rows, sync_s[len(rest)])
+        if without < 0.98 * whole:
+            said.append(f"{name} slows the run: {whole:.2f} s a step with it, {without:.2f} s on {', '.join(rest)} alone")
+    return said
+
+
+# -- what a person sees ----------------------------------------------------------------------------------------
+
+
+@dataclass(kw_only=True, slots=True)
+class Plan:
+    run: Run
+    nodes: list[Node]
+    settings: dict[str, Any]
+    """Every setting of the run, as it will be."""
+    model: dict[str, Any]
+    dataset: dict[str, Any]
+    memory: dict[str, Any]
+    link_mbit: float
+    link_why: str
+    help: dict[str, str] = field(default_factory=dict)
+    """Of each setting."""
+    model_bytes: int = 0
+    here: dict[str, bool] = field(default_factory=dict)
+    """Which nodes have the model already."""
+    rates: dict[str, float] = field(default_factory=dict)
+    rates_why: str = ""
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def sync_s(self) -> float:
+        wire = self.settings.get("wire", "auto")
+        seconds: dict[str, float] = self.memory["wire_seconds_per_step"]
+        if wire in seconds:
+            return seconds[wire]
+        return seconds["fp32"] if seconds["fp32"] <= 0.5 else seconds["bf16"]  # as train/sync.py chooses
+
+
+def lines(plan: Plan) -> list[str]:
+    settings, memory = plan.settings, plan.memory
+    way = "all weights" if settings["method"] == "full" else f"LoRA r{settings['lora_r']} {settings['lora_targets']}"
+    weights = f"{memory['trained_weights'] / 1e6:.1f} M weights"
+    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
+    rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
+    head = f"plan  {plan.run.name} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
+    table = [("node", "computes on", "memory", "network", "free", "rows a step")]
+    needs = {entry["name"]: entry for entry in memory["nodes"]}
+    shares = shared_rows(plan)
+    for node in plan.nodes:
+        entry, card = needs[node.name], node.look["way"]
+        speed = f"{card['mbit']} Mbit/s" if card.get("mbit") else "Wi-Fi" if card.get("wireless") else ""
+        each = f" × {node.processes}" if node.processes > 1 else ""
+        table.append(
+            (
+                node.name,
+                node.computes_on,
+                f"{entry['needs_bytes'] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
+                f"{card.get('card', '?')} {speed}".strip(),
+                gb(node.look["free_bytes"]),
+                shares[node.name],
+            )
+        )
+    lines_ = [head, *drawn(table)]
+    lines_ += [f"  {word:<9} {text}" for word, text in summary(plan) if text]
+    return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
+
+
+def shared_rows(plan: Plan) -> dict[str, str]:
+    rows = plan.settings["rows_per_step"]
+    if plan.settings.get("balance") == "even" or len(plan.rates) < len(plan.nodes):
+        return {node.name: "found while it runs" if plan.settings.get("balance") != "even" else "even" for node in plan.nodes}
+    total = sum(plan.rates.values())
+    return {name: f"{rows * rate / total:.1f}  ({rate:.2f} rows/s)" for name, rate in plan.rates.items()}
+
+
+def summary(plan: Plan) -> list[tuple[str, str]]:
+    sent, count = plan.memory["wire_bytes_per_step"], len(plan.nodes)
+    network = f"{plan.link_mbit:.0f} Mbit/s, {plan.link_why}"
+    if count > 1:
+        network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
+    missing = [name for name, here in plan.here.items() if not here]
+    model = plan.model["reason"] + (f"; {gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "; on every node")
+    speed = ""
+    if len(plan.rates) == count:
+        step_s = foretell(plan.rates, plan.settings["rows_per_step"], plan.sync_s if count > 1 else 0)
+        speed = f"{step_s:.2f} s a step ({plan.rates_why})"
+        if steps := plan.settings["max_steps"]:
+            speed += f", {duration(step_s * max(0, steps - plan.run.step))} in all"
+    return [
+        ("model", model),
+        ("data", plan.dataset["reason"]),
+        ("network", network if count > 1 else ""),
+        ("foretold", speed),
+        ("run", plan.run.why if plan.run.why != "from the start" else ""),
+    ]
+
+
+def drawn(table: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    ]
+
+
+def gb(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def raw_folder(plan: Plan) -> str:
+    """Where the head keeps a data set that was brought to it, as it came; empty where it makes the data itself."""
+    if plan.dataset["embedded"]:
+        return ""
+    return f"{plan.nodes[0].look['home']}/data/raw/{plan.dataset['local_name']}"
+
+
+def prepare_words(plan: Plan) -> list[str]:
+    """How the head makes rows of the data: `python -m train` …"""
+    settings, raw, file = plan.settings, raw_folder(plan), plan.dataset["file"]
+    source = f"{raw}/{file.rpartition('/')[2]}" if file else raw or plan.dataset["name"]
+    model = f"{plan.nodes[0].look['home']}/models/base/{plan.model['folder_name']}"
+    words = ["prepare", "--json", f"--dataset={source}", f"--model={model}"]
+    words += [f"--{name.replace('_', '-')}={settings[name]}" for name in ("max_seq_length", "train_on", "eval_fraction")]
+    return words if settings["pack"] else [*words, "--no-pack"]
+
+
+def as_data(plan: Plan) -> dict[str, Any]:
+    """For the steps that follow, and for `make plan JSON=1`."""
+    return {
+        "run": plan.run.name,
+        "step": plan.run.step,
+        "anew": plan.run.anew,
+        "settings": plan.settings,
+        "help": plan.help,
+        "given": plan.run.values,
+        "model": plan.model,
+        "dataset": plan.dataset,
+        "memory": plan.memory,
+        "lack_model": [name for name, here in plan.here.items() if not here],
+        "raw": raw_folder(plan),
+        "prepare": prepare_words(plan),
+        "link_mbit": plan.link_mbit,
+        "speeds": plan.rates,
+        "warnings": plan.warnings,
+        "nodes": [
+            {key: value for key, value in asdict(node).items() if key != "look"}
+            | {"card": node.look["way"].get("card"), "home": node.look["home"], "cores": node.look["cores"]}
+            for node in plan.nodes
+        ],
+    }

@@ -1,0 +1,88 @@
+"""The three files that a node runs by, from the plan: plain text in, plain text out, the same by hand and by Ansible."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
+FILES = {
+    "scripts/launch_cluster.sh": ("launch_cluster.sh.j2", 0o755),
+    "config/training_config.yaml": ("training_config.yaml.j2", 0o644),
+    "config/cluster_config.yaml": ("cluster_config.yaml.j2", 0o600),
+}
+"""Path below motley_home → template and mode. The cluster's file holds the run's token: it is the user's alone."""
+
+
+def as_yaml(value: Any) -> str:
+    if isinstance(value, str) and PLAIN.fullmatch(value):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str, Any]) -> list[dict[str, Any]]:
+    """Path, content and mode of each file of one node."""
+    own = next(entry for entry in plan["nodes"] if entry["name"] == node)
+    threads = max(1, own["cores"] // own["processes"])
+    others = [entry["address"] for entry in plan["nodes"] if entry["name"] != node]
+    values = {
+        "run": plan["run"],
+        "node": node,
+        "token": plan["token"],
+        "nodes": plan["nodes"],
+        "card": own["card"],
+        "way": f"{own['card']} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
+        "cores": own["cores"],
+        "processes": own["processes"],
+        "threads": threads,
+        "settings": settings_of(plan, own["home"]),
+        "help": plan["help"],
+        "more": more,
+        **ports,
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  shell and YAML, each value quoted by its own filter
+    )
+    environment.filters |= {"yaml": as_yaml, "sh": lambda text: shlex.quote(str(text))}
+    made = [
+        {"path": path, "content": environment.get_template(name).render(values), "mode": mode}
+        for path, (name, mode) in FILES.items()
+    ]
+    return [*made, launched(plan)]
+
+
+def settings_of(plan: dict[str, Any], home: str) -> dict[str, Any]:
+    """For `train run`: names have become folders of this node, and what is not set is left out."""
+    settings = {name: value for name, value in plan["settings"].items() if value is not None}
+    model = plan["model"]
+    in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
+    settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
+    settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
+    first = ("run", "model", "dataset")
+    return {name: settings[name] for name in first} | {"home": home} | {
+        name: value for name, value in settings.items() if name not in first
+    }
+
+
+def launched(plan: dict[str, Any]) -> dict[str, Any]:
+    """What a later launch wants to know of this one: to go on with it, and to foretell its own speed."""
+    kept = {
+        "run": plan["run"],
+        "time": plan["time"],
+        "given": {name: value for name, value in plan["given"].items() if name != "resume"},
+        "all": plan["settings"],
+        "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
+        "nodes": [entry["name"] for entry in plan["nodes"]],
+    }
+    content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    return {"path": f"logs/runs/{plan['run']}/launch.json", "content": content, "mode": 0o644}

@@ -1,0 +1,71 @@
+"""Brings a model or a data set to the controller, once for all nodes, and tells the relay what there is to hand on."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from console import asked, hub
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = self._task.args
+        try:
+            found = self._model(args["model"]) if args.get("model") else self._dataset(args["dataset"])
+        except asked.Refused as finding:
+            return result | {"failed": True, "msg": str(finding)}
+        return result | {"changed": False, **found}
+
+    def _model(self, model: dict[str, Any]) -> dict[str, Any]:
+        if model["comes_from"] == "folder":
+            return {"folder": model["folder"], "files": {}}
+        return {"folder": self._fetch(hub.fetch_words(model), model)["folder"], "files": {}}
+
+    def _dataset(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Of a file beside others, that file alone is handed on."""
+        if not data["file"]:
+            name = data["name"] if data["listed"] else data["hub"]
+            return {"folder": self._fetch(["fetch", "--dataset", str(name)], data)["folder"], "files": {}}
+        path = Path(data["file"])
+        facts = {"size": path.stat().st_size, "sha256": relay().sha256_of(path).hexdigest()}
+        return {"folder": str(path.parent), "files": {path.name: facts}}
+
+    def _fetch(self, words: list[str], about: dict[str, Any]) -> dict[str, Any]:
+        """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
+        token = hub.token(self._templar)
+        command = [sys.executable, "-m", "train", *words, "--json"]
+        env = asked.environment() | token
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
+        ) as process:
+            assert process.stderr and process.stdout
+            said = []
+            for line in process.stderr:
+                said.append(line)
+                if " · " in line or "fetched anew" in line:
+                    self._display.display(f"  {line.rstrip()}")
+            told, failures = asked.told(process.stdout.read(), "".join(said))
+        if failures:
+            raise asked.Refused(hub.in_words(failures[0], about, bool(token)))
+        return told
+
+
+def relay() -> Any:
+    """Our module_utils are no part of the ansible package here: the file is loaded from where it lies."""
+    spec = importlib.util.spec_from_file_location("motley_relay", ROOT / "plugins/module_utils/relay.py")
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

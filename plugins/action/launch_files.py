@@ -1,0 +1,33 @@
+"""Renders a node's own files from the plan, here on the controller, and writes them by node_files in one task."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console import render
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        known, args = task_vars or {}, self._task.args
+        node = known["inventory_hostname"]
+        plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        own = next(entry for entry in plan["nodes"] if entry["name"] == node)
+        run = plan["run"]
+        folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
+        wish = {
+            "home": own["home"],
+            "files": render.files(plan, node, dict(args["ports"]), dict(args.get("environment") or {})),
+            "aside": folders if plan["anew"] else [],
+            "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
+        }
+        return result | self._execute_module(module_name="node_files", module_args=wish, task_vars=known)

@@ -1,0 +1,186 @@
+"""Decides the run on the controller, from what was asked and what every node told; changes nothing.
+
+console/plan.py decides; here is what it needs from outside: Ansible's variables, the training package, the hub.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+from console import asked, hub, plan, receipt
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        known = task_vars or {}
+        try:
+            found = decide(known, self._task.args, hub.token(self._templar))
+        except asked.Refused as finding:
+            return result | {"failed": True, "msg": str(finding)}
+        data = plan.as_data(found) | {"token": secrets.token_hex(16)}
+        data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != code_hash()]
+        return result | {"changed": False, "plan": data, "motley_lines": plan.lines(found)}
+
+
+def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -> plan.Plan:
+    wish, names = args["asked"], list(known["ansible_play_hosts"])
+    hostvars = known["hostvars"]
+    off = left_out(wish, names, hostvars)
+    if off and wish["named_nodes"]:
+        raise asked.Refused("\n".join(off.values()))
+    looks = {name: hostvars[name]["motley_plan_look"]["look"] for name in names}
+    told = versions_of(known)
+    refuse_a_second_run(looks)
+    run, about = which_run(wish, looks)
+    findings = plan.unequal(told)
+    nodes = plan.nodes_of(
+        names,
+        {name: str(hostvars[name]["motley_address"]) for name in names},
+        looks,
+        told,
+        {name: hostvars[name]["motley_processes"] for name in names if "motley_processes" in hostvars[name]},
+        str(about["all"]["device"]),
+    )
+    findings += plan.in_the_way(nodes, dict.fromkeys(names, 0))
+    if findings:
+        raise asked.Refused("\n".join(findings))
+    found = with_memory(run, about, nodes, told, receipt.link_mbit(Path(args["state_folder"]) / "receipts"), token)
+    findings = plan.does_not_fit(nodes, found.memory)
+    needed = {name: 0 if here else found.model_bytes for name, here in found.here.items()}
+    findings += plan.in_the_way(nodes, needed)
+    if findings:
+        raise asked.Refused("\n".join(findings))
+    rates, found.rates_why = plan.speeds(nodes, found.settings)
+    found.rates = rates
+    found.warnings += [f"{why}; it is left out" for why in off.values()]
+    if len(rates) == len(nodes):
+        found.warnings += plan.slows_the_run(rates, found.settings["rows_per_step"], seconds_by_count(found))
+    found.warnings += [
+        f"{node.name} is on Wi-Fi: a cable would make every step quicker" for node in nodes if node.look["way"]["wireless"]
+    ]
+    return found
+
+
+def versions_of(known: dict[str, Any]) -> dict[str, dict[str, str | None]]:
+    return {name: known["hostvars"][name]["motley_plan_versions"]["versions"] for name in known["ansible_play_hosts"]}
+
+
+def code_hash() -> str:
+    """Of the training package here, as the nodes count it."""
+    package = ROOT / "train"
+    digest = hashlib.sha256()
+    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
+        digest.update(f"{path.relative_to(package)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()[:16]
+
+
+def left_out(wish: dict[str, Any], names: list[str], hostvars: Any) -> dict[str, str]:
+    """Nodes that were asked for and do not answer."""
+    met = hostvars[names[0]].get("motley_contact_found", {}).get("met", {})
+    return {
+        name: f"{name} is off: nobody answers at {' or '.join(met.get(name, {}).get('tried', ['its address']))}"
+        for name in wish["nodes"]
+        if name not in names
+    }
+
+
+def refuse_a_second_run(looks: dict[str, Any]) -> None:
+    on: dict[str, list[str]] = {}
+    for name, look in looks.items():
+        if look["run_on"]:
+            on.setdefault(look["run_on"], []).append(name)
+    if on:
+        told = "; ".join(f"'{run}' is on, on {', '.join(nodes)}" for run, nodes in on.items())
+        raise asked.Refused(f"{told}\nfix: make stop, or wait for its end by itself: -e queue=true")
+
+
+def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[plan.Run, dict[str, Any]]:
+    about = wish["about"]
+    run, findings = plan.choose_run(wish["values"], about, plan.known_runs(looks))
+    if run is None:
+        raise asked.Refused("\n".join(findings))
+    if run.values != wish["values"]:
+        about, findings = asked.check_values(run.values)
+        if findings:
+            raise asked.Refused("\n".join(findings))
+    return run, about
+
+
+def with_memory(
+    run: plan.Run, about: dict[str, Any], nodes: list[plan.Node], told: dict[str, Any], proof_mbit: float, token: dict[str, str]
+) -> plan.Plan:
+    """The model as it will be trained: where it comes from, how it is held, and whether that fits."""
+    settings, model = dict(about["all"]), dict(about["model"])
+    mbit, why = plan.link(nodes, proof_mbit)
+    gpu = all(node.device == "cuda" for node in nodes)
+    shape, size, memory = model["folder"] or model["name"], 0, None
+    if gpu and model["hub_4bit"] and settings["load_in"] in ("auto", "4bit"):
+        memory = ask_memory(shape, settings, nodes, mbit)
+        settings["load_in"] = memory["load_in"]
+        model["in_4bit"] = memory["load_in"] == "4bit"
+    name = model["local_name"] + ("-4bit" if model.get("in_4bit") else "")
+    here = plan.who_has(f"model {name}", told)
+    if model["source"] == "folder":
+        model["comes_from"], size = "folder", sum(f.stat().st_size for f in Path(model["folder"]).rglob("*"))
+        here = dict.fromkeys(here, False)  # it may have changed: the relay looks, file by file
+    elif model["embedded"]:
+        model["comes_from"] = "head"
+    else:
+        seen, failures = asked.train(*hub.look_words(model), env=token)
+        if failures and not (all(here.values()) and model["source"] == "catalogue"):
+            raise asked.Refused(hub.in_words(failures[0], model, bool(token)))
+        model["comes_from"] = "head" if failures else "hub"
+        shape, size = (model["name"], 0) if failures else (str(Path(seen["config"]).parent), seen["bytes"])
+        memory = None  # the true shape is known now
+    memory = memory or ask_memory(shape, settings, nodes, mbit)
+    if gpu and settings["load_in"] == "auto":
+        settings["load_in"] = memory["load_in"]
+    settings["run"] = run.name
+    model["folder_name"] = name
+    if model.get("in_4bit"):
+        model["reason"] += f", {model['hub_4bit']} is its copy in 4 bit"
+    return plan.Plan(
+        run=run,
+        nodes=nodes,
+        settings=settings,
+        model=model,
+        dataset=about["dataset"],
+        help=about["help"],
+        memory=memory,
+        link_mbit=mbit,
+        link_why=why,
+        model_bytes=size or 2 * memory["parameters"],
+        here=here,
+    )
+
+
+def ask_memory(shape: str, settings: dict[str, Any], nodes: list[plan.Node], mbit: float) -> dict[str, Any]:
+    names = ("max_seq_length", "load_in", "lora_r", "lora_targets", "method", "optimizer", "gradient_checkpointing")
+    words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
+    words += ["--micro-batch", str(settings["micro_batch"] or 1), "--backend", settings["backend"]]
+    sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / plan.GIB:.3f}" for node in nodes]
+    told, failures = asked.train(
+        "plan", "--model", shape, "--nodes", ",".join(sizes), "--link-mbit", f"{mbit:.0f}", *words
+    )
+    if failures:
+        raise asked.Refused("\n".join(failures))
+    return told
+
+
+def seconds_by_count(found: plan.Plan) -> dict[int, float]:
+    """A ring moves 2(N-1)/N of the gradients: what an exchange takes among fewer nodes."""
+    count = len(found.nodes)
+    whole = found.sync_s / ((count - 1) / count) if count > 1 else 0
+    return {n: whole * (n - 1) / n for n in range(1, count + 1)}

@@ -1,0 +1,33 @@
+"""Reads what a person asked for from Ansible's own extra variables (-e name=value, -e @file, JSON) and checks it.
+
+Only the extra variables tell a misspelled name from one of the inventory's; a role's argument spec never sees it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.vars import load_extra_vars
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console import asked
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        known = task_vars or {}
+        given = dict(load_extra_vars(self._loader))
+        cluster = list(known["groups"].get("cluster", []))
+        try:
+            wish = asked.read({name: known.get(name, value) for name, value in given.items()}, cluster)
+        except asked.Refused as findings:
+            return result | {"failed": True, "msg": str(findings)}
+        return result | {"changed": False, "asked": asdict(wish)}

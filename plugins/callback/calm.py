@@ -1,0 +1,116 @@
+"""Ansible's own output, but for the playbooks that say everything in their own lines: launch, plan and the like.
+
+A playbook asks for it by the variable `motley_calm: true` of its play. There, a task shows only what it returns as
+motley_lines or motley_say, and a failure only its message. With -v all is as usual.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ansible import constants as C
+from ansible.plugins.callback.default import CallbackModule as Default
+
+DOCUMENTATION = """
+name: calm
+type: stdout
+short_description: Ansible's own output, or only what a play says itself
+extends_documentation_fragment: [default_callback, result_format_callback]
+"""
+FAILED = {"color": C.COLOR_ERROR, "stderr": True}
+
+
+class CallbackModule(Default):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "calm"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calm = False
+        self.failures: dict[str, list[str]] = {}
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0
+        if not self.calm:
+            super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        self._tell_failures()
+        if not self.calm:
+            super().v2_playbook_on_task_start(task, is_conditional)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_on_ok(result)
+            return
+        told = result.result
+        for line in told.get("motley_lines") or []:
+            self._display.display(line)
+        if told.get("changed") and told.get("motley_say"):
+            self._display.display(f"{result.host.get_name()}  {told['motley_say']}")
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        if not self.calm:
+            super().v2_runner_on_failed(result, ignore_errors)
+        elif not ignore_errors:
+            told = result.result
+            words = str(told.get("msg") or "it failed without a word")
+            if words == "non-zero return code":
+                words = findings(told) or str(told.get("stderr") or told.get("stdout") or words).strip()
+            self.failures.setdefault(words, []).append(result.host.get_name())
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_on_unreachable(result)
+        else:
+            self.failures.setdefault(str(result.result.get("msg")), []).append(result.host.get_name())
+
+    def _tell_failures(self) -> None:
+        """Once for all nodes that failed alike; no name where the message is about no node in particular."""
+        for words, nodes in self.failures.items():
+            first, *rest = words.removeprefix("Task failed: ").removeprefix("Action failed: ").splitlines()
+            self._display.display("\n".join([f"✗ {first}", *rest]) if len(nodes) == 1 else f"✗ {', '.join(nodes)}: {words}", **FAILED)
+        self.failures = {}
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_on_skipped(result)
+
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_skipped(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_item_on_failed(result)
+
+    def v2_runner_retry(self, result: Any) -> None:
+        if not self.calm:
+            super().v2_runner_retry(result)
+
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        if not self.calm:
+            super().v2_playbook_on_include(included_file)
+
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        if not self.calm:
+            super().v2_playbook_on_no_hosts_remaining()
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._tell_failures()
+        if not self.calm:
+            super().v2_playbook_on_stats(stats)
+
+
+def findings(told: Any) -> str:
+    """What `python -m train … --json` names as the cause."""
+    try:
+        return "\n".join(json.loads(str(told["stdout"]).splitlines()[-1])["failures"])
+    except (KeyError, IndexError, ValueError, TypeError):
+        return ""

@@ -1,0 +1,187 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""What a launch must know of a node: memory, cards, disk, the way to its peers, its runs, and whether one is on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: launch_look
+short_description: A node's facts for the plan of a run; changes nothing
+options:
+  home: {type: path, required: true, description: The cluster's folder on the node}
+  address: {type: str, required: true, description: The node's own address}
+  peers: {type: dict, default: {}, description: "The other nodes: name to address"}
+"""
+AGENT_SILENT_S = 15.0
+TAIL_BYTES = 1 << 18
+MEASURED_RUNS, MEASURED_STEPS = 8, 20
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "address": {"type": "str", "required": True},
+            "peers": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    home = Path(wish["home"])
+    runs = known_runs(home)
+    look = {
+        "home": str(home),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "cards": cards(),
+        "free_bytes": free_bytes(home),
+        "way": way(wish["address"], wish["peers"]),
+        "run_on": run_on(home),
+        "runs": runs,
+        "measured": measured(home, runs),
+    }
+    module.exit_json(changed=False, look=look)
+
+
+def cards() -> list[dict]:
+    """One entry a card that the driver shows."""
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return []
+    ask = [program, "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
+    return [{"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20} for name, all_, used in lines]
+
+
+def free_bytes(home: Path) -> int:
+    return shutil.disk_usage(next(path for path in [home, *home.parents] if path.exists())).free
+
+
+# -- the network -----------------------------------------------------------------------------------------------
+
+
+def way(address: str, peers: dict[str, str]) -> dict:
+    """The card that the kernel takes to the peers, told by it and not guessed; one for all of them, or a finding."""
+    cards_to = {name: card_to(peer) for name, peer in (peers or {"itself": address}).items()}
+    lost = sorted(name for name, card in cards_to.items() if not card)
+    if lost:
+        return {"why": f"it has no route to {', '.join(lost)}"}
+    if len(set(cards_to.values())) > 1:
+        told = ", ".join(f"{name} by {card}" for name, card in cards_to.items())
+        return {"why": f"it reaches its peers by different network cards: {told}"}
+    card = next(iter(cards_to.values()))
+    folder = Path("/sys/class/net", card)
+    return {"why": "", "card": card, "mbit": link_mbit(folder), "wireless": (folder / "wireless").exists()}
+
+
+def card_to(address: str) -> str:
+    done = subprocess.run(["ip", "-json", "route", "get", address], capture_output=True, text=True, check=False)
+    routes = json.loads(done.stdout or "[]")
+    return str(routes[0].get("dev", "")) if done.returncode == 0 and routes else ""
+
+
+def link_mbit(folder: Path) -> int:
+    """As the card says; 0 where it does not (Wi-Fi, loopback)."""
+    try:
+        return max(0, int((folder / "speed").read_text()))
+    except (OSError, ValueError):
+        return 0
+
+
+# -- runs ------------------------------------------------------------------------------------------------------
+
+
+def known_runs(home: Path) -> dict[str, dict]:
+    """Name → what it was launched with, how far it came, and whether it is done."""
+    checkpoints, logs = home / "models/checkpoints", home / "logs/runs"
+    names = {path.name for folder in (checkpoints, logs) for path in folder.glob("[!.]*") if path.is_dir()}
+    return {
+        name: {
+            "launched": read_json(logs / name / "launch.json"),
+            "step": max((step_of(path) for path in checkpoints.glob(f"{name}/step-*")), default=0),
+            "done": (home / "results" / name / "adapter").is_dir(),
+            "changed": max((path.stat().st_mtime for path in [logs / name, checkpoints / name] if path.exists())),
+        }
+        for name in sorted(names)
+    }
+
+
+def step_of(folder: Path) -> int:
+    found = re.fullmatch(r"step-(\d+)", folder.name)
+    return int(found[1]) if found else 0
+
+
+def run_on(home: Path) -> str:
+    """The name of the run that is on here, by the unit or by hand; empty when none is."""
+    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / "config/cluster_config.yaml"))
+    try:
+        unit = ["systemctl", "is-active", "--quiet", "motley-run.service"]
+        if subprocess.run(unit, check=False, timeout=10).returncode == 0:
+            return named[1].strip() if named else "a run without a name"
+    except (OSError, subprocess.TimeoutExpired):
+        pass
+    for file in (home / "logs/runs").glob("*/agent.json"):
+        fresh = time.time() - file.stat().st_mtime < AGENT_SILENT_S
+        if fresh and str(read_json(file).get("state")) not in ("done", "failed", "stopped"):
+            return file.parent.name
+    return ""
+
+
+def measured(home: Path, runs: dict[str, dict]) -> list[dict]:
+    """Rows per second of every node of the newest runs, as the runs themselves measured them while computing."""
+    found = []
+    newest = sorted(runs, key=lambda name: runs[name]["changed"], reverse=True)[:MEASURED_RUNS]
+    for name in newest:
+        rates: dict[str, list[float]] = {}
+        for event in last_steps(home / "logs/runs" / name / "events.jsonl"):
+            for node, did in event["nodes"].items():
+                if did["rows"] and did["compute_s"] > 0:
+                    rates.setdefault(node, []).append(did["rows"] / did["compute_s"])
+        if rates:
+            speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}
+            found.append({"run": name, "launched": runs[name]["launched"], "speeds": speeds})
+    return found
+
+
+def last_steps(file: Path) -> list[dict]:
+    try:
+        with file.open("rb") as stream:
+            stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
+            lines = stream.read().split(b"\n")[1:-1]
+    except OSError:
+        return []
+    events = [json.loads(line) for line in lines if line.startswith(b'{"event": "step"')]
+    return events[-MEASURED_STEPS:]
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+def read_json(file: Path) -> dict:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+if __name__ == "__main__":
+    main()

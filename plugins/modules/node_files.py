@@ -1,0 +1,74 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""A few small files of the login user, written in one go, each replaced in one step; earlier folders moved aside first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: node_files
+short_description: Write small files below a folder
+options:
+  home: {type: path, required: true, description: The folder that all paths are below}
+  files: {type: list, elements: dict, required: true, description: "path, content, mode (a number)"}
+  aside: {type: list, elements: str, default: [], description: Folders below home that are moved aside first}
+  aside_as: {type: str, default: "", description: What is put behind their names}
+  say: {type: str, default: "", description: What to tell when something was written}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "aside": {"type": "list", "elements": "str", "default": []},
+            "aside_as": {"type": "str", "default": ""},
+            "say": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    home = Path(wish["home"])
+    moved = [home / name for name in wish["aside"] if (home / name).is_dir()]
+    odd = [file for file in wish["files"] if differs(home / file["path"], file)]
+    if not module.check_mode:
+        for folder in moved:
+            folder.rename(folder.with_name(folder.name + wish["aside_as"]))
+        odd = [file for file in wish["files"] if differs(home / file["path"], file)]
+    diff = [difference(home / file["path"], file) for file in odd]
+    if not module.check_mode:
+        for file in odd:
+            write(home / file["path"], file)
+    module.exit_json(changed=bool(odd or moved), diff=diff, motley_say=wish["say"])
+
+
+def differs(path: Path, file: dict) -> bool:
+    try:
+        return path.read_text() != file["content"] or path.stat().st_mode & 0o777 != int(file["mode"])
+    except OSError:
+        return True
+
+
+def difference(path: Path, file: dict) -> dict:
+    secret = int(file["mode"]) & 0o077 == 0
+    before = path.read_text() if path.is_file() and not secret else ""
+    after = "(not shown: it holds a token)\n" if secret else file["content"]
+    return {"before_header": str(path), "after_header": str(path), "before": before, "after": after}
+
+
+def write(path: Path, file: dict) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    new.unlink(missing_ok=True)
+    new.touch(mode=0o600)
+    new.write_text(file["content"])
+    new.chmod(int(file["mode"]))
+    new.replace(path)
+
+
+if __name__ == "__main__":
+    main()
