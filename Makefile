@@ -12,7 +12,11 @@ IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 NODES ?= $(LIMIT)
 ASKED = --inventory $(INVENTORY) $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
 
-.PHONY: check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--ask-vault-pass)
+WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
+  $(SET:%=-e %)
+
+.PHONY: launch plan check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +36,12 @@ bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE R
 check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE
 	@$(IN_LAB) $(PY) -m console check-versions --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(JSON),--json)
+
+plan: env ## what a run would do, and whether it can: MODEL=llama2-7b DATASET=./my.jsonl RUN=NAME NODES=a,b SET="max_steps=40"
+	@$(PLAYBOOK) playbooks/plan.yml $(WANTED)
+
+launch: env ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; every variable: docs/launching.md
+	@$(PLAYBOOK) launch.yml $(WANTED)
 
 undo: env ## put back what a phase found: PHASE=static_ip, or PHASE=all
 	@$(IN_LAB) $(PY) -m console undo $(ASKED)

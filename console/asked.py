@@ -100,17 +100,17 @@ def chosen_nodes(words: Any, cluster: list[str]) -> tuple[list[str], list[str]]:
         return cluster, []
     names = [str(word) for word in words] if isinstance(words, list) else str(words).replace(",", " ").split()
     wrong = [
-        f"nodes: there is no '{name}' in the inventory: {nearest(name, cluster)}" for name in names if name not in cluster
+        f"nodes: there is no '{name}' in the inventory, which has {', '.join(cluster)}"
+        for name in names
+        if name not in cluster
     ]
     return [name for name in cluster if name in names], wrong
 
 
 def truth(value: Any, default: bool) -> bool | None:
-    if value is None:
-        return default
-    return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}.get(
-        str(value).lower()
-    )
+    yes, no = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+    word = str(default if value is None else value).lower()
+    return True if word in yes else False if word in no else None
 
 
 def unknown_inner(variables: dict[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The Hugging Face hub as a launch sees it: the token, which stays on the controller, and the hub's refusals in words."""
+"""The Hugging Face hub as a launch sees it: the token, which stays on the controller, and its refusals in words."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def in_words(failure: str, about: dict[str, Any], has_token: bool) -> str:
     if has_token:
         return (
             f"{repo} is gated, and the token that was given has no access to it\n"
-            f"accept its licence with that account: https://huggingface.co/{repo} (its owner may take a while to grant it)\n"
+            f"accept its licence with that account: https://huggingface.co/{repo} (to be granted may take a while)\n"
             "fix: then run again; another token: https://huggingface.co/settings/tokens"
         )
     return (

@@ -56,11 +56,15 @@ class Run:
 
 
 def nodes_of(
-    names: list[str], addresses: Mapping[str, str], looks: Mapping[str, Any], told: Mapping[str, Any],
-    processes: Mapping[str, int], device: str = "auto",
-) -> list[Node]:  # fmt: skip
+    addresses: Mapping[str, str],
+    looks: Mapping[str, Any],
+    told: Mapping[str, Any],
+    processes: Mapping[str, int],
+    device: str = "auto",
+) -> list[Node]:
+    """Each by its name, in the cluster's order."""
     found = []
-    for name in names:
+    for name, address in addresses.items():
         look = looks[name]
         cuda = device != "cpu" and bool(told[name].get("cuda")) and bool(look["cards"])
         count = int(processes.get(name) or (len(look["cards"]) if cuda else 1))
@@ -68,7 +72,7 @@ def nodes_of(
         found.append(
             Node(
                 name=name,
-                address=addresses[name],
+                address=address,
                 look=look,
                 device="cuda" if cuda else "cpu",
                 processes=count,
@@ -100,8 +104,8 @@ def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
 
 def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
     findings = [
-        f"{node.name}: {node.look['way']['why']}\nfix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: "
-        f"-e nodes={others(nodes, node)}"
+        f"{node.name}: {node.look['way']['why']}\n"
+        f"fix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: -e nodes={others(nodes, node)}"
         for node in nodes
         if node.look["way"]["why"]
     ]
@@ -167,38 +171,44 @@ def known_runs(looks: Mapping[str, Any]) -> dict[str, Known]:
     return dict(sorted(found.items()))
 
 
-def choose_run(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known]) -> tuple[Run | None, list[str]]:
+Chosen = tuple["Run | None", list[str]]
+"""A run, or what stands against it."""
+
+
+def choose_run(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known]) -> Chosen:
     """`resume: NAME` takes that run's settings; a run without a name gets that of model and data, with a number."""
     resume = str(values.get("resume", "auto"))
-    if resume in ("auto", "never"):
-        name = values.get("run") or free_name(values, about, runs, anew=resume == "never")
-        known = runs.get(str(name))
-        changed = conflicts(values, about, known) if known and resume == "auto" else []
-        if changed:
-            return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(str(name), runs)}"]
-        if known and known.done and resume == "auto":
-            return None, [f"run: '{name}' is done\nfix: -e run={unused(str(name), runs)}, or begin it anew: -e resume=never"]
-        step = known.step if known and resume == "auto" else 0
-        # A restart within the run must go on, not begin anew: nodes are told `auto` in any case.
-        before = known.launched.get("given", {}) if known and resume == "auto" else {}
-        named = {**before, **values, "run": str(name), "resume": "auto"}
-        return Run(name=str(name), values=named, why=start_of(step), step=step, anew=resume == "never"), []
-    if resume not in runs:
-        near = difflib.get_close_matches(resume, runs, n=1)
+    if resume not in ("auto", "never"):
+        return resumed(resume, values, about, runs)
+    anew = resume == "never"
+    name = str(values.get("run") or free_name(values, about, runs, anew=anew))
+    known = None if anew else runs.get(name)
+    if known and known.done:
+        return None, [f"run: '{name}' is done\nfix: -e run={unused(name, runs)}, or begin it anew: -e resume=never"]
+    if known and (changed := conflicts(values, about, known)):
+        return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(name, runs)}"]
+    before, step = (known.launched.get("given", {}), known.step) if known else ({}, 0)
+    # A restart within the run must go on, not begin anew: nodes are told `auto` in any case.
+    merged = {**before, **values, "run": name, "resume": "auto"}
+    return Run(name=name, values=merged, why=start_of(step), step=step, anew=anew), []
+
+
+def resumed(name: str, values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known]) -> Chosen:
+    if name not in runs:
+        near = difflib.get_close_matches(name, runs, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(runs) or 'none yet'}"
-        return None, [f"resume: no node knows a run '{resume}'\nfix: {hint}"]
-    known = runs[resume]
-    own = {name: value for name, value in values.items() if name != "resume"}
-    changed = conflicts(own, about, known)
-    if changed:
-        return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(resume, runs)}"]
+        return None, [f"resume: no node knows a run '{name}'\nfix: {hint}"]
+    known = runs[name]
+    own = {key: value for key, value in values.items() if key != "resume"}
+    if changed := conflicts(own, about, known):
+        return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(name, runs)}"]
     merged = {**known.launched.get("given", {}), **own}
     if "model" not in merged:
-        return None, [f"resume: how {resume} was launched is not written down any more\nfix: give its settings again"]
-    if values.get("run") not in (None, resume):  # a branch: its own files, from the other one's last step on
-        branch = {**merged, "resume": resume}
-        return Run(name=str(values["run"]), values=branch, why=f"begins where {resume} is", step=known.step), []
-    return Run(name=resume, values={**merged, "run": resume}, why=start_of(known.step), step=known.step), []
+        return None, [f"resume: how {name} was launched is not written down any more\nfix: give its settings again"]
+    if values.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on
+        why = f"begins where {name} is, at step {known.step}"
+        return Run(name=str(values["run"]), values={**merged, "resume": name}, why=why, step=known.step), []
+    return Run(name=name, values={**merged, "run": name}, why=start_of(known.step), step=known.step), []
 
 
 def start_of(step: int) -> str:
@@ -275,7 +285,8 @@ def slows_the_run(rates: dict[str, float], rows: int, sync_s: Mapping[int, float
         rest = {other: rate for other, rate in rates.items() if other != name}
         without = foretell(rest, rows, sync_s[len(rest)])
         if without < 0.98 * whole:
-            said.append(f"{name} slows the run: {whole:.2f} s a step with it, {without:.2f} s on {', '.join(rest)} alone")
+            figures = f"{whole:.2f} s a step with it, {without:.2f} s on {', '.join(rest)} alone"
+            said.append(f"{name} slows the run: {figures}")
     return said
 
 
@@ -292,7 +303,7 @@ class Plan:
     dataset: dict[str, Any]
     memory: dict[str, Any]
     link_mbit: float
-    link_why: str
+    link_why: str = ""
     help: dict[str, str] = field(default_factory=dict)
     """Of each setting."""
     model_bytes: int = 0
@@ -318,7 +329,7 @@ def lines(plan: Plan) -> list[str]:
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
     rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
     head = f"plan  {plan.run.name} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
-    table = [("node", "computes on", "memory", "network", "free", "rows a step")]
+    table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     needs = {entry["name"]: entry for entry in memory["nodes"]}
     shares = shared_rows(plan)
     for node in plan.nodes:
@@ -342,8 +353,9 @@ def lines(plan: Plan) -> list[str]:
 
 def shared_rows(plan: Plan) -> dict[str, str]:
     rows = plan.settings["rows_per_step"]
-    if plan.settings.get("balance") == "even" or len(plan.rates) < len(plan.nodes):
-        return {node.name: "found while it runs" if plan.settings.get("balance") != "even" else "even" for node in plan.nodes}
+    even = plan.settings["balance"] == "even"
+    if even or len(plan.rates) < len(plan.nodes):
+        return {node.name: "even" if even else "found while it runs" for node in plan.nodes}
     total = sum(plan.rates.values())
     return {name: f"{rows * rate / total:.1f}  ({rate:.2f} rows/s)" for name, rate in plan.rates.items()}
 
@@ -354,7 +366,8 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     if count > 1:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
     missing = [name for name, here in plan.here.items() if not here]
-    model = plan.model["reason"] + (f"; {gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "; on every node")
+    where = f"{gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "on every node"
+    model = f"{plan.model['reason']}; {where}"
     speed = ""
     if len(plan.rates) == count:
         step_s = foretell(plan.rates, plan.settings["rows_per_step"], plan.sync_s if count > 1 else 0)
@@ -399,7 +412,8 @@ def prepare_words(plan: Plan) -> list[str]:
     source = f"{raw}/{file.rpartition('/')[2]}" if file else raw or plan.dataset["name"]
     model = f"{plan.nodes[0].look['home']}/models/base/{plan.model['folder_name']}"
     words = ["prepare", "--json", f"--dataset={source}", f"--model={model}"]
-    words += [f"--{name.replace('_', '-')}={settings[name]}" for name in ("max_seq_length", "train_on", "eval_fraction")]
+    names = ("max_seq_length", "train_on", "eval_fraction")
+    words += [f"--{name.replace('_', '-')}={settings[name]}" for name in names]
     return words if settings["pack"] else [*words, "--no-pack"]
 
 
@@ -411,7 +425,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "anew": plan.run.anew,
         "settings": plan.settings,
         "help": plan.help,
-        "given": plan.run.values,
+        "given": {name: plan.settings[name] for name in plan.run.values},
         "model": plan.model,
         "dataset": plan.dataset,
         "memory": plan.memory,

@@ -1,4 +1,4 @@
-"""The three files that a node runs by, from the plan: plain text in, plain text out, the same by hand and by Ansible."""
+"""The files that a node runs by, from the plan: plain data in, plain text out."""
 
 from __future__ import annotations
 
@@ -69,9 +69,11 @@ def settings_of(plan: dict[str, Any], home: str) -> dict[str, Any]:
     settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
     settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
     first = ("run", "model", "dataset")
-    return {name: settings[name] for name in first} | {"home": home} | {
-        name: value for name, value in settings.items() if name not in first
-    }
+    return (
+        {name: settings[name] for name in first}
+        | {"home": home}
+        | {name: value for name, value in settings.items() if name not in first}
+    )
 
 
 def launched(plan: dict[str, Any]) -> dict[str, Any]:

@@ -75,6 +75,8 @@ def _record_as_bootstrap_does(root: Path, python: str) -> None:
     """What the phase python_env writes beside an environment: without it, it would not be taken for the locked one."""
     lock = run(sys.executable, REQUIREMENTS / "wheelhouse.py", "--id", python, "node-cpu").strip()
     env = root / ENV.lstrip("/")
-    packages = sorted(path.name.removesuffix(".dist-info") for path in env.glob("lib/python*/site-packages/*.dist-info"))
+    packages = sorted(
+        path.name.removesuffix(".dist-info") for path in env.glob("lib/python*/site-packages/*.dist-info")
+    )
     record = {"lock": lock, "python": python, "packages": packages, "made": "as a layer of the lab"}
     (env / "motley-env.json").write_text(json.dumps(record))

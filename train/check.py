@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import Any
 
 from train.catalogue import Dataset, Model, catalogue, resolve_dataset, resolve_model
-from train.config import RunConfig, coerce, load_config, nearest
+from train.config import RunConfig, load_config, nearest
 from train.errors import BadInput
 
 HERE_ONLY = ("home",)
@@ -68,21 +68,19 @@ def check_values(values: dict[str, Any], required: str) -> list[str]:
     findings = [
         f"{name}: a value is missing{example(name)}" for name in required.split(",") if name and name not in values
     ]
-    specs = {spec.name: spec for spec in fields(RunConfig)}
     for name, value in values.items():
-        findings += finding(lambda spec=specs[name], value=value: RunConfig(**{spec.name: coerce(spec, value)}))
-    if not findings:
-        findings += finding(lambda: load_config(values))
+        findings += finding(load_config, {name: value})
+    findings += [] if findings else finding(load_config, values)
     resolvers: dict[str, Callable[[str], object]] = {"model": resolve_model, "dataset": resolve_dataset}
     for name, resolve in resolvers.items():
         if name in values:
-            findings += finding(lambda resolve=resolve, name=name: resolve(str(values[name])))
+            findings += finding(resolve, str(values[name]))
     return findings
 
 
-def finding(attempt: Callable[[], object]) -> list[str]:
+def finding(check: Callable[[Any], object], value: Any) -> list[str]:
     try:
-        attempt()
+        check(value)
     except BadInput as wrong:
         return [str(wrong)]
     return []

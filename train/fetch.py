@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from train import hub
-from train.cache import build_once, home_dir
+from train.cache import home_dir
 from train.catalogue import FETCHED, resolve_dataset, resolve_model
 from train.errors import BadInput
 
@@ -182,7 +182,7 @@ def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
                 path.unlink()
                 if last_try:
                     raise BadInput(
-                        f"{file.name} of {listing.repo} arrived damaged twice: its hash is not the one that the hub tells",
+                        f"{file.name} of {listing.repo} arrived damaged twice: its hash is not the hub's",
                         f"{listing.kind} of the Hugging Face hub",
                         "try again later; something between here and the hub changes what it sends",
                     )
@@ -213,7 +213,7 @@ def get(listing: Listing, file: Wanted, path: Path) -> None:
     from httpx import TransportError
     from huggingface_hub import hf_hub_url
     from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils._headers import build_hf_headers
 
     url = hf_hub_url(listing.repo, file.name, repo_type=listing.kind, revision=listing.revision)
     partial = path.with_name(f".{path.name}.part")

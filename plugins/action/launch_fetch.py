@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import asked, hub
+from console import asked, hub  # noqa: E402
 
 
 class ActionModule(ActionBase):

@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import asked, hub, plan, receipt
+from console import asked, hub, plan, receipt  # noqa: E402
 
 
 class ActionModule(ActionBase):
@@ -46,7 +46,6 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     run, about = which_run(wish, looks)
     findings = plan.unequal(told)
     nodes = plan.nodes_of(
-        names,
         {name: str(hostvars[name]["motley_address"]) for name in names},
         looks,
         told,
@@ -56,7 +55,9 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     findings += plan.in_the_way(nodes, dict.fromkeys(names, 0))
     if findings:
         raise asked.Refused("\n".join(findings))
-    found = with_memory(run, about, nodes, told, receipt.link_mbit(Path(args["state_folder"]) / "receipts"), token)
+    mbit, why = plan.link(nodes, receipt.link_mbit(Path(args["state_folder"]) / "receipts"))
+    found = with_memory(run, about, nodes, told, mbit=mbit, token=token)
+    found.link_why = why
     findings = plan.does_not_fit(nodes, found.memory)
     needed = {name: 0 if here else found.model_bytes for name, here in found.here.items()}
     findings += plan.in_the_way(nodes, needed)
@@ -67,9 +68,8 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     found.warnings += [f"{why}; it is left out" for why in off.values()]
     if len(rates) == len(nodes):
         found.warnings += plan.slows_the_run(rates, found.settings["rows_per_step"], seconds_by_count(found))
-    found.warnings += [
-        f"{node.name} is on Wi-Fi: a cable would make every step quicker" for node in nodes if node.look["way"]["wireless"]
-    ]
+    wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
+    found.warnings += [f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless]
     return found
 
 
@@ -119,11 +119,16 @@ def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[plan.Run, di
 
 
 def with_memory(
-    run: plan.Run, about: dict[str, Any], nodes: list[plan.Node], told: dict[str, Any], proof_mbit: float, token: dict[str, str]
+    run: plan.Run,
+    about: dict[str, Any],
+    nodes: list[plan.Node],
+    told: dict[str, Any],
+    *,
+    mbit: float,
+    token: dict[str, str],
 ) -> plan.Plan:
     """The model as it will be trained: where it comes from, how it is held, and whether that fits."""
     settings, model = dict(about["all"]), dict(about["model"])
-    mbit, why = plan.link(nodes, proof_mbit)
     gpu = all(node.device == "cuda" for node in nodes)
     shape, size, memory = model["folder"] or model["name"], 0, None
     if gpu and model["hub_4bit"] and settings["load_in"] in ("auto", "4bit"):
@@ -160,7 +165,6 @@ def with_memory(
         help=about["help"],
         memory=memory,
         link_mbit=mbit,
-        link_why=why,
         model_bytes=size or 2 * memory["parameters"],
         here=here,
     )

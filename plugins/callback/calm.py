@@ -70,8 +70,9 @@ class CallbackModule(Default):
     def _tell_failures(self) -> None:
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""
         for words, nodes in self.failures.items():
-            first, *rest = words.removeprefix("Task failed: ").removeprefix("Action failed: ").splitlines()
-            self._display.display("\n".join([f"✗ {first}", *rest]) if len(nodes) == 1 else f"✗ {', '.join(nodes)}: {words}", **FAILED)
+            whole = words.removeprefix("Task failed: ").removeprefix("Action failed: ")
+            who = f"{', '.join(nodes)}: " if len(nodes) > 1 else ""
+            self._display.display(f"✗ {who}{whole}", **FAILED)
         self.failures = {}
 
     def v2_runner_on_skipped(self, result: Any) -> None:

@@ -65,7 +65,9 @@ def cards() -> list[dict]:
     except (OSError, subprocess.SubprocessError):
         return []
     lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
-    return [{"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20} for name, all_, used in lines]
+    return [
+        {"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20} for name, all_, used in lines
+    ]
 
 
 def free_bytes(home: Path) -> int:
@@ -115,7 +117,7 @@ def known_runs(home: Path) -> dict[str, dict]:
             "launched": read_json(logs / name / "launch.json"),
             "step": max((step_of(path) for path in checkpoints.glob(f"{name}/step-*")), default=0),
             "done": (home / "results" / name / "adapter").is_dir(),
-            "changed": max((path.stat().st_mtime for path in [logs / name, checkpoints / name] if path.exists())),
+            "changed": max(path.stat().st_mtime for path in [logs / name, checkpoints / name] if path.exists()),
         }
         for name in sorted(names)
     }

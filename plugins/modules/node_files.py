@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # MIT License, see LICENSE
-"""A few small files of the login user, written in one go, each replaced in one step; earlier folders moved aside first."""
+"""A few small files of the login user, each replaced in one step; folders in their way are moved aside first."""
 
 from __future__ import annotations
 
