@@ -59,7 +59,13 @@ class Lot:
 
 def install(wheels: Path, files: dict[str, dict], place: Place) -> None:
     """All of them, or Refused; files is name → {size, sha256}."""
-    paths = [wheels / name for name in files]
+    try:
+        unpack_all([wheels / name for name in files], files, place)
+    except (zipfile.BadZipFile, KeyError) as wrong:
+        raise Refused(f"one is no wheel: {wrong.args[0]}") from None
+
+
+def unpack_all(paths: list[Path], files: dict[str, dict], place: Place) -> None:
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda path: compare(path, files[path.name]["sha256"]), paths))
         plans = list(pool.map(lambda path: plan(path, place), paths))

@@ -144,3 +144,12 @@ def test_a_wheel_of_another_format_is_refused(tmp_path: Path) -> None:
     files = wheel(tmp_path, {**CONTENT, f"{INFO}/WHEEL": b"Wheel-Version: 2.0\n"})
     with pytest.raises(Refused, match=r"wheel version 2\.0"):
         install(tmp_path, files, Place.of(environment(tmp_path / "a"), PYTHON))
+
+
+def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+    place = Place.of(environment(tmp_path / "a"), PYTHON)
+    with pytest.raises(Refused, match=r"no wheel: There is no item named .*WHEEL"):
+        install(tmp_path, wheel(tmp_path, {k: v for k, v in CONTENT.items() if not k.endswith("/WHEEL")}), place)
+    (tmp_path / NAME).write_bytes(b"a page that says sorry")
+    with pytest.raises(Refused, match=NAME):
+        install(tmp_path, {NAME: {"sha256": hashlib.sha256(b"a page that says sorry").hexdigest()}}, place)
