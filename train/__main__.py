@@ -14,11 +14,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.config import RunConfig, nearest
+from train.child import belong_to_agent, kind, tell_agent
+from train.config import RunConfig, nearest, read_yaml
 from train.errors import BadInput, CheckFailed
 
 COMMANDS = {
     "run": ("train.run", "train an adapter, alone or as one of several processes"),
+    "agent": ("train.agent", "keep a run going on this node, together with the other nodes' agents"),
     "prepare": ("train.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.selftest", "check that this machine can train"),
     "versions": ("train.versions", "every version that must agree between nodes"),
@@ -40,13 +42,21 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str]) -> int:
     wants_json = "--json" in argv
+    belong_to_agent()
     try:
         return run_command(argv)
     except BadInput as error:
+        tell_agent(error)
         print(str(error), file=sys.stderr)
         if wants_json:
             print(json.dumps({"ok": False, "failures": [str(error)]}))
         return 1 if isinstance(error, CheckFailed) else 2
+    except Exception as error:
+        tell_agent(error)
+        if kind(error) != "peer" or "MOTLEY_AGENT" not in os.environ:
+            raise
+        print(f"lost contact with another process: {str(error).splitlines()[0]}", file=sys.stderr)
+        return 1
 
 
 def run_command(argv: list[str]) -> int:
@@ -95,20 +105,11 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
 
 
 def read_config(file: Path, own: set[str]) -> dict[str, Any]:
-    import yaml
-
-    try:
-        values = yaml.safe_load(file.read_text()) or {}
-    except OSError as error:
-        raise BadInput(f"the config file cannot be read: {error.strerror}", f"file: {file}") from None
-    except yaml.YAMLError as error:
-        raise BadInput("the config file is not YAML", f"file: {file}", " ".join(str(error).split())) from None
-    if not isinstance(values, dict):
-        raise BadInput("the config file holds no settings", f"file: {file}", "write lines like: rows_per_step: 16")
+    values = read_yaml(file, "config file")
     known = own | {spec.name for spec in fields(RunConfig)}
     for name in values:
         if name not in known:
-            raise BadInput(f"unknown setting '{name}'{nearest(str(name), known)}", f"file: {file}")
+            raise BadInput(f"unknown setting '{name}'{nearest(name, known)}", f"file: {file}")
     return {name: value for name, value in values.items() if name in own}
 
 

@@ -144,6 +144,21 @@ def load_config(values: dict[str, Any]) -> RunConfig:
     return RunConfig(**{name: coerce(known[name], value) for name, value in values.items()})
 
 
+def read_yaml(file: Path, kind: str) -> dict[str, Any]:
+    """The settings in a file, whatever they mean."""
+    import yaml
+
+    try:
+        values = yaml.safe_load(file.read_text()) or {}
+    except OSError as error:
+        raise BadInput(f"the {kind} cannot be read: {error.strerror}", f"file: {file}") from None
+    except yaml.YAMLError as error:
+        raise BadInput(f"the {kind} is not YAML", f"file: {file}", " ".join(str(error).split())) from None
+    if not isinstance(values, dict):
+        raise BadInput(f"the {kind} holds no settings", f"file: {file}", "write lines like: rows_per_step: 16")
+    return {str(name): value for name, value in values.items()}
+
+
 def coerce(spec: Field[Any], value: Any) -> Any:
     """A value from YAML or the command line as the field's type."""
     kind = str(spec.type).removesuffix(" | None")

@@ -7,6 +7,7 @@ otherwise). What is exchanged is JSON and plain numbers; nothing is unpickled fr
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -70,9 +71,12 @@ class World:
 
     def tell_failure(self, error: Exception) -> None:
         """Before the first step the others wait in `gather`: let them know at once, not after a time-out."""
-        if self.size > 1 and not self.store.check([FAILED]):
-            self.store.set(FAILED, f"{self.node} cannot start: {error}")
-            time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
+        if self.size == 1:
+            return
+        with contextlib.suppress(RuntimeError):  # the store went down with its host: nobody is left to tell
+            if not self.store.check([FAILED]):
+                self.store.set(FAILED, f"{self.node} cannot start: {error}")
+                time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, device: str) -> None:
         if self.size == 1:

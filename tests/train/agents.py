@@ -1,0 +1,152 @@
+"""Agents on loopback addresses, each a node with its own home: what membership does without a lab."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.train import cluster
+from train.events import history, read
+from train.members import read_members
+
+STEP_EVENTS = 1 << 14
+
+
+class Agents:
+    """A cluster of agents. Names are node-0, node-1 …; the first is the head."""
+
+    def __init__(self, home: Path, options: dict, size: int = 3, processes: dict[int, int] | None = None) -> None:
+        self.home, self.options, self.size = home, options, size
+        self.names = [f"node-{i}" for i in range(size)]
+        self.processes = processes or {}
+        self.running: dict[str, subprocess.Popen] = {}
+        self.token, self.port = secrets.token_hex(8), _ports()
+        self.net = 1 + secrets.randbelow(250)
+
+    def folder(self, name: str) -> Path:
+        return self.home / name
+
+    def log(self, name: str) -> Path:
+        return self.folder(name) / "logs/runs/run"
+
+    def write(self, name: str, **changes) -> list[str]:
+        folder = self.folder(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        nodes = [
+            {"name": other, "address": f"127.0.{self.net}.{i + 1}", "processes": self.processes.get(i, 1)}
+            for i, other in enumerate(self.names)
+        ]
+        facts = {"run": "run", "node": name, "token": self.token, "nodes": nodes, "interface": "lo"}
+        facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | changes
+        (folder / "cluster.yaml").write_text(json.dumps(facts))
+        settings = self.options | {"home": str(folder)}
+        (folder / "training.yaml").write_text(json.dumps(settings, default=str))
+        return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
+
+    def start(self, *names: str, program: str = "-m train", wait_s: float = 20) -> None:
+        for name in names or self.names:
+            words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
+            out = (self.folder(name) / "out.txt").open("a")
+            command = [sys.executable, "-m", "train", "agent", *words]
+            env = cluster.environment(name)
+            process = subprocess.Popen(command, env=env, cwd=cluster.ROOT, stdout=out, stderr=out)
+            self.running[name] = process
+            cluster.STARTED.append(process)
+
+    def signal(self, name: str, number: int) -> None:
+        self.running[name].send_signal(number)
+
+    def kill(self, *names: str) -> None:
+        for name in names or tuple(self.running):
+            self.running[name].kill()
+            self.running.pop(name).wait()
+
+    def stop(self, *names: str, within_s: float = 5.0) -> list[int]:
+        """SIGTERM; all must be gone in time."""
+        chosen = [self.running.pop(name) for name in names or tuple(self.running)]
+        for process in chosen:
+            process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + within_s
+        return [process.wait(max(0.01, deadline - time.monotonic())) for process in chosen]
+
+    def workers(self, name: str) -> list[int]:
+        pid = self.running[name].pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return [int(child) for child in children if b"run" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")]
+
+    def said(self, name: str) -> str:
+        return (self.folder(name) / "out.txt").read_text()
+
+    def now(self, name: str) -> dict:
+        file = self.log(name) / "agent.json"
+        return json.loads(file.read_text()) if file.exists() else {}
+
+    def members(self, name: str, kind: str = "") -> list[dict]:
+        file = self.log(name) / "members.jsonl"
+        events = read_members(file) if file.exists() else []
+        return [event for event in events if kind in ("", event["event"])]
+
+    def events(self, name: str) -> list[dict]:
+        file = self.log(name) / "events.jsonl"
+        return read(file) if file.exists() else []
+
+    def steps(self, name: str) -> list[dict]:
+        return history(self.events(name))
+
+    def last_step(self, name: str) -> dict:
+        """From the end of the log: cheap enough to be asked all the time."""
+        file = self.log(name) / "events.jsonl"
+        if not file.exists():
+            return {"step": 0, "nodes": {}, "time": 0.0}
+        with file.open("rb") as handle:
+            handle.seek(max(0, os.fstat(handle.fileno()).st_size - STEP_EVENTS))
+            lines = handle.read().split(b"\n")[1 if handle.tell() > STEP_EVENTS else 0 : -1]
+        steps = [event for event in map(json.loads, lines) if event["event"] == "step"]
+        return steps[-1] if steps else {"step": 0, "nodes": {}, "time": 0.0}
+
+    def together(self, *names: str, since: float = 0.0, within_s: float = 60.0, step: int = 0) -> float:
+        """Seconds until exactly these train a step that began after `since` (now, if none is given)."""
+        began = since or time.time()
+        wanted = {f"{n}:{i}" if self._many(n) > 1 else n for n in names for i in range(self._many(n))}
+
+        def trained() -> bool:
+            last = [self.last_step(name) for name in names]
+            return all(e["time"] > began and set(e["nodes"]) == wanted and e["step"] > step for e in last)
+
+        self.wait(trained, within_s, f"{names} do not train together")
+        return time.time() - began
+
+    def _many(self, name: str) -> int:
+        return self.processes.get(self.names.index(name), 1)
+
+    def wait(self, condition: Callable[[], object], within_s: float, trouble: str) -> None:
+        deadline = time.monotonic() + within_s
+        while not condition():
+            tails = "\n".join(
+                f"== {n}\n{self.said(n)[-1500:]}" for n in self.names if (self.folder(n) / "out.txt").exists()
+            )
+            assert time.monotonic() < deadline, f"{trouble} within {within_s:g} s\n{tails}"
+            time.sleep(0.1)
+
+    def _tails(self) -> str:
+        return "\n".join(f"== {n}\n{self.said(n)[-1500:]}" for n in self.running)
+
+    def ended(self, within_s: float = 120) -> list[int]:
+        deadline = time.monotonic() + within_s
+        return [process.wait(max(0.1, deadline - time.monotonic())) for process in self.running.values()]
+
+
+def _ports() -> int:
+    return 20000 + 64 * secrets.randbelow(150)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False

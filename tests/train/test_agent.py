@@ -1,0 +1,84 @@
+"""Agents with real workers on loopback addresses: what is lost, what comes back, how a run ends."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.train import cluster, reference
+from tests.train.agents import Agents, alive
+from train.catalogue import model_folder
+
+ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
+
+
+@pytest.fixture(scope="module")
+def three(data, tmp_path_factory):
+    """Three that train for ever; each test leaves them so."""
+    agents = Agents(tmp_path_factory.mktemp("three"), ENDLESS | {"dataset": data})
+    agents.start()
+    agents.together(*agents.names, within_s=90)
+    yield agents
+    agents.stop()
+
+
+@pytest.fixture(autouse=True)
+def _keep_the_three():
+    """The module's agents outlive a single test; conftest's fixture ends all others."""
+    yield
+    cluster.STARTED[:] = [p for p in cluster.STARTED if "three" not in str(p.args)]
+
+
+def test_a_killed_worker_process_is_replaced(three):
+    before = three.last_step("node-0")["step"]
+    victim = three.workers("node-1")[0]
+    os.kill(victim, signal.SIGKILL)
+    three.together(*three.names, step=before, within_s=40)
+    failed = three.members("node-1", "failed")[-1]
+    assert "SIGKILL" in failed["reason"] and failed["nodes"] == ["node-1"]
+
+
+def test_a_lost_head_is_replaced_and_comes_back_as_a_plain_node(three):
+    orphans = three.workers("node-0")
+    three.kill("node-0")
+    three.together("node-1", "node-2", within_s=40)
+    assert not any(alive(pid) for pid in orphans), "its workers outlived the agent"
+    assert three.now("node-2")["host"] == "node-1"
+    three.start("node-0")
+    three.together(*three.names, within_s=40)
+    assert three.now("node-0")["host"] == "node-1"
+    epochs = [event["epoch"] for event in three.members("node-0", "plan")]
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_planned_leave_is_announced(three):
+    began = time.time()
+    assert three.stop("node-2") == [143]
+    three.together("node-0", "node-1", since=began, within_s=30)
+    lost = [event for event in three.members("node-1", "lost") if event["nodes"] == ["node-2"]][-1]
+    assert "leaving" in "".join(e["reason"] for e in three.members(lost["host"], "lost"))
+    assert lost["time"] - began < 2, "they waited for silence"
+    three.start("node-2")
+    three.together(*three.names, within_s=40)
+
+
+def test_a_run_ends_well_on_all_nodes(data, tmp_path):
+    """2 + 1 + 1 processes."""
+    options = ENDLESS | {"dataset": data, "max_steps": 30, "learning_rate": 2e-3, "lora_r": 8, "grad_clip": 0.3}
+    agents = Agents(tmp_path, options, processes={0: 2})
+    agents.start()
+    assert agents.ended() == [0, 0, 0]
+    truth = reference.losses(model_folder("tiny"), data, steps=30, rows_per_step=4)
+    for name in agents.names:
+        losses = [event["loss"] for event in agents.steps(name)]
+        assert max(abs(a - b) / b for a, b in zip(losses, truth, strict=True)) < 1e-4
+        assert (agents.folder(name) / "results/run/adapter/adapter_model.safetensors").exists()
+        assert agents.now(name)["state"] == "done"
+        assert agents.members(name)[-1]["event"] == "ended"

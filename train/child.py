@@ -1,0 +1,62 @@
+"""A worker's side of its agent: it dies with it, dies before it when memory runs out, and says why it failed.
+
+The agent starts `python -m train run` with MOTLEY_AGENT (its pid) and MOTLEY_FAILURE (a file for the cause).
+Kinds of failure:
+    input    bad settings or files: trying again cannot help
+    check    the loss is no number, or the nodes disagree: trying again would do the same
+    peer     another process went away; this one is sound
+    port     the port of the group is taken
+    own      anything else: this process, this machine
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+from pathlib import Path
+
+from train.errors import BadInput, CheckFailed
+
+PR_SET_PDEATHSIG = 1
+PEER_SIGNS = (
+    "closed by peer", "reset by peer", "connection reset", "broken pipe", "did not answer", "cannot start:",
+    "connectfullmesh", "failed to connect", "timed out", "timeout", "connection refused", "remote process exited",
+    "remote peer", "no route to host", "gloo", "store", "socket",
+)  # fmt: skip
+
+
+def belong_to_agent() -> None:
+    agent = os.environ.get("MOTLEY_AGENT")
+    if not agent:
+        return
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(agent):
+        os._exit(1)  # it was gone before it could be watched
+    os.nice(5)  # a step may wait a little, the agent's answers may not
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def tell_agent(error: BaseException) -> None:
+    file = os.environ.get("MOTLEY_FAILURE")
+    if file and os.environ.get("MOTLEY_AGENT"):
+        with contextlib.suppress(OSError):
+            Path(file).write_text(json.dumps({"kind": kind(error), "message": str(error).strip()[:2000]}))
+
+
+def kind(error: BaseException) -> str:
+    cause = error.__cause__ if isinstance(error, CheckFailed) and error.__cause__ else error
+    name, text = type(cause).__name__, str(cause).lower()
+    if name in ("Disagreement", "LossNotFiniteError"):
+        return "check"
+    if "eaddrinuse" in text or "address already in use" in text:
+        return "port"
+    if isinstance(cause, CheckFailed) and any(sign in text for sign in PEER_SIGNS):
+        return "peer"
+    if isinstance(cause, BadInput):
+        return "check" if isinstance(cause, CheckFailed) else "input"
+    network = name.startswith("Dist") or isinstance(cause, ConnectionError)
+    return "peer" if network or (isinstance(cause, RuntimeError) and any(s in text for s in PEER_SIGNS)) else "own"

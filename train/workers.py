@@ -1,0 +1,150 @@
+"""A node's worker processes in one plan: started directly (torchrun would import torch first), watched, and ended.
+
+Nothing here waits: `poll` is called several times a second and moves things on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from train.cluster_config import ClusterConfig
+from train.membership import Plan
+from train.presence import now
+
+SAVE_S = 3.5
+SOURCE = str(Path(__file__).resolve().parent.parent)
+
+
+@dataclass(frozen=True)
+class Failure:
+    kind: str
+    message: str
+    code: int
+
+
+@dataclass
+class Group:
+    """The workers of one plan on this node."""
+
+    plan: Plan
+    processes: list[subprocess.Popen[bytes]]
+    folder: Path
+    started: float = field(default_factory=now)
+    kill_at: float | None = None
+    finished: bool = False
+    """Set when the diary says that the run is done: what a process does after that does not count."""
+    failure: Failure | None = None
+
+    @property
+    def living(self) -> list[subprocess.Popen[bytes]]:
+        return [process for process in self.processes if process.poll() is None]
+
+    @property
+    def state(self) -> str:
+        """running, failed or done."""
+        codes = [process.poll() for process in self.processes]
+        if all(code == 0 for code in codes) or (self.finished and None not in codes):
+            return "done"
+        return "failed" if any(code not in (None, 0) for code in codes) and not self.finished else "running"
+
+    def find_failure(self) -> Failure | None:
+        """Why it failed: of several causes the one that is not only the echo of another process's end."""
+        if self.failure is None and self.state == "failed":
+            found = [self._failure(i, p.returncode) for i, p in enumerate(self.processes) if p.poll() not in (None, 0)]
+            self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
+        return self.failure
+
+    def _failure(self, index: int, code: int) -> Failure:
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            told = json.loads((self.folder / f"failure-{index}.json").read_text())
+            return Failure(told["kind"], told["message"], code)
+        if code == 143:
+            return Failure("peer", "ended by SIGTERM from elsewhere", code)
+        if code < 0:
+            hint = " (out of memory?)" if -code == signal.SIGKILL else ""
+            return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}", code)
+        return Failure("own", f"its worker ended with status {code}", code)
+
+    def halted(self) -> bool:
+        """Whether a process is stopped (SIGSTOP, a debugger)."""
+        return any(_state(process.pid) in ("T", "t") for process in self.living)
+
+    def stop(self) -> None:
+        """Let them save what is finished; what has not left in time is killed by `poll`."""
+        if self.kill_at is not None:
+            return
+        self.kill_at = now() + SAVE_S
+        for process in self.living:
+            _signal(process, signal.SIGKILL if _state(process.pid) in ("T", "t") else signal.SIGTERM)
+
+    def poll(self) -> bool:
+        """Whether all are gone."""
+        if self.kill_at is not None and now() > self.kill_at:
+            for process in self.living:
+                _signal(process, signal.SIGKILL)
+        if self.living:
+            return False
+        if self.kill_at is not None:
+            for process in self.processes:
+                _signal(process, signal.SIGKILL)  # what a worker itself had started
+        return True
+
+
+_WEIGHT = ("input", "check", "own", "port", "peer")
+
+
+def start(
+    config: ClusterConfig, plan: Plan, command: Sequence[str], folder: Path, extra: dict[str, str] | None = None
+) -> Group:
+    """The processes of this node; ranks follow the plan, the host's first."""
+    sizes = [config.of(name).processes for name in plan.members]
+    first = sum(sizes[: plan.members.index(config.node)])
+    mine = config.of(config.node).processes
+    processes = []
+    for local in range(mine):
+        failure = folder / f"failure-{local}.json"
+        failure.unlink(missing_ok=True)
+        env = dict(os.environ, **(extra or {}))
+        path = env.get("PYTHONPATH", "")
+        env |= {
+            "PYTHONPATH": f"{SOURCE}:{path}" if path else SOURCE,
+            "RANK": str(first + local),
+            "WORLD_SIZE": str(sum(sizes)),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(mine),
+            "MASTER_ADDR": config.of(plan.host).address,
+            "MASTER_PORT": str(plan.port),
+            "MOTLEY_NODE": config.node,
+            "MOTLEY_AGENT": str(os.getpid()),
+            "MOTLEY_FAILURE": str(failure),
+        }
+        if config.interface:
+            env.setdefault("GLOO_SOCKET_IFNAME", config.interface)
+            env.setdefault("NCCL_SOCKET_IFNAME", f"={config.interface}")
+        processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, start_new_session=True))
+    return Group(plan, processes, folder)
+
+
+def run_command(config: ClusterConfig, settings: Path, home: Path, resume: str, program: str) -> list[str]:
+    words = [sys.executable, *program.split(), "run", "--config", str(settings), "--home", str(home)]
+    return [*words, "--run", config.run, "--resume", resume]
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return ""
