@@ -9,6 +9,8 @@ from lab import faults
 from lab import lab as labs
 from tests.support.cluster import Cluster
 
+pytestmark = pytest.mark.alone
+
 RECEIVE = (
     "import socket, time; s = socket.create_server(('', 5201)); c, _ = s.accept(); n = 0; t = time.monotonic()\n"
     "while b := c.recv(1 << 20): n += len(b)\n"

@@ -45,6 +45,7 @@ def bytes_on(host: Host, direction: str) -> int:
     return int(host.run("cat", f"/sys/class/net/{nic}/statistics/{direction}_bytes"))
 
 
+@pytest.mark.alone
 def test_it_takes_as_long_as_one_link(trio: Cluster, source: Path) -> None:
     for host in trio.hosts:
         faults.inject(trio.lab, host, "slow-link", {"rate_mbit": RATE_MBIT})

@@ -142,7 +142,10 @@ def test_a_stranger_reaches_ssh_but_no_training_port(bootstrapped: Person) -> No
 def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> None:
     host = bootstrapped.cluster[NODES[2]]
     host.outcome("systemctl", "restart", "nftables")  # empties all tables, as a package upgrade does
-    assert "29400-29899" in host.run("nft", "list", "table", "inet", "motley")
+    end = time.monotonic() + 10  # systemctl waits for nftables alone, not for what starts again with it
+    while "29400-29899" not in host.outcome("nft", "list", "table", "inet", "motley").stdout:
+        assert time.monotonic() < end, "the guard did not come back"
+        time.sleep(0.05)
     assert host.run("systemctl", "is-enabled", "motley-firewall").strip() == "enabled"
     host.run("nft", "delete", "table", "inet", "filter")  # nftables' own example, which its start brought along
 

@@ -110,7 +110,7 @@ class Cluster:
             "ansible_user": USER,
             "ansible_password": PASSWORD,
             "ansible_become_password": PASSWORD,
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts()} -o ControlPath={self.folder}/%C",
+            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts()} -o ControlPath={self.lab.place.root}/%C",
         }
         file = self.folder / "hosts.yml"
         file.write_text(json.dumps({"cluster": {"hosts": hosts, "vars": variables}}))
