@@ -106,11 +106,12 @@ class Cluster:
     def inventory(self) -> Path:
         """The three hosts with their passwords and pinned keys, nothing else: for playbooks of a test's own."""
         hosts = {host.name: {"ansible_host": host.spec.installed_address} for host in self.hosts}
+        trust = f"-o UserKnownHostsFile={self.known_hosts()} -o ControlPath={self.lab.place.root}/%C"
         variables = {
             "ansible_user": USER,
             "ansible_password": PASSWORD,
             "ansible_become_password": PASSWORD,
-            "ansible_ssh_common_args": f"-o UserKnownHostsFile={self.known_hosts()} -o ControlPath={self.lab.place.root}/%C",
+            "ansible_ssh_common_args": trust,
         }
         file = self.folder / "hosts.yml"
         file.write_text(json.dumps({"cluster": {"hosts": hosts, "vars": variables}}))
