@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from train import workers
+from train.cards import GpuReadings
 from train.cluster_config import ClusterConfig, read_cluster
 from train.config import RunConfig, load_config, read_yaml
 from train.errors import BadInput
-from train.members import Diary, GpuReadings, Memory, Progress, write_now
+from train.members import Diary, Memory, Progress, write_now
 from train.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
 from train.presence import MUTE_S, Presence, now
 
@@ -59,7 +60,7 @@ class Agent:
         self.diary = Diary(self.folder, cluster.node)
         eval_steps = settings.eval_rows / settings.rows_per_step
         self.progress = Progress(self.folder / "events.jsonl", eval_steps)
-        self.gpus = GpuReadings()
+        self.gpus = GpuReadings(self.folder / "gpu.jsonl", cluster.node)
 
         self.plan: Plan | None = None
         self.group: workers.Group | None = None

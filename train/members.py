@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,30 +159,3 @@ class Progress:
                 if isinstance(event, dict):
                     events.append(event)
         return events
-
-
-GPU_FIELDS = (
-    "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memory.total,clocks_throttle_reasons.active"
-)
-
-
-class GpuReadings:
-    """nvidia-smi's view every few seconds, in a thread of its own: with a sick card it may never return."""
-
-    def __init__(self, every_s: float = 5.0) -> None:
-        self.now: list[dict[str, str]] = []
-        threading.Thread(target=self._read_for_ever, args=(every_s,), daemon=True).start()
-
-    def _read_for_ever(self, every_s: float) -> None:
-        command = ["nvidia-smi", f"--query-gpu={GPU_FIELDS}", "--format=csv,noheader,nounits"]
-        while True:
-            try:
-                said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-                names = GPU_FIELDS.split(",")
-                rows = [[word.strip() for word in line.split(",")] for line in said.splitlines()]
-                self.now = [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
-            except FileNotFoundError:
-                return
-            except (OSError, subprocess.SubprocessError):
-                self.now = []
-            time.sleep(every_s)

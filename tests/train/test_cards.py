@@ -1,0 +1,40 @@
+"""Readings of the cards, from a program that answers as nvidia-smi does."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from train.cards import GpuReadings
+
+SAYS = """#!/bin/sh
+echo "0, NVIDIA GeForce RTX 4070 Laptop GPU, 71, 98, [N/A], 7011, 8188, 0x0000000000000004"
+echo "1, NVIDIA GeForce RTX 3070 Ti, 64, 97, 211.5, 6900, 8192, 0x0000000000000000"
+"""
+
+
+def test_cards_are_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SAYS)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.05)
+    end = time.monotonic() + 10
+    while not (tmp_path / "gpu.jsonl").exists() or (tmp_path / "gpu.jsonl").read_text().count("\n") < 2:
+        assert time.monotonic() < end, "no reading was kept"
+        time.sleep(0.02)
+    first = json.loads((tmp_path / "gpu.jsonl").read_text().splitlines()[0])
+    assert {k: v for k, v in first.items() if k != "time"} == {
+        "event": "gpu", "node": "desktop", "celsius": 71.0, "watts": 211.5, "used_mb": 13911.0,
+    }  # fmt: skip
+    assert [card["index"] for card in cards.now] == ["0", "1"]
+    assert cards.now[0]["power.draw"] == "[N/A]"
+
+
+def test_without_cards_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.01)
+    time.sleep(0.1)
+    assert cards.now == [] and not (tmp_path / "gpu.jsonl").exists()

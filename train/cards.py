@@ -1,0 +1,68 @@
+"""The cards of this node as nvidia-smi sees them: now, for agent.json, and over time in gpu.jsonl, for the report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+FIELDS = "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memory.total,clocks_throttle_reasons.active"
+
+
+class GpuReadings:
+    """Read every few seconds in a thread of its own: with a sick card nvidia-smi may never return."""
+
+    def __init__(self, history: Path, node: str, every_s: float = 5.0) -> None:
+        self.now: list[dict[str, str]] = []
+        self.history, self.node = history, node
+        threading.Thread(target=self._read_for_ever, args=(every_s,), daemon=True).start()
+
+    def _read_for_ever(self, every_s: float) -> None:
+        while True:
+            try:
+                self.now = read_cards()
+                self._keep()
+            except FileNotFoundError:
+                return
+            except (OSError, subprocess.SubprocessError):
+                self.now = []
+            time.sleep(every_s)
+
+    def _keep(self) -> None:
+        if not self.now:
+            return
+        facts = {"event": "gpu", "time": round(time.time(), 1), "node": self.node, **summary(self.now)}
+        with contextlib.suppress(OSError), self.history.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(facts) + "\n")
+
+
+def read_cards() -> list[dict[str, str]]:
+    command = ["nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    rows = [[word.strip() for word in line.split(",")] for line in said.splitlines()]
+    names = FIELDS.split(",")
+    return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
+
+
+def summary(cards: list[dict[str, str]]) -> dict[str, float | None]:
+    """All cards of the node in one line: the hottest, and their power and memory together; None where none tells."""
+    celsius = _numbers(cards, "temperature.gpu")
+    watts = _numbers(cards, "power.draw")
+    used = _numbers(cards, "memory.used")
+    return {
+        "celsius": max(celsius, default=None),
+        "watts": round(sum(watts), 1) if watts else None,
+        "used_mb": sum(used) if used else None,
+    }
+
+
+def _numbers(cards: list[dict[str, str]], name: str) -> list[float]:
+    """Laptop cards answer `[N/A]` to some questions."""
+    numbers = []
+    for card in cards:
+        with contextlib.suppress(ValueError):
+            numbers.append(float(card[name]))
+    return numbers
