@@ -16,7 +16,7 @@ PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
-.PHONY: launch plan check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+.PHONY: report launch plan check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ check: env ## check the inventory; connects to nothing
 
 bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE REBOOT=yes CHECK=1 VERBOSE=1
 	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check) $(if $(ROLLBACK),--rollback)
+
+report: env ## a run on one page, results/RUN/report.html: RUN=NAME (default: the one fetched last)
+	@$(PY) -m console report $(if $(RUN),--run "$(RUN)")
 
 check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE
 	@$(IN_LAB) $(PY) -m console check-versions --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \

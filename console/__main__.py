@@ -61,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--json", action="store_true", help="the same as data")
     verb.add_argument("--fix", action="store_true", help="converge the Python side to the lock")
     verb.set_defaults(act=do_check_versions)
+    verb = verbs.add_parser("report", help="a run on one page, from what fetch has brought")
+    verb.add_argument("--run", default="", help="its name (default: the newest)")
+    verb.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
+    verb.set_defaults(act=do_report)
     return top
 
 
@@ -140,6 +144,18 @@ def do_check_versions(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     only = chosen_nodes(inventory, args.limit)
     return versions.check(inventory, ",".join(only), as_json=args.json, fix=args.fix)
+
+
+def do_report(args: argparse.Namespace) -> int:
+    from console.report.page import write_page  # noqa: PLC0415  jinja2 and all, only where it is needed
+    from console.report.story import NothingHappened, newest_run, read_story  # noqa: PLC0415
+
+    try:
+        folder = args.results / args.run if args.run else newest_run(args.results)
+        print(f"report  {write_page(read_story(folder), folder / 'report.html')}")
+    except NothingHappened as nothing:
+        raise BadInput(str(nothing)) from None
+    return 0
 
 
 if __name__ == "__main__":

@@ -18,6 +18,13 @@ lab_packages() {
   if [ "$(id -u)" = 0 ]; then $py -m lab install-packages; fi
 }
 
+browser() { # the report is looked at with one; Debian has a small one, elsewhere that test is named as not run
+  if [ "$(id -u)" = 0 ] && ! command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null; then
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends \
+      chromium-headless-shell >/dev/null 2>&1 || true
+  fi
+}
+
 train() {
   [ -d train ] || return 0
   local env=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs/train
@@ -41,6 +48,7 @@ case $part in
   all)
     lint
     lab_packages
+    browser
     train
     lab tests --ignore tests/train
     ;;

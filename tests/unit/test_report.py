@@ -1,0 +1,213 @@
+"""The report of a run, from the files its nodes wrote: what is told, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.report import charts
+from console.report.page import kwh, write_page
+from console.report.story import NothingHappened, Story, read_story
+
+Event = dict[str, Any]
+HEAD, WORKER = "gpu-master", "gpu-worker-1"
+CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power"}
+
+
+def start(time: float, step: int, nodes: list[str]) -> Event:
+    facts = {"run": "qa", "total_steps": 12, "rows_per_step": 8, "weights": 1, "decisions": {"wire": "fp32"}}
+    return {
+        "event": "start",
+        "time": time,
+        "step": step,
+        "nodes": nodes,
+        "identity": {},
+        "reasons": ["as set"],
+        **facts,
+    }
+
+
+def step(time: float, number: int, rows: dict[str, int], loss: float | None = None) -> Event:
+    nodes = {
+        n: {"rows": r, "compute_s": r / 4, "wait_s": 0.1, "gpu_gb": 2.0, "tokens_per_s": 9} for n, r in rows.items()
+    }
+    facts = {"tokens": 800, "targets": 300, "step_s": 2.0, "sync_s": 0.1, "sync": "flat", "lr": 1e-4}
+    return {"event": "step", "time": time, "step": number, "loss": loss or 4 / number, "nodes": nodes, **facts}
+
+
+def write(folder: Path, name: str, events: list[Event], torn: str = "") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("".join(json.dumps(event) + "\n" for event in events) + torn)
+
+
+@pytest.fixture
+def fetched(tmp_path: Path) -> Path:
+    """A run of 12 steps whose worker was lost after step 6; steps 5 and 6 were trained anew by the head alone."""
+    both, alone = {HEAD: 5, WORKER: 3}, {HEAD: 8}
+    first = [start(100, 0, [HEAD, WORKER]), *(step(100 + 2 * n, n, both) for n in range(1, 7))]
+    again = [start(130, 4, [HEAD]), *(step(122 + 2 * n, n, alone, 4 / n + 1e-4) for n in range(5, 13))]
+    end = {"event": "done", "time": 147.0, "step": 12, "loss": 0.33, "seconds": 40}
+    evals = [
+        {"event": "eval", "time": t, "step": s, "loss": loss, "targets": 9, "best": True}
+        for t, s, loss in ((108, 4, 1.2), (146, 12, 0.5))
+    ]
+    write(tmp_path / "qa" / "nodes" / HEAD, "events.jsonl", [*first, *evals, *again, end])
+    write(tmp_path / "qa" / "nodes" / WORKER, "events.jsonl", first, torn='{"event": "ste')
+    lost = {"event": "lost", "time": 113.0, "epoch": 1, "node": WORKER, "reason": "no answer for 6 s", "step": 6}
+    write(tmp_path / "qa" / "nodes" / HEAD, "members.jsonl", [lost])
+    for node in (HEAD, WORKER):
+        cards = [
+            {"event": "gpu", "node": node, "time": 100.0 + 10 * i, "celsius": 60 + i, "watts": 360} for i in range(5)
+        ]
+        write(tmp_path / "qa" / "nodes" / node, "gpu.jsonl", cards)
+    asked = {"question": "What is <b>?", "wanted": "A tag.", "base": "No </script> idea.", "adapter": "A tag."}
+    (tmp_path / "qa" / "answers.json").write_text(json.dumps({"questions": [asked]}))
+    (tmp_path / "qa" / "plan.json").write_text(json.dumps({"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}))
+    return tmp_path / "qa"
+
+
+def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
+    story = read_story(fetched)
+    assert [event["step"] for event in story.steps] == list(range(1, 13))
+    assert story.repeated == 2
+    assert list(story.steps[3]["nodes"]) == [HEAD, WORKER]
+    assert list(story.steps[5]["nodes"]) == [HEAD]
+    assert len(story.starts) == 2
+    assert story.ending is not None and story.ending["event"] == "done"
+
+
+def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
+    assert [word["what"] for word in read_story(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
+
+
+def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
+    file = fetched / "nodes" / HEAD / "events.jsonl"
+    file.write_text("".join(line + "\n" for line in file.read_text().splitlines() if '"done"' not in line))
+    assert "no end was recorded" in text_of(write_page(read_story(fetched), fetched / "report.html"))
+
+
+def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NothingHappened, match="make fetch"):
+        read_story(tmp_path)
+
+
+def test_the_command_takes_the_newest_run(fetched: Path) -> None:
+    asked = [sys.executable, "-m", "console", "report", "--results", str(fetched.parent)]
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and done.stdout.split() == ["report", str(fetched / "report.html")], done.stderr
+    shutil.rmtree(fetched)
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "fix: make fetch" in done.stderr
+
+
+def test_energy_is_power_over_time_and_silence_is_not_counted() -> None:
+    readings = [{"time": t, "watts": 360.0} for t in (0, 10, 20, 1000, 1010)]
+    assert kwh(readings) == pytest.approx(360 * 30 / 3.6e6)
+
+
+def test_the_page_needs_nothing_else(fetched: Path) -> None:
+    text = write_page(read_story(fetched), fetched / "report.html").read_text()
+    assert not re.search(r"(src|href)=|@import|url\(|https?://", text)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-6, 1e6))
+def test_ticks_cover_what_is_shown(low: float, span: float) -> None:
+    ticks = charts.nice_ticks(low, low + span)
+    slack = 1e-6 * max(1.0, abs(low), span)
+    assert ticks[0] <= low + slack and ticks[-1] >= low + span - slack
+    assert 2 <= len(ticks) <= 8
+    assert all(a < b for a, b in pairwise(ticks))
+
+
+@given(st.lists(st.floats(0, 100), min_size=1, max_size=2000))
+def test_thinning_and_smoothing_stay_within_the_data(values: list[float]) -> None:
+    points = [(float(i), y) for i, y in enumerate(values)]
+    thin = charts.thinned(points)
+    assert len(thin) <= charts.MOST_POINTS
+    for some in (thin, charts.smoothed(points)):
+        assert min(values) - 1e-9 <= min(y for _, y in some) and max(y for _, y in some) <= max(values) + 1e-9
+
+
+class Page(HTMLParser):
+    """What a reader finds: the text, and for each chart its shapes and its data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.words: list[str] = []
+        self.shapes: dict[str, int] = {}
+        self.data: dict[str, Any] = {}
+        self.chart = self.within = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        known = dict(attrs)
+        self.within = tag
+        if tag == "figure":
+            self.chart = known["data-chart"] or ""
+        elif self.chart and tag in ("path", "circle") and (known.get("d") or known.get("r")):
+            self.shapes[self.chart] = self.shapes.get(self.chart, 0) + 1
+
+    def handle_endtag(self, tag: str) -> None:
+        self.within = ""
+        if tag == "figure":
+            self.chart = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.within == "script" and self.chart:
+            self.data[self.chart] = json.loads(data)
+        elif self.within not in ("script", "style"):
+            self.words.append(data)
+
+
+def text_of(file: Path) -> str:
+    return " ".join(" ".join(Page(file.read_text()).words).split())
+
+
+@pytest.fixture
+def browser() -> str:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), "")
+    if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
+        pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
+    return found or pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")
+
+
+def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, tmp_path: Path) -> None:
+    story: Story = read_story(fetched)
+    file = write_page(story, fetched / "report.html")
+    probe = tmp_path / "probe.html"  # moves the pointer over each chart and writes down what it says
+    probe.write_text(
+        file.read_text().replace(
+            "</html>",
+            "<script>for (const s of document.querySelectorAll('figure svg')) { const b = s.getBoundingClientRect();"
+            "s.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + b.width / 2, clientY: b.top + 9})) }"
+            "document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth</script></html>",
+        )
+    )
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,900", "--dump-dom"]
+    seen = subprocess.run(
+        [browser, *flags, probe.as_uri()], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    page = Page(seen)
+    assert set(page.data) == set(page.shapes) == CHARTS
+    losses = page.data["loss"]["series"][0]["points"]
+    assert losses == [[n["step"], float(f"{n['loss']:.5g}")] for n in story.steps]
+    assert [s["name"] for s in page.data["shares"]["series"]] == [HEAD, WORKER]
+    assert page.data["shares"]["series"][1]["points"][-1] == [12, 0]
+    assert page.data["power"]["series"][0]["points"][0][1] == 360
+    words = " ".join(" ".join(page.words).split())
+    assert "What is <b>?" in words and "No </script> idea." in words
+    assert seen.count("rows: ") + seen.count("step ") > 0 and "training, each step 0." in words  # the read-out
+    assert 'data-wide="false"' in seen, "the page is wider than a phone"
