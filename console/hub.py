@@ -11,7 +11,7 @@ VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory
 def token(templar: Any) -> dict[str, str]:
     """As an environment for programs here on the controller; from ansible-vault, else from this environment."""
     try:
-        found = str(templar.template("{{ motley_hub_token | default('') }}")).strip()
+        found = str(templar.template("{{ motley_hub_token | default('') }}") or "").strip()  # an empty text is None here
     except Exception as locked:
         if "vault" in str(locked).lower():
             from console.asked import Refused  # noqa: PLC0415
