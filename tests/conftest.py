@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,8 +13,10 @@ from lab import base
 from lab import lab as labs
 from lab.place import Place
 from tests.support import cluster as clusters
-from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
+
+if TYPE_CHECKING:
+    from tests.support.bootstrap import Person
 
 BASES = sorted({"bookworm", "trixie", base.default_suite()})
 
@@ -44,6 +47,8 @@ def trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     """Three nodes as a bootstrap leaves them for training: names, keys, addresses, and the training environment."""
+    from tests.support.bootstrap import Person  # noqa: PLC0415  needs what the training environment has not
+
     folder = tmp_path_factory.mktemp("ready")
     for cluster in _lab("trio", base.default_suite(), folder, "train"):
         person = Person(cluster, folder)

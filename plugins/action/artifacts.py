@@ -53,7 +53,8 @@ class ActionModule(ActionBase):
 
     def _token(self, known: dict[str, Any], wish: dict[str, Any]) -> str:
         """The same in every worker of this task, and nobody's guess: made from the controller's own key."""
-        key = Path(self._templar.template("{{ motley_state_folder }}")) / "controller_ed25519"
+        folder = known["hostvars"][known["inventory_hostname"]]["motley_state_folder"]
+        key = Path(str(folder)) / "controller_ed25519"
         secret = key.read_bytes() if key.exists() else b"loopback"
         words = json.dumps([str(self._task._uuid), wish["files"]], sort_keys=True)
         return hashlib.sha256(secret + words.encode()).hexdigest()

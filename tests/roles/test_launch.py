@@ -68,7 +68,9 @@ def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> No
     """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
     start = f"cd {HOME}/scripts && timeout 150 ./launch_cluster.sh"
     with ThreadPoolExecutor() as each:
-        done = list(each.map(lambda host: host.outcome("su", "-", USER, "-c", start, timeout_s=170), tiny.cluster.hosts))
+        done = list(
+            each.map(lambda host: host.outcome("su", "-", USER, "-c", start, timeout_s=170), tiny.cluster.hosts)
+        )
     assert [entry.returncode for entry in done] == [0, 0, 0], "\n".join(entry.stdout + entry.stderr for entry in done)
     adapters = set()
     for host in tiny.cluster.hosts:
@@ -109,7 +111,7 @@ def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: 
     locked = tiny.cluster.controller(
         *("ansible-vault", "encrypt_string", "--vault-password-file", vault, "--name", "motley_hub_token", TOKEN)
     ).stdout
-    variables = tiny.inventory / "all.yml"
+    variables = tiny.folder / "token.yml"
     variables.write_text(locked)
     asked = {"model": "llama2-7b", "max_steps": 4, "rows_per_step": 6, "env": {"HF_ENDPOINT": hub.endpoint}}
     said = tiny.launches("-e", f"@{variables}", **asked)
