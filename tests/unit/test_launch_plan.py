@@ -143,6 +143,8 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     said = "all-reduce 16 MB 191 ms = 90 % of the link (1000 Mbit/s, gloo, 3 nodes)"
     proof = {"nodes": {"a": {"phases": {"proof": {"says": [said]}}}}}
     (tmp_path / "2026-11-21-bootstrap.json").write_text(json.dumps(proof))
+    older = json.dumps(proof).replace("90 %", "50 %")
+    (tmp_path / "2026-11-20-bootstrap.json").write_text(older)
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
     assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
     found = nodes(look(), look(way={"why": "", "card": "wlan0", "mbit": 0}), look(way={"why": "", "mbit": 100}))
