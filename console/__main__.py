@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from console import ask, contact, play, restart, versions
+from console import ask, contact, life, play, restart, versions
 from console.inventory import Inventory, check, is_local, nearest
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
-    *("gpu_driver", "python_env", "workspace", "proof"),
+    *("gpu_driver", "python_env", "workspace", "run", "proof"),
 )
 # What a node has that is only a folder on this machine.
 OF_A_FOLDER = ("python_env", "workspace")
@@ -65,7 +67,42 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--run", default="", help="its name (default: the newest)")
     verb.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
     verb.set_defaults(act=do_report)
+    _add_life(verbs, shared)
     return top
+
+
+def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
+    """What comes after a launch; each goes to the nodes directly."""
+
+    def add(name: str, help_: str, act: Callable[[argparse.Namespace, Inventory], int]) -> argparse.ArgumentParser:
+        verb: argparse.ArgumentParser = verbs.add_parser(name, parents=[shared], help=help_)
+        verb.set_defaults(act=lambda args: act(args, checked(args.inventory)))
+        return verb
+
+    verb = add("status", "what runs, where, how far", lambda args, inv: life.status(inv, as_json=args.json))
+    verb.add_argument("--json", action="store_true", help="the same as data")
+    add("follow", "watch the run that is on; Ctrl-C leaves it alone", lambda _, inv: life.follow(inv))
+    verb = add("logs", "what the nodes' part of the run says", _logs)
+    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
+    verb.add_argument("--lines", type=int, default=200, help="how many old lines of each node")
+    verb.add_argument("--no-follow", action="store_true", help="the old lines only")
+    add("stop", "save, stop, and prove that nothing is left", lambda _, inv: life.stop(inv))
+    verb = add("fetch", "bring results, diaries and settings to results/RUN", lambda a, inv: life.fetch(inv, a.run))
+    verb.add_argument("--run", default="", help="its name; otherwise the newest")
+    add("runs", "all runs of all nodes", lambda _, inv: life.runs(inv))
+    verb = add("clean", "delete the checkpoints of runs that are done", _clean)
+    verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
+    verb.add_argument("--yes", action="store_true", help="without asking")
+    verb = add("launch", "run launch.yml and watch", lambda args, inv: life.launch(inv, args.words))
+    verb.add_argument("words", nargs=argparse.REMAINDER, help="for ansible-playbook")
+
+
+def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
+    return life.logs(inventory, chosen_nodes(inventory, args.limit), lines=args.lines, following=not args.no_follow)
+
+
+def _clean(args: argparse.Namespace, inventory: Inventory) -> int:
+    return life.clean(inventory, args.run.replace(",", " ").split(), yes=args.yes)
 
 
 def checked(path: Path) -> Inventory:

@@ -7,6 +7,9 @@ motley_lines or motley_say, and a failure only its message. With -v all is as us
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
 from typing import Any
 
 from ansible import constants as C
@@ -38,6 +41,8 @@ class CallbackModule(Default):
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._tell_failures()
+        if self.calm and task.action == "run_follow":
+            signal.signal(signal.SIGINT, self._detach)
         if not self.calm:
             super().v2_playbook_on_task_start(task, is_conditional)
 
@@ -66,6 +71,15 @@ class CallbackModule(Default):
             super().v2_runner_on_unreachable(result)
         else:
             self.failures.setdefault(str(result.result.get("msg")), []).append(result.host.get_name())
+
+    def _detach(self, *_: Any) -> None:
+        """Ctrl-C while a run is shown ends the showing, and is no failure."""
+        self._display.display(
+            "\ndetached; the run goes on.   follow: make follow   status: make status   stop: make stop"
+        )
+        for child in multiprocessing.active_children():
+            child.terminate()
+        os._exit(0)
 
     def _tell_failures(self) -> None:
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""

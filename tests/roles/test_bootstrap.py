@@ -24,7 +24,7 @@ WITH_ALL = {
     "motley_python_env_manage": True,
     "motley_python_env_sets": ["node-cpu"],  # the cards are simulated: nothing can compute on them
 }
-PHASES = "ssh_trust hostname static_ip firewall clock power gpu_driver artifacts python_env workspace proof"
+PHASES = "ssh_trust hostname static_ip firewall clock power gpu_driver artifacts python_env workspace run proof"
 # Everything that bootstrap might touch, with content, mode and owner; host keys and sudo's own mark are not its doing.
 LOOK = r"""
 cd / && find etc home root/.ssh var/spool/cron -xdev \( -type f -o -type l \) \

@@ -1,0 +1,68 @@
+"""Shows a followed run: one line that stays in place on a terminal, elsewhere a line every few seconds; and its end."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+
+from console import reach
+from console.follow import Ended, Follower, Story
+
+DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
+
+
+class Screen:
+    def __init__(self, story: Story, say: Callable[[str], None], *, terminal: bool, every_s: float) -> None:
+        self.story, self.say, self.terminal, self.every_s = story, say, terminal, every_s
+        self.began = self.next = time.monotonic()
+        self.shown = ""
+
+    def tell(self, line: str) -> None:
+        self.clear()
+        self.say(line)
+
+    def clear(self) -> None:
+        if self.terminal and self.shown:
+            sys.stdout.write("\r\x1b[2K")
+            sys.stdout.flush()
+            self.shown = ""
+
+    def tick(self) -> None:
+        waited = time.monotonic() - self.began
+        if self.terminal:
+            width = shutil.get_terminal_size().columns - 1
+            line = self.story.line(bar=width > 100, waited_s=waited)[:width]
+            if line != self.shown:
+                sys.stdout.write(f"\r\x1b[2K{line}")
+                sys.stdout.flush()
+                self.shown = line
+        elif time.monotonic() >= self.next and (line := self.story.line(waited_s=waited)) != self.shown:
+            self.next = time.monotonic() + self.every_s
+            self.shown = line
+            self.say(line)
+
+
+def watch(
+    nodes: list[reach.Node],
+    story: Story,
+    say: Callable[[str], None],
+    *,
+    terminal: bool,
+    every_s: float = 10.0,
+    until_proven: bool = False,
+) -> Ended | None:
+    """None: detached on wish (until_proven). KeyboardInterrupt is the caller's."""
+    screen = Screen(story, say, terminal=terminal, every_s=every_s)
+    try:
+        ended = Follower(nodes, story, screen.tell, screen.tick).follow(until_proven=until_proven)
+    finally:
+        screen.clear()
+    if ended is None:
+        say(f"step 1 is proven on {len(story.proven)} of {len(story.order)} nodes: {', '.join(story.proven)}")
+        say(DETACHED)
+    elif ended.ok:
+        for line in ended.lines:
+            say(line)
+    return ended

@@ -1,0 +1,49 @@
+"""Shows the run that was just started, in calm lines, until it ends; Ctrl-C leaves the run alone."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console import reach, watch
+from console.follow import Story
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        if self._task.check_mode:
+            return result | {"skipped": True}
+        known, args = task_vars or {}, self._task.args
+        names = list(known["ansible_play_hosts"])
+        hostvars = known["hostvars"]
+        started = {name: hostvars[name]["motley_start_done"]["started"] for name in names}
+        ups = [told["up"] - told["time"] for told in started.values()]
+        self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
+        since = {name: told["time"] for name, told in started.items()}
+        told = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
+        file = Path(str(hostvars[names[0]]["motley_state_folder"])) / "launched.json"
+        file.write_text(json.dumps(told))
+        if not args["show"]:  # make launch shows it itself, on its own terminal
+            return result | {"changed": False, "run": args["run"]}
+        story = Story(run=str(args["run"]), order=names, since=since)
+        nodes = reach.from_hostvars(names, hostvars)
+        ended = watch.watch(
+            nodes,
+            story,
+            self._display.display,
+            terminal=False,  # Ansible's workers have none
+            every_s=float(args["every_s"]),
+            until_proven=not args["follow"],
+        )
+        if ended and not ended.ok:
+            return result | {"failed": True, "msg": "\n".join(ended.lines)}
+        return result | {"changed": False, "run": story.run, "step": story.step}

@@ -1,0 +1,437 @@
+# MIT License, see LICENSE
+"""A run's life on one node: is one on, start it, stop it, tell about it. Standard library alone.
+
+    python3 - VERB '{"home": "~/ai-cluster", …}' < run_here.py        (console/reach.py sends it over SSH as it is)
+
+No verb needs root. The unit motley-run.path, once installed by bootstrap, starts motley-run.service as long as the file
+config/run-wanted is there; who owns that file starts and stops. The processes of a run are known by MOTLEY_HOME in
+their environment, so an orphan and a run by hand are found as well; nothing is ever found by a pattern of its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+UNIT = "motley-run.service"
+WANTED = "config/run-wanted"
+OUT = "logs/run.out"
+TAIL_BYTES = 1 << 18
+PORTS = range(29400, 29490)
+SAVE_S = 6.0
+
+
+# -- what is on ------------------------------------------------------------------------------------------------------
+
+
+def processes(home: Path) -> dict[int, dict]:
+    """Every process of a run below this home: pid → its part (agent or worker), and what started it."""
+    found = {}
+    wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if wanted not in environment or pid == os.getpid():
+                continue
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                continue
+            group = (folder / "cgroup").read_text()
+            how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
+            part = "agent" if b"train" in words and b"agent" in words else "worker"
+            found[pid] = {"part": part, "how": how}
+    return found
+
+
+def listening(home: Path) -> list[int]:
+    """Ports of runs on which a process of this very node listens."""
+    own = {str(pid) for pid in processes(home)}
+    sockets = set()
+    for pid in own:
+        for link in Path("/proc", pid, "fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        for line in read(Path("/proc/net", table)).splitlines()[1:]:
+            parts = line.split()
+            port = int(parts[1].rsplit(":", 1)[1], 16)
+            if parts[3] == "0A" and port in PORTS and parts[9] in sockets:
+                ports.add(port)
+    return sorted(ports)
+
+
+def look(home: Path) -> dict:
+    """How it is here, in one answer."""
+    here = processes(home)
+    agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+    run = named_run(home) if here else newest_run(home)
+    folder = home / "logs/runs" / run
+    events, members = (last_lines(folder / f"{name}.jsonl") for name in ("events", "members"))
+    steps = [event for event in events if event.get("event") == "step"]
+    starts = [event for event in events if event.get("event") == "start"]
+    ups = [event["time"] for event in members if event.get("event") == "up"]
+    return {
+        "time": time.time(),
+        "on": bool(here),
+        "agent": agents[0] if agents else 0,
+        "how": next((facts["how"] for facts in here.values()), ""),
+        "processes": len(here),
+        "wanted": (home / WANTED).exists(),
+        "run": run,
+        "now": read_json(folder / "agent.json"),
+        "start": without(starts[-1] if starts else launched_start(folder), ("identity", "reasons")),
+        "step": steps[-1] if steps else {},
+        "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:],
+        "members": members[-8:],
+        "since": ups[-1] if ups else 0,
+        "checkpoint": newest_checkpoint(home, run),
+        "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
+        "gpus": gpus() if not here else [],
+    }
+
+
+def launched_start(folder: Path) -> dict:
+    """The newest start of a run so long that it is no longer in the end of its diary."""
+    found = {}
+    with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
+        for line in file:
+            if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
+                found = json.loads(line)
+    return found
+
+
+def named_run(home: Path) -> str:
+    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / "config/cluster_config.yaml"))
+    return named[1].strip() if named else newest_run(home)
+
+
+def newest_run(home: Path) -> str:
+    files = [*(home / "logs/runs").glob("*/events.jsonl"), *(home / "logs/runs").glob("*/members.jsonl")]
+    return max(files, key=lambda file: file.stat().st_mtime).parent.name if files else ""
+
+
+def newest_checkpoint(home: Path, run: str) -> int:
+    if not run:
+        return 0
+    names = [path.name for path in (home / "models/checkpoints" / run).glob("step-*")]
+    return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
+
+
+def gpus() -> list[dict]:
+    keys = ("name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total")
+    program = shutil.which("nvidia-smi")
+    if not program:
+        return []
+    ask = [program, f"--query-gpu={','.join(keys)}", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=2).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [dict(zip(keys, [word.strip() for word in line.split(",")], strict=False)) for line in said.splitlines()]
+
+
+# -- start and stop --------------------------------------------------------------------------------------------------
+
+
+def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> dict:
+    """Start this node's part, by its unit where it has one, else as a process of its own session."""
+    began = time.time()
+    if processes(home):
+        return {"failed": f"a run is on already: '{named_run(home)}'\nfix: make stop"}
+    unit = unit_of(home)
+    if unit == "other":
+        return {"failed": f"{UNIT} here is for another folder than {home}\nfix: make bootstrap PHASE=run"}
+    (home / "logs/runs" / run).mkdir(parents=True, exist_ok=True)
+    if unit == "ours":
+        (home / WANTED).write_text(f"{run}\n")  # motley-run.path sees it
+    else:
+        detach(home)
+    while time.time() - began < wait_s:
+        here = processes(home)
+        agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+        if agents:
+            how = here[agents[0]]["how"]
+            note = ""
+            if how != "unit" and managed:
+                note = f"it has no {UNIT}: it will not go on by itself after a reboot (make bootstrap PHASE=run)"
+            return {"run": run, "pid": agents[0], "how": how, "time": began, "up": time.time(), "note": note}
+        time.sleep(0.05)
+    (home / WANTED).unlink(missing_ok=True)
+    said = last_words(home) or f"nothing was heard of scripts/launch_cluster.sh within {wait_s:.0f} s"
+    return {"failed": f"the run did not start: {said}\nfix: try it by hand there: {home}/scripts/launch_cluster.sh"}
+
+
+def unit_of(home: Path) -> str:
+    """ours, other (it belongs to another folder), or none."""
+    try:
+        path, service = (systemctl("show", "-p", "ActiveState,LoadState,ExecStart", name) for name in UNITS)
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    if "LoadState=loaded" not in service or "ActiveState=active" not in path:
+        return "none"
+    script = os.path.realpath(home / "scripts/launch_cluster.sh")
+    named = re.search(r"path=(\S+)", service)
+    return "ours" if named and os.path.realpath(named[1]) == script else "other"
+
+
+UNITS = (UNIT.replace(".service", ".path"), UNIT)
+
+
+def systemctl(*words: str) -> str:
+    return subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True, timeout=5).stdout
+
+
+def detach(home: Path) -> None:
+    """A session of its own: it outlives whoever started it, and nothing but the launch starts it again."""
+    with (home / OUT).open("wb") as out:
+        subprocess.Popen(
+            [str(home / "scripts/launch_cluster.sh")],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ, MOTLEY_STARTED="launch"),
+            start_new_session=True,
+            cwd=home,
+        )
+
+
+def stop(home: Path) -> dict:
+    """Save, leave, and look whether anything is left. A later boot starts nothing either."""
+    began = time.time()
+    run = named_run(home)
+    (home / WANTED).unlink(missing_ok=True)
+    here = processes(home)
+    agents = {pid for pid, facts in here.items() if facts["part"] == "agent"}
+    for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
+        end(pid, signal.SIGTERM)
+    forced = []
+    while processes(home) and time.time() - began < SAVE_S:
+        time.sleep(0.1)
+    if left := processes(home):
+        forced = sorted(left)
+        for pid in forced:
+            end(pid, signal.SIGKILL)
+    deadline = time.time() + 2
+    while (left := processes(home)) and time.time() < deadline:
+        time.sleep(0.05)
+    return {
+        "was_on": bool(here),
+        "run": run,
+        "checkpoint": newest_checkpoint(home, run),
+        "forced": len(forced),
+        "left": sorted(left),
+        "ports": listening(home),
+        "seconds": round(time.time() - began, 2),
+    }
+
+
+def end(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+# -- telling ---------------------------------------------------------------------------------------------------------
+
+
+def tell(home: Path, run: str) -> None:
+    """Both diaries and the agent's view as they grow, a line each, until nobody listens any more."""
+    folder = home / "logs/runs" / run
+    files = {"event": Reader(folder / "events.jsonl"), "member": Reader(folder / "members.jsonl")}
+    off, next_view = 0, 0.0
+    while True:
+        for kind, reader in files.items():
+            for line in reader.new():
+                say(kind, line)
+        if time.monotonic() >= next_view:
+            next_view = time.monotonic() + 1
+            on = bool(processes(home))
+            off = 0 if on else off + 1
+            view = {"time": time.time(), "on": on, "now": read_json(folder / "agent.json"), "wanted": wanted(home)}
+            if off == 3:
+                view["words"] = last_words(home)
+            say("now", json.dumps(view).encode())
+        time.sleep(0.2)
+
+
+def wanted(home: Path) -> bool:
+    return (home / WANTED).exists()
+
+
+def say(kind: str, line: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(kind.encode() + b" " + line + b"\n")
+        sys.stdout.buffer.flush()
+    except OSError:
+        os._exit(0)
+
+
+class Reader:
+    """The whole lines that a growing file has got since the last time; of a long one only its end."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.offset = file, -1
+
+    def new(self) -> list[bytes]:
+        try:
+            size = self.file.stat().st_size
+            if self.offset < 0:
+                self.offset = max(0, size - TAIL_BYTES)
+            self.offset = min(self.offset, size)  # it was made anew
+            if size == self.offset:
+                return []
+            with self.file.open("rb") as stream:
+                stream.seek(self.offset)
+                data = stream.read(1 << 20)
+        except OSError:
+            return []
+        data = data[: data.rfind(b"\n") + 1]
+        self.offset += len(data)
+        return [line for line in data.split(b"\n") if line.startswith(b"{") and line.endswith(b"}")]
+
+
+def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
+    """The unit's journal, or what a run without a unit has said; becomes the program that shows it."""
+    more = ["-f"] if follow else []
+    if unit_of(home) == "ours":
+        os.execvp("journalctl", ["journalctl", "-q", "-u", UNIT, "-o", "cat", "-n", str(lines), "--no-pager", *more])
+    os.execvp("tail", ["tail", "-n", str(lines), *(["-F"] if follow else []), str(home / OUT)])
+
+
+def last_words(home: Path) -> str:
+    """What the run said last, where it ended without a word in its diaries."""
+    words = []
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if unit_of(home) == "ours":
+            ask = ["journalctl", "-q", "-u", UNIT, "-o", "cat", "-n", "12", "--no-pager", "_UID=" + str(os.getuid())]
+            words = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=5).stdout.splitlines()
+        else:
+            words = read(home / OUT).splitlines()
+    words = [line.strip() for line in words if line.strip()]
+    return "\n".join(words[-3:])
+
+
+# -- afterwards ------------------------------------------------------------------------------------------------------
+
+
+def runs(home: Path) -> dict:
+    found = {}
+    names = {path.name for top in ("logs/runs", "models/checkpoints") for path in (home / top).glob("[!.]*")}
+    for name in names:
+        events = last_lines(home / "logs/runs" / name / "events.jsonl")
+        steps = [event for event in events if event.get("event") == "step"]
+        kept = home / "models/checkpoints" / name
+        launched = read_json(home / "logs/runs" / name / "launch.json")
+        found[name] = {
+            "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
+            "steps": next((e["total_steps"] for e in reversed(events) if e.get("event") == "start"), 0),
+            "loss": steps[-1]["loss"] if steps else None,
+            "time": max((e["time"] for e in events), default=0) or (kept.stat().st_mtime if kept.exists() else 0),
+            "done": (home / "results" / name / "adapter").is_dir(),
+            "bytes": size_of(kept),
+            "model": (launched.get("model") or {}).get("name", ""),
+        }
+    return {"runs": found, "on": named_run(home) if processes(home) else ""}
+
+
+def clean(home: Path, names: list[str]) -> dict:
+    """Take the checkpoints of these runs away; results and diaries stay."""
+    on = named_run(home) if processes(home) else ""
+    freed = {}
+    for name in names:
+        folder = home / "models/checkpoints" / name
+        if name != on and "/" not in name and folder.is_dir():
+            freed[name] = size_of(folder)
+            shutil.rmtree(folder)
+    return {"freed": freed}
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+
+
+def kept_files(home: Path, run: str) -> list[Path]:
+    """What is worth bringing home: results, diaries and settings; no checkpoint, no base model, no token."""
+    tops = [home / "results" / run, home / "logs/runs" / run]
+    files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
+    return [path for path in files if not path.name.startswith(".")] + [
+        path for path in [home / "config/training_config.yaml"] if path.is_file() and named_run(home) == run
+    ]
+
+
+def hashes(home: Path, run: str) -> dict:
+    files = {str(path.relative_to(home)): sha256(path) for path in kept_files(home, run)}
+    return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run}
+
+
+def pack(home: Path, run: str) -> None:
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+        for path in kept_files(home, run):
+            archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# -- small things ----------------------------------------------------------------------------------------------------
+
+
+def last_lines(file: Path) -> list[dict]:
+    reader = Reader(file)
+    return [json.loads(line) for line in reader.new()]
+
+
+def without(facts: dict, names: tuple[str, ...]) -> dict:
+    return {name: value for name, value in facts.items() if name not in names}
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def read_json(file: Path) -> dict:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+VERBS = {
+    "look": look,
+    "start": start,
+    "stop": stop,
+    "tell": tell,
+    "logs": logs,
+    "runs": runs,
+    "clean": clean,
+    "hashes": hashes,
+    "pack": pack,
+}
+
+
+def main() -> None:
+    wish = json.loads(sys.argv[2])
+    home = Path(wish.pop("home")).expanduser()
+    told = VERBS[sys.argv[1]](home, **wish)
+    if told is not None:
+        print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Starts this node's part of a run that has been written down for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.run_here import start
+
+DOCUMENTATION = r"""
+module: run_start
+short_description: Start a run on this node, as the login user
+options:
+  home: {type: path, required: true, description: The cluster's folder on the node}
+  run: {type: str, required: true, description: Its name}
+  managed: {type: bool, default: true, description: Whether the node should have Motley's unit}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "home": {"type": "path", "required": True},
+            "run": {"type": "str", "required": True},
+            "managed": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    if module.check_mode:
+        module.exit_json(changed=True)
+    wish = module.params
+    told = start(Path(wish["home"]), wish["run"], wish["managed"])
+    if "failed" in told:
+        module.fail_json(msg=told["failed"])
+    module.exit_json(changed=True, started=told, motley_say=told["note"])
+
+
+if __name__ == "__main__":
+    main()
