@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
+
+from console.asked import Refused
 
 VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory/homelab/group_vars/all.yml"
 
 
-def token(templar: Any) -> dict[str, str]:
+def token(variables: Mapping[str, Any]) -> dict[str, str]:
     """As an environment for programs here on the controller; from ansible-vault, else from this environment."""
     try:
-        found = str(templar.template("{{ motley_hub_token | default('') }}")).strip()
+        found = str(variables.get("motley_hub_token") or "").strip()
     except Exception as locked:
-        if "vault" in str(locked).lower():
-            from console.asked import Refused  # noqa: PLC0415
-
-            raise Refused(
-                "motley_hub_token is locked by ansible-vault\nfix: add --ask-vault-pass (make launch: VAULT=ask)"
-            ) from None
-        raise
+        if "vault" not in str(locked).lower():
+            raise
+        raise Refused(
+            "motley_hub_token is locked by ansible-vault\nfix: add --ask-vault-pass (make launch: VAULT=ask)"
+        ) from None
     found = found or os.environ.get("HF_TOKEN", "")
     return {"HF_TOKEN": found} if found else {}
 

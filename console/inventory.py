@@ -124,6 +124,8 @@ KEYS: dict[str, Key] = {
     "ansible_ssh_extra_args": Key("options for ssh", _is_text),
     "ansible_control_path": Key("a path pattern", _is_text),
     "ansible_connection": Key("ssh or local", lambda value: value in ("ssh", "local")),
+    # Of the Hugging Face hub; no role declares it, as that would unlock it on the way to the nodes.
+    "motley_hub_token": Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)),
     **{name: Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)) for name in SECRETS},
 }
 

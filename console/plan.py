@@ -96,7 +96,8 @@ def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
         where = ",".join(entry.node for entry in entries)
         has = entries[0].value or "none"
         usual = f", the others {entries[0].expected}" if len(entries) < len(told) and entries[0].expected else ""
-        fix = entries[0].fix.replace(entries[0].node, where)
+        fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
+        fix = fix if len(entries) < len(told) else fix.replace(f" LIMIT={where}", "")
         what = f"{where}: {entries[0].what}" if entries[0].value is None else f"{where}: {key} is {has}{usual}"
         findings.append(f"{what}\nfix: {fix}   (make check-versions shows all)")
     return findings

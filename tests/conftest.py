@@ -1,10 +1,11 @@
-"""Labs for tests. A test asks for `trio` (shared by its module) or `fresh_trio` (as an installer leaves it)."""
+"""Labs for tests: `trio` (shared by its module), `fresh_trio` (as an installer leaves it), `ready_trio` (can train)."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from lab import lab as labs
 from lab.place import Place
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
+
+if TYPE_CHECKING:
+    from tests.support.bootstrap import Person
 
 BASES = sorted({"bookworm", "trixie", base.default_suite()})
 
@@ -27,10 +31,10 @@ def lab_allowed() -> None:
         pytest.skip(f"NOT RUN: {reason}")
 
 
-def _lab(profile: str, suite: str, folder: Path) -> Iterator[Cluster]:
+def _lab(profile: str, suite: str, folder: Path, *layers: str) -> Iterator[Cluster]:
     place = Place(name=f"t{os.getpid()}")
     try:
-        yield clusters.start(place.name, profile, suite, folder)
+        yield clusters.start(place.name, profile, suite, folder, layers)
     finally:
         labs.down(place)
 
@@ -38,6 +42,20 @@ def _lab(profile: str, suite: str, folder: Path) -> Iterator[Cluster]:
 @pytest.fixture(scope="module")
 def trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     yield from _lab("trio", base.default_suite(), tmp_path_factory.mktemp("trio"))
+
+
+@pytest.fixture(scope="module")
+def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+    """Three nodes as a bootstrap leaves them for training: names, keys, addresses, and the training environment."""
+    from tests.support.bootstrap import Person  # noqa: PLC0415  needs what the training environment has not
+
+    folder = tmp_path_factory.mktemp("ready")
+    for cluster in _lab("trio", base.default_suite(), folder, "train"):
+        person = Person(cluster, folder)
+        person.writes()
+        for phase in ("ssh_trust", "static_ip"):
+            person.bootstraps(phase=phase)
+        yield person
 
 
 @pytest.fixture(scope="module")

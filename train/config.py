@@ -14,6 +14,7 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from train.balance import parse_speeds
 from train.cache import home_dir
 from train.errors import BadInput
 
@@ -75,6 +76,7 @@ class RunConfig:
 
     balance: str = _option("auto", "agree", "how rows are shared where `shares` is not set: auto|even")
     shares: tuple[float, ...] | None = _option(None, "agree", "fixed shares, one a process in rank order: 5,2,1")
+    speeds: str = _option("", "agree", "first guess of rows/s, until measured: NAME=ROWS,…")
     micro_batch: int | None = _option(None, "node", "rows at a time; found by itself where not set")
     memory_ceiling: float = _option(0.9, "node", "part of the card that the search for micro_batch may fill")
     sync: str = _option("auto", "agree", "ddp|flat|auto: how gradients are added up")
@@ -110,6 +112,7 @@ class RunConfig:
             raise BadInput(f"memory_ceiling: {self.memory_ceiling} is not between 0.1 and 1")
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):
             raise BadInput("shares: none may be negative and one must be above 0", fix="for example: shares: [5, 2, 1]")
+        _check_speeds(self.speeds)
         if not self.run or self.run.startswith(".") or "/" in self.run:
             raise BadInput(f"run: '{self.run}' cannot name a folder", fix="use letters, digits and dashes")
 
@@ -202,6 +205,8 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={item}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
         return ",".join(str(item) for item in value)
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -235,3 +240,10 @@ def _wrong(name: str, value: str, allowed_text: str, allowed: tuple[str, ...]) -
 def _at_least(config: RunConfig, name: str, least: float) -> None:
     if getattr(config, name) < least:
         raise BadInput(f"{name}: {getattr(config, name)} is below {least}")
+
+
+def _check_speeds(text: str) -> None:
+    try:
+        parse_speeds(text)
+    except ValueError as error:
+        raise BadInput(f"speeds: {error}", fix="for example: speeds: desktop=11.3,laptop=6.1") from None

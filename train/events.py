@@ -16,6 +16,7 @@ NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", 
 SCHEMA: dict[str, tuple[str, ...]] = {
     "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
+    "balance": ("step", "shares", "speeds", "reason"),
     "eval": ("step", "loss", "targets", "best"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds"),

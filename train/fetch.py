@@ -33,6 +33,8 @@ from train.errors import BadInput
 LISTED = ".motley-hashes.json"
 """Name to size, time and SHA-256, as the relay between the nodes keeps it: what was hashed here is not read again."""
 NOT_NEEDED = ("consolidated*", "training_args*", "optimizer*")
+CHUNK = 1 << 20
+"""What a broken connection costs at most; by itself the client counts in tens of megabytes."""
 TRIES = 5
 """How often in a row a download may break off without a byte."""
 
@@ -69,7 +71,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     if bool(args.model) == bool(args.dataset):
         raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
-    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error"}  # ours is shown instead
+    # Our own progress is shown instead, and nothing is told to the hub that it need not know.
+    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
     told = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look) if args.model else fetch_dataset(args.dataset)
     print(json.dumps({"ok": True, **told}) if args.json else told["folder"])
     return 0
@@ -211,10 +214,11 @@ def digest(path: Path, hashing: Any) -> str:
 def get(listing: Listing, file: Wanted, path: Path) -> None:
     """By the hub's own client, into a part that outlives a broken connection and this process."""
     from httpx import TransportError
-    from huggingface_hub import hf_hub_url
+    from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils._headers import build_hf_headers
 
+    constants.DOWNLOAD_CHUNK_SIZE = CHUNK
     url = hf_hub_url(listing.repo, file.name, repo_type=listing.kind, revision=listing.revision)
     partial = path.with_name(f".{path.name}.part")
     partial.parent.mkdir(parents=True, exist_ok=True)

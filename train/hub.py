@@ -45,6 +45,7 @@ def no_safetensors(repo: str) -> BadInput:
 @contextmanager
 def said(repo: str, kind: str) -> Iterator[None]:
     """The hub's refusals, in words."""
+    from httpx import TransportError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
 
     try:
@@ -57,7 +58,7 @@ def said(repo: str, kind: str) -> Iterator[None]:
         ) from None
     except HfHubHTTPError as error:
         raise _unreachable(repo, kind, str(error).splitlines()[0]) from None
-    except (OfflineModeIsEnabled, LocalEntryNotFoundError, OSError) as error:
+    except (OfflineModeIsEnabled, LocalEntryNotFoundError, TransportError, OSError) as error:
         reason = f"not in this machine's hub cache, and the hub cannot be reached ({type(error).__name__})"
         raise _unreachable(repo, kind, reason) from None
 

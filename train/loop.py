@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from train import checkpoint, proofs
+from train.balance import Balance
 from train.batches import to_tensors
 from train.config import RunConfig
 from train.evaluation import loss_over
@@ -50,6 +51,8 @@ class Run:
     sync: SyncChoice
     shares: list[float]
     """One weight a rank; may change between steps, as long as it changes alike on all ranks."""
+    balance: Balance
+    """What is known of each process's speed, and what follows for the shares."""
     micro_batch: int
     total_steps: int
     log: EventLog
@@ -86,6 +89,7 @@ def train(run: Run) -> None:
         tell(run, event)  # before the update, so that no trained row goes unlogged
         update(run)
         choose_sync(run, event)
+        rebalance(run, event)
         if between_steps(run):
             since = time.perf_counter()  # a step's seconds are its own
 
@@ -109,6 +113,18 @@ def choose_sync(run: Run, event: dict[str, Any]) -> None:
     run.sync.learn(max(node["compute_s"] for node in event["nodes"].values()) + event["sync_s"])
     if undecided and run.sync.reason:
         run.progress.say(f"sync {run.sync.now.kind}: {run.sync.reason}")
+
+
+def rebalance(run: Run, event: dict[str, Any]) -> None:
+    """Shares follow the speeds; while two ways of adding up are compared they stay, to keep the comparison fair."""
+    change = run.balance.learn(event["nodes"], hold=run.sync.comparing)
+    if change is None:
+        return
+    run.shares = [float(rows) for rows in run.balance.counts]
+    run.sync.begin_anew()
+    run.log.write("balance", step=run.step, shares=change.shares, speeds=change.speeds, reason=change.reason)
+    rows = "  ".join(f"{name} {count}" for name, count in change.shares.items())
+    run.progress.say(f"shares from step {run.step + 1}: {rows} ({change.reason})")
 
 
 def set_learning_rate(run: Run) -> float:
@@ -290,7 +306,8 @@ def state_of(run: Run) -> dict[str, Any]:
         "math": run.identity["math"],
         "best": run.best,
         "proven": run.proven,
-        "shares": run.shares,
+        "shares": dict(zip(run.identity["names"], run.shares, strict=True)),
+        "speeds": run.balance.speeds,
         "total_steps": run.total_steps,
         "scaler": run.scaler.state_dict() if run.scaler else None,
         "adapter": adapter_hash(run),

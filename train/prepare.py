@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
-from train.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.catalogue import Dataset, Model, model_location, resolve_dataset, resolve_model
 from train.chat import Chat, encode, load_chat
 from train.errors import BadInput
 from train.formats import FORMATS, BadRecord, Example, convert, detect
@@ -32,6 +32,7 @@ BATCH_CHARS = 1 << 17
 BATCH_EXAMPLES = 128
 QUESTIONS = 64
 SHOWN_BAD = 5
+TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
 KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction", "format")
 
 Say = Callable[[str], None]
@@ -105,14 +106,14 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     files = dataset_files(data)
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
+    hashes, chosen = [_hash(file) for file in files], {name: getattr(settings, name) for name in KEY_SETTINGS}
+    asked = _asked(model, [FORMAT, hashes, chosen])
+    if not settings.out and (there := _remembered(asked)):
+        _report(there, True, say)
+        return there
     chat = load_chat(model)
     say(f"template  {chat.reason}")
-    key = {
-        "format": FORMAT,
-        "data": [_hash(file) for file in files],
-        "tokenizer": chat.hash(),
-        "settings": {name: getattr(settings, name) for name in KEY_SETTINGS},
-    }
+    key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     name = f"{data.name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
     folder = Path(settings.out).expanduser() if settings.out else home_dir() / "data" / "processed" / name
     if folder.exists() and not _holds(folder, key):
@@ -125,8 +126,45 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     reader = Reader(files, settings, say)
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
     build_once(folder, lambda unfinished: _build(unfinished, reader, chat, facts))
+    if not settings.out:
+        _remember(asked, folder.name)
     _report(folder, known, say)
     return folder
+
+
+# What was asked for before is found again without loading a tokenizer, which takes seconds.
+
+
+def _asked(model: Model, key: list[Any]) -> str:
+    """The request as a hash, by the tokenizer's files; empty where they are not here."""
+    folder = Path(model_location(model)) if model.folder or model.embedded else None
+    if folder is None:
+        return ""
+    tokenizer = [(path.name, _hash(path)) for name in TOKENIZER for path in sorted(folder.glob(name))]
+    return hashlib.sha256(json.dumps([key, tokenizer]).encode()).hexdigest()
+
+
+def _remembered(asked: str) -> Path | None:
+    try:
+        folder = home_dir() / "data" / "processed" / str(json.loads(_memory().read_text())[asked])
+    except (OSError, ValueError, KeyError):
+        return None
+    return folder if (folder / "index.json").is_file() else None
+
+
+def _remember(asked: str, name: str) -> None:
+    try:
+        known = dict(json.loads(_memory().read_text()))
+    except (OSError, ValueError):
+        known = {}
+    if asked and known.get(asked) != name:
+        new = _memory().with_suffix(".new")
+        new.write_text(json.dumps(known | {asked: name}))
+        new.replace(_memory())
+
+
+def _memory() -> Path:
+    return home_dir() / "data" / "processed" / ".asked.json"
 
 
 def dataset_files(data: Dataset) -> list[Path]:

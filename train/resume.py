@@ -31,6 +31,7 @@ def bring_up_to_date(run: Run) -> str:
         checkpoint.load(saved, run.shell.model, run.optimizer)
     send_state(run, named, source)
     run.step, run.best, run.proven = int(state["step"]), state["best"], -1
+    run.balance = run.balance.knowing(state.get("speeds", {}))
     run.saved = run.step if saved and saved.step == run.step else -1
     if run.scaler and state["scaler"]:
         run.scaler.load_state_dict(state["scaler"])

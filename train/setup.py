@@ -14,6 +14,7 @@ from torch import nn
 
 from train import backends, events, microbatch, proofs, resume, sync
 from train.backends import ModelSpec
+from train.balance import Balance, parse_speeds
 from train.catalogue import model_folder
 from train.checkpoint import trained_weights
 from train.config import RunConfig
@@ -32,7 +33,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     device = facts[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
-    shares, why_shares = first_shares(config, world.size)
+    check_shares(config, world.size)
 
     backend = backends.get(decisions.backend)
     data = dataset_folder(config, out)
@@ -61,7 +62,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         optimizer=optimizer,
         scaler=make_scaler(decisions.precision, device),
         sync=sync.SyncChoice(config.sync, wire, shell, parameters, device),
-        shares=shares,
+        shares=[1.0] * world.size,
+        balance=make_balance(config, identity["names"]),
         micro_batch=micro_batch,
         total_steps=total_steps,
         log=log,
@@ -69,20 +71,36 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         board=make_board(config) if world.speaks and config.tensorboard else None,
     )
     why_start = resume.bring_up_to_date(run)
+    run.shares, why_shares = first_shares(config, run.balance)
     reasons = [*decisions.reasons, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     reasons += [f"sync {config.sync}: {run.sync.reason or 'both are tried in the first steps'}", why_shares, why_start]
     announce(run, reasons, decisions.as_dict() | {"wire": wire})
     return run
 
 
-def first_shares(config: RunConfig, ranks: int) -> tuple[list[float], str]:
-    if config.shares is None:
-        return [1.0] * ranks, "shares even: none are set"
-    if len(config.shares) != ranks:
+def check_shares(config: RunConfig, ranks: int) -> None:
+    if config.shares is not None and len(config.shares) != ranks:
         raise BadInput(
             f"shares: {len(config.shares)} numbers for {ranks} processes", fix="give one number a process, 0 for none"
         )
-    return list(config.shares), f"shares {':'.join(f'{s:g}' for s in config.shares)}: as set"
+
+
+def make_balance(config: RunConfig, names: list[str]) -> Balance:
+    moves = config.balance == "auto" and config.shares is None
+    return Balance(names, config.rows_per_step, known=parse_speeds(config.speeds), moves=moves)
+
+
+def first_shares(config: RunConfig, balance: Balance) -> tuple[list[float], str]:
+    """The shares to begin with, and why."""
+    if config.shares is not None:
+        return list(config.shares), f"shares {':'.join(f'{s:g}' for s in config.shares)}: as set"
+    if not balance.moves:
+        return [1.0] * len(balance.names), "shares even: as set" if len(balance.names) > 1 else "shares: one process"
+    counts = ":".join(map(str, balance.counts))
+    if not balance.planned:
+        return [float(n) for n in balance.counts], f"shares {counts}: even until speeds are measured"
+    speeds = ", ".join(f"{name} {speed:.3g}" for name, speed in balance.planned.items())
+    return [float(n) for n in balance.counts], f"shares {counts}: by the speeds known so far, {speeds} rows/s"
 
 
 def dataset_folder(config: RunConfig, out: TextIO | None) -> Path:

@@ -184,6 +184,15 @@ class SyncChoice:
         self._seconds: list[float] = []
         self._ddp: tuple[Sync, float] | None = None
 
+    @property
+    def comparing(self) -> bool:
+        """The second way is being tried and is compared with what the first took: nothing else should change."""
+        return self._ddp is not None
+
+    def begin_anew(self) -> None:
+        """The steps so far are no measure of those that follow."""
+        self._seconds = []
+
     def learn(self, seconds: float) -> None:
         """Called after each step with a figure that is the same on every rank, so that all ranks choose alike."""
         if self.reason:

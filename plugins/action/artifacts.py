@@ -7,6 +7,7 @@ import importlib.util
 import json
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +44,33 @@ class ActionModule(ActionBase):
         asked = (store, targets, int(wish.get("port", 29890)), token, relay.patience_s(files))
         feeder = threading.Thread(target=relay.hand_on, args=asked, daemon=True)
         feeder.start()
+        over = threading.Event()
+        watcher = threading.Thread(target=self._tell, args=(store, Path(wish["folder"]).name, over), daemon=True)
+        watcher.start()
         try:
             told = self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
             if told.get("failed") and "refused" in str(told.get("msg")):
                 store.stop(str(told["msg"]).splitlines()[0])
         finally:
+            over.set()
             feeder.join()  # where the connection to the first node was lost, the others are still being served
         return result | told
 
+    def _tell(self, store: Any, what: str, over: threading.Event, every_s: float = 5.0) -> None:
+        """A line now and then while much is handed on: how far, how fast, and how long it still takes."""
+        before, since = 0, time.monotonic()
+        while not over.wait(every_s):
+            given, now = store.given, time.monotonic()
+            rate = (given - before) / (now - since)
+            if 0 < given < store.to_give and rate > 0:
+                far = f"{relay.megabytes(given)} of {relay.megabytes(store.to_give)} · {rate / 1e6:.1f} MB/s"
+                self._display.display(f"  handing on {what} {far} · {(store.to_give - given) / rate:.0f} s to go")
+            before, since = given, now
+
     def _token(self, known: dict[str, Any], wish: dict[str, Any]) -> str:
         """The same in every worker of this task, and nobody's guess: made from the controller's own key."""
-        key = Path(self._templar.template("{{ motley_state_folder }}")) / "controller_ed25519"
+        folder = known["hostvars"][known["inventory_hostname"]]["motley_state_folder"]
+        key = Path(str(folder)) / "controller_ed25519"
         secret = key.read_bytes() if key.exists() else b"loopback"
         words = json.dumps([str(self._task._uuid), wish["files"]], sort_keys=True)
         return hashlib.sha256(secret + words.encode()).hexdigest()

@@ -21,8 +21,9 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
-        args = self._task.args
+        args, known = self._task.args, task_vars or {}
         try:
+            self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
             found = self._model(args["model"]) if args.get("model") else self._dataset(args["dataset"])
         except asked.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
@@ -44,7 +45,7 @@ class ActionModule(ActionBase):
 
     def _fetch(self, words: list[str], about: dict[str, Any]) -> dict[str, Any]:
         """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
-        token = hub.token(self._templar)
+        token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
         env = asked.environment() | token
         with subprocess.Popen(

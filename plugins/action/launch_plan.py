@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         known = task_vars or {}
         try:
-            found = decide(known, self._task.args, hub.token(self._templar))
+            found = decide(known, self._task.args, hub.token(known["hostvars"][known["inventory_hostname"]]))
         except asked.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         data = plan.as_data(found) | {"token": secrets.token_hex(16)}

@@ -27,7 +27,12 @@ class ActionModule(ActionBase):
         given = dict(load_extra_vars(self._loader))
         cluster = list(known["groups"].get("cluster", []))
         try:
-            wish = asked.read({name: known.get(name, value) for name, value in given.items()}, cluster)
+            wish = asked.read({name: self._rendered(name, value, known) for name, value in given.items()}, cluster)
         except asked.Refused as findings:
             return result | {"failed": True, "msg": str(findings)}
         return result | {"changed": False, "asked": asdict(wish)}
+
+    @staticmethod
+    def _rendered(name: str, value: Any, known: dict[str, Any]) -> Any:
+        """Motley's own are not looked into: one of them may be locked by ansible-vault."""
+        return None if name.startswith("motley_") else known.get(name, value)

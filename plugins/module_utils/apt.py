@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
-import struct
 import subprocess
 import time
 from pathlib import Path
 
 from ansible.module_utils.driver_packages import Package, Simulated, parse_simulation
 
-LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences.d")
 RUN = Path("/run/motley-apt")
 FRESH_S = 3600
@@ -136,15 +133,3 @@ def trouble_of(done: subprocess.CompletedProcess) -> str:
     errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
     unmet = [line for line in lines if ": Depends:" in line or ": Conflicts:" in line]
     return "; ".join([*unmet[:2], *errors[:1]]) or (lines[-1] if lines else f"exit status {done.returncode}")
-
-
-def holder() -> str:
-    """Who uses apt now; empty when nobody does."""
-    for lock in filter(os.path.exists, LOCKS):
-        with Path(lock).open("rb") as stream:
-            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
-        if kind != fcntl.F_UNLCK:
-            name = Path(f"/proc/{pid}/comm")
-            return f"{name.read_text().strip()} (process {pid})" if pid and name.exists() else "another program"
-    return ""

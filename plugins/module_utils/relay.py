@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CHUNK = 1 << 18
+PIECE = 1 << 24  # handed on at a time: how often progress is counted
 STALL_S = 15.0  # no byte for so long: the other side is taken for lost
 HASHED_PER_S = 100e6  # bytes that the slowest disk reads and hashes in a second
 GO, OVER, WHY_BYTES = b"g", b"x", 300
@@ -80,6 +81,7 @@ class Store:
         self.news = threading.Condition()
         self.over = ""  # why nothing more will come, if so
         self.received = 0
+        self.to_give = self.given = 0  # bytes that the next one lacks, and that it got
         self.began = 0.0  # when the first sender had proven itself
         self.restarts = 0  # how often a file had to be begun again
         self.strikes = dict.fromkeys(range(len(files)), 0)
@@ -319,6 +321,7 @@ def give(line: socket.socket, store: Store, token: str, sent: dict[str, int]) ->
         line.sendall(OVER + store.over.encode()[:WHY_BYTES].ljust(WHY_BYTES))
         return
     line.sendall(GO)
+    store.to_give, store.given = sum(f.size - have for f, have in zip(store.files, needs, strict=True)), 0
     for index, (file, start) in enumerate(zip(store.files, needs, strict=True)):
         offset = start
         while offset < file.size:
@@ -328,6 +331,7 @@ def give(line: socket.socket, store: Store, token: str, sent: dict[str, int]) ->
             piece = give_piece(line, store, index, offset, have)
             offset += piece
             sent["bytes"] += piece
+            store.given += piece
     if exactly(line, 4) != b"done":
         raise Broken("an answer that means nothing")
 
@@ -336,7 +340,7 @@ def give_piece(line: socket.socket, store: Store, index: int, offset: int, have:
     whole = have == store.files[index].size
     try:
         with (store.path(index) if whole else store.part(index)).open("rb", buffering=0) as stream:
-            count = line.sendfile(stream, offset, have - offset)
+            count = line.sendfile(stream, offset, min(have - offset, PIECE))
     except FileNotFoundError:
         if whole:
             raise Broken("the source is gone") from None

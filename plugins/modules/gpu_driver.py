@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible.module_utils import driver_packages as rules
-from ansible.module_utils.apt import Apt, AptError, holder
+from ansible.module_utils.apt import Apt, AptError
+from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.before import Before, write_file
 

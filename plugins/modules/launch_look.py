@@ -139,9 +139,20 @@ def run_on(home: Path) -> str:
         pass
     for file in (home / "logs/runs").glob("*/agent.json"):
         fresh = time.time() - file.stat().st_mtime < AGENT_SILENT_S
-        if fresh and str(read_json(file).get("state")) not in ("done", "failed", "stopped"):
+        told = read_json(file)
+        if fresh and told.get("state") not in ("done", "failed") and lives(told.get("pid")):
             return file.parent.name
     return ""
+
+
+def lives(pid: object) -> bool:
+    """Whether that process is an agent; true where none is named."""
+    if pid is None:
+        return True
+    try:
+        return b"agent" in Path("/proc", str(pid), "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def measured(home: Path, runs: dict[str, dict]) -> list[dict]:

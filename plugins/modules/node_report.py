@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import json
-import os
 import platform
 import pwd
 import shutil
@@ -18,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.preflight import judge
 
@@ -32,7 +32,6 @@ options:
   apt_wait_s: {type: float, default: 0, description: How long to wait for apt's locks}
 """
 ETHTOOL_PERMANENT_ADDRESS, SIOCETHTOOL = 0x20, 0x8946
-APT_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock")
 
 
 def main() -> None:
@@ -155,21 +154,10 @@ def wait_for_apt(limit_s: float) -> tuple[str, float]:
     """Who holds apt's locks at the end, and how long we waited."""
     start = time.monotonic()
     while True:
-        holder, waited = apt_holder(), time.monotonic() - start
-        if not holder or waited >= limit_s:
-            return holder, waited
+        found, waited = holder(), time.monotonic() - start
+        if not found or waited >= limit_s:
+            return found, waited
         time.sleep(1)
-
-
-def apt_holder() -> str:
-    for lock in filter(os.path.exists, APT_LOCKS):
-        with Path(lock).open("rb") as stream:
-            asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            kind, _, _, _, pid = struct.unpack("hhqqi", fcntl.fcntl(stream, fcntl.F_GETLK, asked))
-        if kind != fcntl.F_UNLCK:
-            name = read(Path(f"/proc/{pid}/comm")) if pid else "another process"
-            return f"{name} (process {pid})"
-    return ""
 
 
 def read(path: Path) -> str:

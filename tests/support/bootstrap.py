@@ -107,6 +107,18 @@ class Person:
         command = [*inside, *self.command(*words, limit=limit, phase=phase)]
         return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)
 
+    def launches(
+        self, *words: str, playbook: str = "launch.yml", env: Mapping[str, str] | None = None, **variables: Any
+    ) -> Said:
+        """`ansible-playbook launch.yml -e NAME=VALUE …` from the project's root."""
+        extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+        command = [Path(sys.executable).parent / "ansible-playbook", "-i", self.inventory, playbook, *words, *extra]
+        done = self.cluster.controller(*command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})})
+        return Said(done.returncode, done.stdout + done.stderr, {})
+
+    def plans(self, *words: str, **variables: Any) -> Said:
+        return self.launches(*words, playbook="playbooks/plan.yml", **variables)
+
     def receipts(self) -> list[Path]:
         return sorted((self.state / "receipts").glob("*.json"))
 

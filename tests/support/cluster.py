@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -136,5 +136,5 @@ class Cluster:
             return Played(**json.loads(answer.read_text()))
 
 
-def start(name: str, profile: str, suite: str, folder: Path) -> Cluster:
-    return Cluster(labs.up(Place(name=name), profile, suite), folder)
+def start(name: str, profile: str, suite: str, folder: Path, layers: Sequence[str] = ()) -> Cluster:
+    return Cluster(labs.up(Place(name=name), profile, suite, layers), folder)

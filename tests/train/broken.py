@@ -1,5 +1,6 @@
 """The training program with one thing changed from outside, most often broken on purpose: broken.py WHAT run …"""
 
+import dataclasses
 import os
 import sys
 
@@ -30,6 +31,24 @@ def moving_shares() -> None:
         run.shares = [float((run.step * (rank + 2)) % 5) for rank in range(run.world.size - 1)] + [1.0]
 
     loop.update = moving
+
+
+def slow_rank(milliseconds: int) -> None:
+    """Nothing broken: each row takes rank 1 so much longer, on paper, up to step 30."""
+    compute = sync.FlatSync.step, sync.DdpSync.step
+
+    def slowed(which):
+        def step(self, batches, weight):
+            slowed.steps += 1
+            rows = sum(len(batch["input_ids"]) for batch in batches)
+            pause_s = milliseconds / 1000 * rows if RANK == 1 and slowed.steps <= 30 else 0.0
+            done = compute[which](self, batches, weight)
+            return dataclasses.replace(done, compute_s=0.001 + 0.01 * rows + pause_s)
+
+        return step
+
+    slowed.steps = 0
+    sync.FlatSync.step, sync.DdpSync.step = slowed(0), slowed(1)
 
 
 def own_gradient(first_step: int) -> None:

@@ -34,6 +34,7 @@ def test_text_becomes_what_the_field_is():
         ({"rows_per_step": 2.5}, "rows_per_step: '2.5' is not a whole number"),
         ({"rows_per_step": 0}, "rows_per_step: 0 is below 1"),
         ({"max_steps": 5, "epochs": 1}, "max_steps and epochs are both set"),
+        ({"speeds": "a=fast"}, "speeds: 'a=fast' is not NAME=ROWS_PER_SECOND"),
         ({"shares": [0, 0]}, "shares: none may be negative"),
         ({"pack": "maybe"}, "pack: 'maybe' is not true or false"),
         ({"run": "../escape"}, "run: '../escape' cannot name a folder"),

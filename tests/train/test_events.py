@@ -88,6 +88,13 @@ def test_the_progress_line_is_one_line_for_a_person(run):
 
 def test_start_up_says_the_reason_of_every_choice(run):
     said = run.said()
-    for choice in ("backend hf: no GPU", "precision fp32:", "micro-batch", "wire fp32:", "sync auto:", "shares even:"):
+    for choice in (
+        "backend hf: no GPU",
+        "precision fp32:",
+        "micro-batch",
+        "wire fp32:",
+        "sync auto:",
+        "shares 3:3: even",
+    ):
         assert choice in said
     assert run.said(1) == "", "one process of all talks"

@@ -64,7 +64,7 @@ def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
     [
         pytest.param(1, {}, id="one process"),
         pytest.param(1, {"micro_batch": 1}, id="one process, micro-batch 1"),
-        pytest.param(3, {}, id="three even, sync auto"),
+        pytest.param(3, {}, id="three, balance and sync auto"),
         pytest.param(3, {"shares": "5,2,1", "sync": "ddp", "micro_batch": 2}, id="5:2:1, ddp, micro-batch 2"),
         pytest.param(3, {"shares": "5,2,1", "sync": "flat", "micro_batch": 4}, id="5:2:1, flat, micro-batch 4"),
         pytest.param(
@@ -82,8 +82,26 @@ def test_losses_are_those_of_one_machine(size, options, data, truth, tmp_path):
 
 def test_shares_may_change_at_every_step(data, truth, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
-    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data}, 3, program=program)
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 3
+    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert_each_row_once(run)
+
+
+@pytest.mark.parametrize("sync", ["ddp", "flat"])
+def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recovery(sync, data, truth, tmp_path):
+    """The times are made up (rank 1 takes four times as long up to step 30); what follows from them is real."""
+    program = [str(Path(__file__).with_name("broken.py")), "slow_rank=30"]
+    options = {**OPTIONS, "dataset": data, "sync": sync, "speeds": "node-0=100,node-1=80,node-2=4"}
+    run = cluster.train(tmp_path, options, 3, program=program)
+    rows = [[node["rows"] for node in event["nodes"].values()] for event in run.steps()]
+    assert rows[0][2] == 0
+    assert rows[10] == rows[29] == [4, 1, 3]
+    assert sorted(rows[40]) == sorted(rows[49]) == [2, 3, 3]
+    told = [event for event in run.events() if event["event"] == "balance"]
+    for event in told:
+        assert list(event["shares"].values()) == rows[event["step"]] != rows[event["step"] - 1]
+    assert "node-1 sped up from" in told[-1]["reason"]
     assert largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 

@@ -14,7 +14,7 @@ from train.proofs import Disagreement, disagreement, require_agreement
 from train.world import World
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
-OPTIONS |= {"sync": "flat"}
+OPTIONS |= {"sync": "flat", "balance": "even"}  # each rank has rows that can be broken
 BROKEN = str(Path(__file__).with_name("broken.py"))
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import shutil
 import socket
 import threading
 import time
@@ -188,3 +189,39 @@ def test_it_is_pipelined(source, tmp_path, port, monkeypatch) -> None:
     feed(source, nodes, port)
     watcher.join(5)
     assert max(done.values()) < 1.6 * min(done.values()), done
+
+
+def test_the_first_node_may_give_what_the_controller_has_not(source: tuple[Path, list[File]], port: int) -> None:
+    """What was made on the head: the controller knows the hashes alone, and has nothing to give."""
+    folder, files = source
+    head, worker = folder.parent / "11", folder.parent / "12"
+    shutil.copytree(folder, head)
+    shutil.rmtree(folder)
+    nodes = chain(folder.parent, files, port, (11, 12))
+    store = Store.whole(folder, files)
+    relay.hand_on(store, [Target(node.address, node.address) for node in nodes], port, TOKEN, WAIT_S)
+    for node in nodes:
+        node.thread.join(20)
+    assert (store.to_give, store.given) == (0, 0)
+    assert {file.name for file in files} == {str(p.relative_to(worker)) for p in worker.rglob("*") if p.is_file()} - {
+        relay.MEMO
+    }
+
+
+def test_a_source_that_is_gone_is_given_up(source: tuple[Path, list[File]], port: int) -> None:
+    folder, files = source
+    shutil.rmtree(folder)
+    [node] = chain(folder.parent, files, port, (11,))
+    start = time.monotonic()
+    relay.hand_on(Store.whole(folder, files), [Target("11", node.address)], port, TOKEN, WAIT_S)
+    node.thread.join(20)
+    assert "nothing came" in node.error and time.monotonic() - start < 20
+
+
+def test_progress_counts_what_is_handed_on(source: tuple[Path, list[File]], port: int) -> None:
+    folder, files = source
+    [node] = chain(folder.parent, files, port, (11,))
+    store = Store.whole(folder, files)
+    relay.hand_on(store, [Target("11", node.address)], port, TOKEN, WAIT_S)
+    node.thread.join(20)
+    assert store.given == store.to_give == sum(file.size for file in files)

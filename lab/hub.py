@@ -1,0 +1,228 @@
+"""A small Hugging Face hub on the lab's controller, for the hub's own client: HF_ENDPOINT=http://127.0.0.1:PORT
+
+    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read anew for each request
+
+behaviour.json: gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
+bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
+requests.jsonl tells what was asked: method, path, range, whether a token came, status and bytes sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from lab import services
+from lab.place import Place
+from lab.shell import LabError, outcome
+
+LARGE_BYTES = 100_000
+"""From here on a file is told by its SHA-256, as the hub does for what it keeps outside git."""
+REVISION = hashlib.sha1(b"the only revision", usedforsecurity=False).hexdigest()
+PORT = 8099
+
+
+@dataclass(frozen=True, slots=True)
+class Hub:
+    """The running server as a test sees it."""
+
+    place: Place
+    folder: Path
+    port: int = PORT
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def behave(self, **how: Any) -> None:
+        (self.folder / "behaviour.json").write_text(json.dumps(how))
+        (self.folder / "requests.jsonl").write_text("")
+
+    def requests(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "requests.jsonl").read_text().splitlines()]
+
+    def bytes_sent(self, name: str) -> int:
+        return sum(entry["bytes"] for entry in self.requests() if entry["path"].endswith(f"/{name}"))
+
+
+def start(place: Place, folder: Path, port: int = PORT) -> Hub:
+    """On the controller, reachable there alone: nodes have no business with the hub."""
+    hub = Hub(place, folder, port)
+    hub.behave()
+    root = Path(__file__).parents[1]
+    command: list[str | Path] = ["env", f"PYTHONPATH={root}", sys.executable, "-m", "lab.hub", folder, str(port)]
+    services.start(place, "hub", place.controller, command)
+    ask = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
+    deadline = time.monotonic() + 15
+    while outcome("ip", "netns", "exec", place.controller, "bash", "-c", ask).returncode:
+        if time.monotonic() > deadline:
+            raise LabError("the lab's hub did not start")
+        time.sleep(0.1)
+    return hub
+
+
+def stop(hub: Hub) -> None:
+    services.stop(hub.place, "hub")
+
+
+# -- the server ------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class State:
+    """What has happened already: a fault is there once, and then it works."""
+
+    folder: Path
+    dropped: set[str] = field(default_factory=set)
+    damaged: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def behaviour(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "behaviour.json").read_text()))
+
+
+class Refused(Exception):
+    def __init__(self, status: int, code: str) -> None:
+        super().__init__(code)
+        self.status, self.code = status, code
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    state: State
+
+    def log_message(self, *_: Any) -> None:
+        """requests.jsonl tells it better."""
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def _serve(self) -> None:
+        self.sent, self.status = 0, 200
+        try:
+            self._answer([unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")])
+        except Refused as why:
+            self._head(why.status, {"X-Error-Code": why.code, "Content-Length": "0"})
+        finally:
+            self._note()
+
+    def _answer(self, parts: list[str]) -> None:
+        if parts[:1] == ["api"] and len(parts) >= 4:
+            self._tell("/".join(parts[2:4]))
+            return
+        parts = parts[1:] if parts[:1] == ["datasets"] else parts
+        if len(parts) < 5 or parts[2] != "resolve":
+            raise Refused(404, "EntryNotFound")
+        self._give("/".join(parts[:2]), "/".join(parts[4:]))
+
+    def _repository(self, name: str) -> Path:
+        folder = self.state.folder / name
+        if not folder.is_dir():
+            raise Refused(404, "RepoNotFound")
+        return folder
+
+    def _tell(self, name: str) -> None:
+        """Names, sizes and hashes: told of a gated repository as well."""
+        folder = self._repository(name)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        siblings = [about(path, str(path.relative_to(folder))) for path in files]
+        told = {"id": name, "sha": REVISION, "private": False, "siblings": siblings, "tags": [], "downloads": 0}
+        body = json.dumps(told).encode()
+        self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
+        self._send(body)
+
+    def _give(self, repository: str, name: str) -> None:
+        behaviour = self.state.behaviour
+        path = self._repository(repository) / name
+        if repository in behaviour.get("gated", []):
+            given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+            if given != behaviour.get("token"):
+                raise Refused(401 if not given else 403, "GatedRepo")
+        if not path.is_file():
+            raise Refused(404, "EntryNotFound")
+        facts = about(path, name)
+        data = path.read_bytes()
+        begin = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").split("-")[0])
+        if self.command == "GET" and self.state.damaged.get(name, 0) < behaviour.get("damage", {}).get(name, 0):
+            self.state.damaged[name] = self.state.damaged.get(name, 0) + 1
+            data = bytes([data[0] ^ 1]) + data[1:]
+        headers = {
+            "X-Repo-Commit": REVISION,
+            "ETag": f'"{facts["lfs"]["sha256"] if facts["lfs"] else facts["blobId"]}"',
+            "Accept-Ranges": "bytes",
+            "Content-Length": str(len(data) - begin),
+        }
+        if begin:
+            headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+        self._head(206 if begin else 200, headers)
+        self._send(data[begin:], rate=behaviour.get("rate", 0), drop_after=self._drop(name, behaviour))
+
+    def _drop(self, name: str, behaviour: dict[str, Any]) -> int | None:
+        after = behaviour.get("drop", {}).get(name)
+        if self.command != "GET" or after is None or name in self.state.dropped:
+            return None
+        self.state.dropped.add(name)
+        return int(after)
+
+    def _head(self, status: int, headers: dict[str, str]) -> None:
+        self.status = status
+        self.send_response(status)
+        for key, value in headers.items():
+            self.send_header(key, value)
+        self.end_headers()
+
+    def _send(self, body: bytes, rate: float = 0, drop_after: int | None = None) -> None:
+        if self.command == "HEAD":
+            return
+        whole = body if drop_after is None else body[:drop_after]
+        for start_at in range(0, len(whole), 1 << 16):
+            piece = whole[start_at : start_at + (1 << 16)]
+            self.wfile.write(piece)
+            self.sent += len(piece)
+            if rate:
+                time.sleep(len(piece) / rate)
+        if drop_after is not None:
+            self.wfile.flush()
+            self.close_connection = True
+            self.connection.close()
+
+    def _note(self) -> None:
+        entry = {
+            "method": self.command,
+            "path": self.path,
+            "range": self.headers.get("Range"),
+            "token": bool(self.headers.get("Authorization")),
+            "status": self.status,
+            "bytes": self.sent,
+        }
+        with (self.state.folder / "requests.jsonl").open("a") as log:
+            log.write(json.dumps(entry) + "\n")
+
+
+def about(path: Path, name: str) -> dict[str, Any]:
+    data = path.read_bytes()
+    git = hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
+    lfs = None
+    if len(data) >= LARGE_BYTES:
+        lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 132}
+    return {"rfilename": name, "size": len(data), "blobId": git, "lfs": lfs}
+
+
+def main() -> None:
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    Handler.state = State(folder)
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""From `ansible-playbook launch.yml -e model=…` to files on three nodes that can train; and every reason not to."""
+
+import hashlib
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from lab import faults
+from lab import hub as hubs
+from lab.host import Host
+from lab.hub import Hub
+from lab.profile import USER
+from tests.support.bootstrap import Person
+
+HOME = f"/home/{USER}/ai-cluster"
+REPOSITORY = "meta-llama/Llama-2-7b-hf"
+TOKEN = "hf_" + "TokenThatStaysHere"
+NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
+
+
+@pytest.fixture(scope="module")
+def tiny(ready_trio: Person) -> Person:
+    """After a first launch of the smallest model, which is built on the head and handed on."""
+    said = ready_trio.launches(model="tiny", max_steps=4, rows_per_step=6, run="first")
+    assert said.rc == 0, said.out
+    return ready_trio
+
+
+@pytest.fixture(scope="module")
+def hub(tiny: Person) -> Hub:
+    """It serves what the head has built as if it were Llama 2."""
+    folder = tiny.folder / "hub"
+    model = tiny.cluster["gpu-master"].disk.root / f"{HOME.lstrip('/')}/models/base/tiny"
+    shutil.copytree(model, folder / REPOSITORY, ignore=shutil.ignore_patterns(".*"))
+    return hubs.start(tiny.cluster.lab.place, folder)
+
+
+def on(host: Host, command: str) -> str:
+    return host.run("su", "-", USER, "-c", command)
+
+
+def launch_llama(person: Person, hub: Hub, token: str = "", **more: object) -> tuple[int, str]:
+    said = person.launches(
+        model="llama2-7b", max_steps=4, rows_per_step=6, env={"HF_ENDPOINT": hub.endpoint, "HF_TOKEN": token}, **more
+    )
+    return said.rc, said.out
+
+
+def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
+    seen = set()
+    for host in tiny.cluster.hosts:
+        rows = on(host, f"cd {HOME}/data/processed && find . -name '*.bin' | sort | xargs sha256sum")
+        model = on(host, f"cd {HOME}/models/base/tiny && sha256sum *")
+        seen.add((rows, model))
+        script = f"{HOME}/scripts/launch_cluster.sh"
+        assert host.run("stat", "-c", "%U %a", script).split() == [USER, "755"]
+        assert f"GLOO_SOCKET_IFNAME={host.spec.nics[0]} " in host.run("cat", script)
+        cluster = host.run("cat", f"{HOME}/config/cluster_config.yaml")
+        assert f"node: {host.name}" in cluster and f"interface: {host.spec.nics[0]}" in cluster
+        assert host.run("stat", "-c", "%a", f"{HOME}/config/cluster_config.yaml").strip() == "600"
+    assert len(seen) == 1 and "model.safetensors" in next(iter(seen))[1]
+
+
+def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:
+    """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
+    start = f"cd {HOME}/scripts && timeout 150 ./launch_cluster.sh"
+    with ThreadPoolExecutor() as each:
+        done = list(
+            each.map(lambda host: host.outcome("su", "-", USER, "-c", start, timeout_s=170), tiny.cluster.hosts)
+        )
+    assert [entry.returncode for entry in done] == [0, 0, 0], "\n".join(entry.stdout + entry.stderr for entry in done)
+    adapters = set()
+    for host in tiny.cluster.hosts:
+        events = [json.loads(line) for line in host.run("cat", f"{HOME}/logs/runs/first/events.jsonl").splitlines()]
+        assert events[-1]["event"] == "done"
+        assert sorted(next(e for e in events if e["event"] == "start")["nodes"]) == sorted(NODES)
+        adapters.add(host.run("sha256sum", f"{HOME}/results/first/adapter/adapter_model.safetensors"))
+        on(host, f"rm -r {HOME}/results/first {HOME}/models/checkpoints/first {HOME}/logs/runs/first/*.jsonl")
+    assert len(adapters) == 1
+
+
+def test_a_second_launch_brings_nothing(tiny: Person) -> None:
+    said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="first")
+    assert said.rc == 0, said.out
+    assert "Hand files from node to node" not in said.out.replace("skipping", "")
+    changed = [line for line in said.out.splitlines() if line.startswith("changed:")]
+    assert len(changed) == len(NODES), said.out  # the run's files alone: each launch has its own token
+
+
+def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
+    hub.behave(gated=[REPOSITORY], token=TOKEN)
+    rc, out = launch_llama(tiny, hub)
+    assert rc != 0
+    assert f"accept its licence at https://huggingface.co/{REPOSITORY}" in out
+    assert "ansible-vault encrypt_string --stdin-name motley_hub_token" in out
+    rc, out = launch_llama(tiny, hub, token="hf_of-somebody-else")
+    assert rc != 0 and "the token that was given has no access to it" in out
+    assert hub.bytes_sent("model.safetensors") == 0
+    for host in tiny.cluster.hosts:
+        assert host.outcome("test", "-e", f"{HOME}/models/base/llama2-7b").returncode
+
+
+def test_a_gated_model_is_fetched_once_mended_and_fanned_out(tiny: Person, hub: Hub) -> None:
+    size = (hub.folder / REPOSITORY / "model.safetensors").stat().st_size
+    hub.behave(gated=[REPOSITORY], token=TOKEN, drop={"model.safetensors": size // 2}, damage={"tokenizer.json": 1})
+    vault = tiny.folder / "vault"
+    vault.write_text("a password for this test\n")
+    locked = tiny.cluster.controller(
+        *("ansible-vault", "encrypt_string", "--vault-password-file", vault, "--name", "motley_hub_token", TOKEN)
+    ).stdout
+    variables = tiny.folder / "token.yml"
+    variables.write_text(locked)
+    asked = {"model": "llama2-7b", "max_steps": 4, "rows_per_step": 6, "env": {"HF_ENDPOINT": hub.endpoint}}
+    said = tiny.launches("-e", f"@{variables}", **asked)
+    assert said.rc != 0 and "--ask-vault-pass" in said.out, said.out
+    said = tiny.launches("-e", f"@{variables}", "--vault-password-file", str(vault), **asked)
+    assert said.rc == 0, said.out
+    assert "tokenizer.json arrived damaged: it is fetched anew" in said.out
+    assert size <= hub.bytes_sent("model.safetensors") < size + (2 << 20)  # it went on where it broke off
+    assert [entry for entry in hub.requests() if str(entry["range"]).startswith("bytes=")]
+    right = hashlib.sha256((hub.folder / REPOSITORY / "model.safetensors").read_bytes()).hexdigest()
+    for host in tiny.cluster.hosts:
+        assert on(host, f"sha256sum {HOME}/models/base/llama2-7b/model.safetensors").split()[0] == right
+        assert host.outcome("grep", "-rlF", TOKEN, "/home", "/root", "/etc", "/tmp", "/var", "/run/user").stdout == ""
+    hub.behave(gated=[REPOSITORY], token=TOKEN)
+    assert launch_llama(tiny, hub)[0] == 0
+    assert hub.requests() == []  # nobody asks the hub for what is here
+
+
+def test_different_versions_are_refused_with_the_mend(tiny: Person) -> None:
+    host = tiny.cluster["gpu-worker-1"]
+    packages = f"{HOME}/env/lib/python*/site-packages"
+    host.run("sh", "-c", f"cd {packages} && mv torch-*.dist-info torch-2.10.0.dist-info")
+    said = tiny.plans(model="tiny", max_steps=4)
+    assert said.rc != 0 and "gpu-worker-1: environment is" in said.out, said.out
+    assert "fix: make bootstrap PHASE=python_env LIMIT=gpu-worker-1" in said.out
+    host.run("sh", "-c", f"cd {packages} && mv torch-2.10.0.dist-info torch-2.13.0+cpu.dist-info")
+
+
+def test_a_model_that_does_not_fit_is_refused_with_numbers(tiny: Person, tmp_path: Path) -> None:
+    big = {"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128}
+    big |= {"num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256}
+    (tmp_path / "config.json").write_text(json.dumps(big | {"max_position_embeddings": 4096}))
+    said = tiny.plans(model=tmp_path, max_steps=4)
+    assert said.rc != 0 and "gpu-worker-2 has too little memory" in said.out and "GB are needed, it has" in said.out
+    assert "choose a smaller model" in said.out
+
+
+def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
+    host = tiny.cluster["gpu-worker-2"]
+    faults.inject(tiny.cluster.lab, host, "disk-full", {})
+    said = tiny.plans(model="tiny", max_steps=4)
+    faults.mend(tiny.cluster.lab, host, "disk-full")
+    assert said.rc != 0 and "gpu-worker-2: " in said.out and "are free" in said.out, said.out
+    assert "leave it out: -e nodes=gpu-master,gpu-worker-1" in said.out
+
+
+def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Person) -> None:
+    host = tiny.cluster["gpu-worker-1"]
+    before = host.run("sha256sum", f"{HOME}/config/cluster_config.yaml")
+    on(host, f'mkdir -p {HOME}/logs/runs/other && echo \'{{"state": "training"}}\' > {HOME}/logs/runs/other/agent.json')
+    said = tiny.launches(model="tiny", max_steps=4)
+    host.run("rm", "-r", f"{HOME}/logs/runs/other")
+    assert said.rc != 0 and "'other' is on, on gpu-worker-1" in said.out, said.out
+    assert "fix: make stop" in said.out and "-e queue=true" in said.out
+    assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
+
+
+def test_an_unknown_run_is_not_resumed(tiny: Person) -> None:
+    said = tiny.plans(resume="fist")
+    assert said.rc != 0 and "no node knows a run 'fist'" in said.out and "did you mean first?" in said.out
+
+
+def test_a_run_is_resumed_with_its_own_settings(tiny: Person) -> None:
+    said = tiny.plans(resume="first", nodes="gpu-master,gpu-worker-2")
+    assert said.rc == 0 and "plan  first · tiny" in said.out and "6 rows × 512 tokens" in said.out, said.out
+    assert "gpu-worker-1" not in said.out
+    said = tiny.plans(resume="first", lora_r=4)
+    assert said.rc != 0 and "lora_r: the run was launched with 16, 4 is asked for" in said.out
+
+
+def test_a_node_that_is_off_is_left_out_unless_it_was_named(tiny: Person) -> None:
+    host = tiny.cluster["gpu-worker-2"]
+    host.power_cut()
+    said = tiny.plans(model="tiny", max_steps=4)
+    assert said.rc == 0 and "⚠ gpu-worker-2 is off: nobody answers" in said.out, said.out
+    said = tiny.plans(model="tiny", max_steps=4, nodes="gpu-master,gpu-worker-2")
+    assert said.rc != 0 and "gpu-worker-2 is off" in said.out

@@ -1,0 +1,233 @@
+"""The plan of a run: pure decisions about nodes, memory, versions and names, and the files written from it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from console import asked, hub, plan, receipt, render
+
+GB = 1 << 30
+ABOUT, _ = asked.check_values({"model": "tiny", "max_steps": 40})
+VERSIONS = {"python": "3.11.2", "environment": "abc123", "torch": "2.13.0", "train": "1"}
+
+
+def look(**more: Any) -> dict[str, Any]:
+    usual = {
+        "home": "/home/user/ai-cluster",
+        "cores": 8,
+        "memory_bytes": 32 * GB,
+        "cards": [],
+        "free_bytes": 100 * GB,
+        "way": {"why": "", "card": "enp3s0", "mbit": 1000, "wireless": False},
+        "run_on": "",
+        "runs": {},
+        "measured": [],
+    }
+    return usual | more
+
+
+def card(name: str, gigabytes: int) -> dict[str, Any]:
+    return {"name": f"NVIDIA GeForce {name}", "bytes": gigabytes * GB, "used": 0}
+
+
+def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[plan.Node]:
+    names = [f"n{place}" for place in range(len(looks))]
+    told = {name: {"cuda": "13.0" if cuda else None} for name in names}
+    addresses = {name: f"10.0.0.{place}" for place, name in enumerate(names)}
+    return plan.nodes_of(addresses, dict(zip(names, looks, strict=True)), told, processes or {})
+
+
+def memory(found: list[plan.Node], *, fits: bool = True, fix: Any = None) -> dict[str, Any]:
+    entries = [
+        {
+            "name": node.name,
+            "needs_bytes": 20 * GB,
+            "has_bytes": node.bytes,
+            "fits": fits or node.name != "n1",
+            "fix": fix,
+        }
+        for node in found
+    ]
+    seconds = {"fp32": 0.4, "bf16": 0.2}
+    sent = {"fp32": 50_000_000, "bf16": 25_000_000}
+    return {
+        "model": "tiny",
+        "nodes": entries,
+        "wire_seconds_per_step": seconds,
+        "wire_bytes_per_step": sent,
+        "trained_weights": 4_900_000,
+    }
+
+
+def made(found: list[plan.Node], values: dict[str, Any] | None = None, **more: Any) -> plan.Plan:
+    run = plan.Run(name="qa", values={"model": "tiny"}, why="from the start")
+    settings = ABOUT["all"] | {"run": "qa"} | (values or {})
+    model = ABOUT["model"] | {"folder_name": "tiny"}
+    whole = {"here": {node.name: True for node in found}, "help": ABOUT["help"], "link_mbit": 1000.0} | more
+    return plan.Plan(
+        run=run, nodes=found, settings=settings, model=model, dataset=ABOUT["dataset"], memory=memory(found), **whole
+    )
+
+
+def data(found: plan.Plan) -> dict[str, Any]:
+    told = plan.as_data(found) | {"token": "5f", "time": "now"}
+    told["dataset"] = told["dataset"] | {"folder_name": "stdlib-qa-1"}
+    return told
+
+
+def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
+    found = nodes(look(cards=[card("RTX 4070", 12), card("RTX 4070", 8)]), look(cards=[card("RTX 3070", 8)]), cuda=True)
+    assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 8, "cuda"), (1, 8, "cuda")]
+    assert found[0].computes_on == "2 × RTX 4070"
+    found = nodes(look(), look(), processes={"n0": 2})
+    assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 16, "cpu"), (1, 32, "cpu")]
+
+
+def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
+    assert nodes(look(cards=[card("RTX 4070", 12)]))[0].device == "cpu"
+
+
+def test_unequal_versions_name_cause_and_mend_once() -> None:
+    told: dict[str, dict[str, str | None]] = {name: dict(VERSIONS) for name in ("a", "b", "c")}
+    assert plan.unequal(told) == []
+    told["b"] |= {"environment": "def456", "torch": "2.10.0", "train": "2", "model tiny": "x"}
+    [finding] = plan.unequal(told)
+    assert finding.startswith(
+        "b: environment is def456, the others abc123\nfix: make bootstrap PHASE=python_env LIMIT=b"
+    )
+    told = {name: {"python": "3.11.2"} for name in ("a", "b")}
+    [finding] = plan.unequal(told)
+    assert finding.startswith("a,b: there is no environment yet\nfix: make bootstrap PHASE=python_env   (make")
+
+
+def test_what_does_not_fit_is_told_with_numbers_and_both_ways_out() -> None:
+    found = nodes(look(), look(memory_bytes=8 * GB))
+    [finding] = plan.does_not_fit(found, memory(found, fits=False, fix={"load_in": "4bit", "max_seq_length": 256}))
+    assert "n1 has too little memory for tiny: 21.5 GB are needed, it has 8.6 GB" in finding
+    assert "fix: -e load_in=4bit -e max_seq_length=256, or -e nodes=n0" in finding
+    [finding] = plan.does_not_fit(found, memory(found, fits=False))
+    assert finding.endswith("fix: -e nodes=n0")
+
+
+def test_a_small_disk_and_a_lost_way_are_told() -> None:
+    found = nodes(look(), look(free_bytes=3 * 10**9, way={"why": "it has no route to n0"}))
+    findings = plan.in_the_way(found, {"n0": 0, "n1": 5 * 10**9})
+    assert "n1: it has no route to n0\nfix: make bootstrap PHASE=static_ip LIMIT=n1" in findings[0]
+    assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
+
+
+def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
+    sync = {1: 0.0, 2: 0.4, 3: 0.53}
+    [finding] = plan.slows_the_run({"a": 10.0, "b": 9.0, "c": 0.1}, 16, sync)
+    assert finding == "c slows the run: 1.37 s a step with it, 1.24 s on a, b alone"
+    assert plan.slows_the_run({"a": 10.0, "b": 9.0, "c": 5.0}, 24, sync) == []
+
+
+def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
+    same = {"launched": {"all": ABOUT["all"]}, "run": "earlier", "speeds": {"n0": 4.0, "n1:0": 2.0}}
+    other = {"launched": {"all": ABOUT["all"] | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
+    found = nodes(look(measured=[other, same]), look())
+    assert plan.speeds(found, ABOUT["all"]) == ({"n0": 4.0, "n1": 2.0}, "measured in earlier")
+    whole = made(found, rates={"n0": 4.0, "n1": 2.0}, rates_why="measured in earlier")
+    text = "\n".join(plan.lines(whole))
+    assert "10.7  (4.00 rows/s)" in text and "3.07 s a step (measured in earlier), 0:02:03 in all" in text
+
+
+def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
+    said = "all-reduce 16 MB 191 ms = 90 % of the link (1000 Mbit/s, gloo, 3 nodes)"
+    proof = {"nodes": {"a": {"phases": {"proof": {"says": [said]}}}}}
+    (tmp_path / "2026-11-21-bootstrap.json").write_text(json.dumps(proof))
+    older = json.dumps(proof).replace("90 %", "50 %")
+    (tmp_path / "2026-11-20-bootstrap.json").write_text(older)
+    (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
+    assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
+    found = nodes(look(), look(way={"why": "", "card": "wlan0", "mbit": 0}), look(way={"why": "", "mbit": 100}))
+    assert plan.link(found, 900) == (900, "measured by bootstrap's proof")
+    assert plan.link(found, 0) == (100, "as n2's network card says")
+
+
+KNOWN = plan.Known({"given": {"model": "tiny", "max_steps": 40}, "all": ABOUT["all"]}, 12, False)
+
+
+def choose(runs: dict[str, plan.Known], **values: Any) -> tuple[Any, list[str]]:
+    given = {"model": "tiny", "max_steps": 40} | values
+    about, failures = asked.check_values(given)
+    assert not failures
+    return plan.choose_run(given, about, runs)
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "step"),
+    [
+        ({}, "tiny-stdlib-qa", 12),
+        ({"max_steps": 50}, "tiny-stdlib-qa-2", 0),
+        ({"resume": "never"}, "tiny-stdlib-qa-2", 0),
+        ({"run": "new"}, "new", 0),
+        ({"resume": "tiny-stdlib-qa", "run": "branch"}, "branch", 12),
+    ],
+)
+def test_the_run_that_is_meant(values: dict[str, Any], name: str, step: int) -> None:
+    run, findings = choose({"tiny-stdlib-qa": KNOWN}, **values)
+    assert findings == [] and (run.name, run.step) == (name, step)
+
+
+def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
+    done = plan.Known(KNOWN.launched, 40, True)
+    assert choose({"tiny-stdlib-qa": done})[0].name == "tiny-stdlib-qa-2"
+    assert "'qa' is done\nfix: -e run=qa-2, or begin it anew: -e resume=never" in choose({"qa": done}, run="qa")[1][0]
+    run, _ = choose({"qa": done}, run="qa", resume="never")
+    assert run.anew and run.values["resume"] == "auto"  # else every restart within the run would begin anew
+
+
+def test_settings_of_a_run_cannot_change() -> None:
+    assert (
+        "max_steps: the run was launched with 40, 50 is asked for"
+        in choose({"qa": KNOWN}, run="qa", max_steps=50)[1][0]
+    )
+
+
+def test_the_token_never_becomes_part_of_a_plan() -> None:
+    assert hub.token({"motley_hub_token": "hf_secret"}) == {"HF_TOKEN": "hf_secret"}
+    assert "hf_secret" not in json.dumps(data(made(nodes(look()))))
+
+
+def files(found: list[plan.Node], node: str, **more: str) -> dict[str, str]:
+    ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
+    return {file["path"]: file["content"] for file in render.files(data(made(found)), node, ports, more)}
+
+
+def test_the_cluster_file_is_the_same_everywhere_but_for_the_node() -> None:
+    found = nodes(look(), look(way={"why": "", "card": "wlp2s0"}), look(), processes={"n0": 2})
+    told = [yaml.safe_load(files(found, node.name)["config/cluster_config.yaml"]) for node in found]
+    assert [entry["processes"] for entry in told[0]["nodes"]] == [2, 1, 1]
+    assert [entry.pop("node") for entry in told] == ["n0", "n1", "n2"]
+    assert [entry.pop("interface") for entry in told] == ["enp3s0", "wlp2s0", "enp3s0"]
+    assert told[0] == told[1] == told[2]
+    assert told[0]["group_ports"] == [29410, 29489] and told[0]["token"] == "5f" and told[0]["run"] == "qa"
+
+
+def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:
+    text = files(nodes(look()), "n0")["config/training_config.yaml"]
+    values = yaml.safe_load(text)
+    assert values["dataset"] == "/home/user/ai-cluster/data/processed/stdlib-qa-1" and values["model"] == "tiny"
+    home = values.pop("home")
+    assert home == "/home/user/ai-cluster"
+    _, failures = asked.check_values(values | {"dataset": "stdlib-qa"})
+    assert failures == []
+
+
+def test_the_script_is_clean_and_says_why(tmp_path: Path) -> None:
+    script = tmp_path / "launch_cluster.sh"
+    script.write_text(files(nodes(look(), look()), "n1", NCCL_ALGO="Ring; rm -rf /")["scripts/launch_cluster.sh"])
+    shellcheck = Path(sys.executable).parent / "shellcheck"
+    assert subprocess.run([shellcheck, script], capture_output=True, check=False, text=True).stdout == ""
+    text = script.read_text()
+    assert "export NCCL_ALGO='Ring; rm -rf /'" in text and "OMP_NUM_THREADS=8 " in text
+    for name in re.findall(r"export (?:GLOO|NCCL|TORCH)_\w+=\S+(.*)", text)[:4]:
+        assert name.strip().startswith("# "), name

@@ -1,0 +1,106 @@
+"""What a launch is asked for, checked before anything is connected to: a bad value of each variable, its sentence."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from console import asked
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
+BAD = {
+    "model": ("llama2-7c", "did you mean llama2-7b?"),
+    "dataset": ("./no-such.jsonl", "there is no file ./no-such.jsonl"),
+    "run": ("a/b", "cannot name a folder"),
+    "max_steps": ("many", "max_steps: 'many' is not a whole number"),
+    "epochs": (0, "epochs: 0.0 is not above 0"),
+    "rows_per_step": (0, "rows_per_step: 0 is below 1"),
+    "max_seq_length": ("0", "max_seq_length: 0 is below 1"),
+    "learning_rate": ("-1", "learning_rate and timeout_s must be above 0"),
+    "lora_r": ("4.5", "lora_r: '4.5' is not a whole number"),
+    "lora_alpha": ("x", "lora_alpha: 'x' is not a whole number"),
+    "load_in": ("4bits", "did you mean '4bit'?"),
+    "nodes": ("gpu-master,gpu-worker-3", "there is no 'gpu-worker-3' in the inventory"),
+    "balance": ("evn", "did you mean 'even'?"),
+    "sync": ("dpd", "did you mean 'ddp'?"),
+    "wire": ("fp16", "wire: 'fp16' is none of auto|fp32|bf16"),
+    "backend": ("unslot", "did you mean 'unsloth'?"),
+    "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
+    "queue": ("2", "queue: '2' is neither true nor false"),
+    "method": ("lara", "did you mean 'lora'?"),
+    "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
+    "seed": ("one", "seed: 'one' is not a whole number"),
+    "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
+    "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
+    "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
+}
+
+
+def refusal(**values: object) -> str:
+    with pytest.raises(asked.Refused) as refused:
+        asked.read({"model": "tiny", **values}, CLUSTER)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_value_is_named(name: str) -> None:
+    value, sentence = BAD[name]
+    assert sentence in refusal(**{name: value})
+
+
+def test_all_findings_come_at_once() -> None:
+    said = refusal(max_steps="x", sync="dpd", nodes="nobody", follow="perhaps")
+    assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/launching.md"))
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    assert "max_steps and epochs are both set" in refusal(max_steps=5, epochs=2)
+
+
+def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
+    with pytest.raises(asked.Refused, match="model: a value is missing; the catalogue has llama2-7b"):
+        asked.read({}, CLUSTER)
+    assert asked.read({"resume": "first"}, CLUSTER).values == {"resume": "first"}
+
+
+def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    taken = {name: asked.read({"model": name}, CLUSTER).about["model"] for name in ("qwen", "a/b", str(tmp_path))}
+    assert "is in the catalogue" in taken["qwen"]["reason"] and taken["qwen"]["name"] == "qwen2.5-7b"
+    assert "is a Hugging Face hub id" in taken["a/b"]["reason"] and taken["a/b"]["local_name"] == "a--b"
+    assert "is a folder of this machine" in taken[str(tmp_path)]["reason"]
+
+
+def test_nodes_keep_the_order_of_the_inventory() -> None:
+    wish = asked.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
+    assert wish.nodes == ["gpu-master", "gpu-worker-2"] and wish.named_nodes
+
+
+def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:
+    start = time.monotonic()
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory/loopback", "launch.yml", *words],
+        cwd=REPOSITORY,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done, time.monotonic() - start
+
+
+def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> None:
+    """However a variable is given: NAME=VALUE, JSON, or a file."""
+    file = tmp_path / "wish.yml"
+    file.write_text(json.dumps({"modle": "llama2-7b"}))
+    for words in (["modle=llama2-7b"], [json.dumps({"modle": "llama2-7b"})], [f"@{file}"]):
+        done, seconds = launch("-e", *words)
+        said = done.stdout + done.stderr
+        assert done.returncode == 2 and "unknown variable 'modle' — did you mean 'model'?" in said, said
+        assert "PLAY" not in said and "TASK" not in said  # two lines, not a page
+        assert seconds < 15  # 0.8 s on a quiet machine
