@@ -64,7 +64,8 @@ class CallbackModule(Default):
             words = str(told.get("msg") or "it failed without a word")
             if words == "non-zero return code":
                 words = findings(told) or str(told.get("stderr") or told.get("stdout") or words).strip()
-            self.failures.setdefault(words, []).append(result.host.get_name())
+            about_a_node = not result.task.run_once
+            self.failures.setdefault(words, []).extend([result.host.get_name()] * about_a_node)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if not self.calm:
@@ -85,7 +86,7 @@ class CallbackModule(Default):
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""
         for words, nodes in self.failures.items():
             whole = words.removeprefix("Task failed: ").removeprefix("Action failed: ")
-            who = f"{', '.join(nodes)}: " if len(nodes) > 1 else ""
+            who = f"{', '.join(nodes)}: " if nodes else ""
             self._display.display(f"✗ {who}{whole}", **FAILED)
         self.failures = {}
 

@@ -360,6 +360,8 @@ def wait_for_more(store: Store, index: int, offset: int) -> int:
 
 
 def megabytes(count: int) -> str:
+    if count < 1e6:
+        return f"{count / 1e3:.0f} kB"
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 

@@ -93,7 +93,7 @@ def main() -> None:
     store.remember()
     removed = prune(folder, {file.name for file in files}) if wish["prune"] else []
     follower.join()
-    say = f"{megabytes(store.received)} in {took_s:.1f} s" if store.received else "all was here"
+    say = f"{folder.name}: {megabytes(store.received)} in {took_s:.1f} s" if store.received else "all was here"
     module.exit_json(
         changed=bool(store.received or removed),
         received=store.received,

@@ -90,3 +90,16 @@ def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch:
         place = Place("a", ("127.0.0.1", "127.0.0.2"), port=silent.getsockname()[1])
         assert hostkeys.look([place], file)[0].state == "known"
         assert time.monotonic() - start < 2
+
+
+def test_a_busy_machine_that_shows_another_kind_of_key_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pinned kind came too late: that is not what a reinstalled machine looks like."""
+    known = tmp_path / "known_hosts"
+    pin([Meeting(name="a", state="new", tried=[], key=KEY_A)], known)
+    ecdsa = "ecdsa-sha2-nistp256 AAAAE2VjZHNh"
+    shown = iter([{(TODAY, 22): ecdsa}, {(TODAY, 22): KEY_A}, {(TODAY, 22): ecdsa}, {(TODAY, 22): ecdsa}])
+    monkeypatch.setattr(hostkeys, "scan", lambda *_: next(shown))
+    assert hostkeys.look([NODE], known)[0].state == "known"
+    assert hostkeys.look([NODE], known)[0].state == "changed"  # and stays so where it shows no other
