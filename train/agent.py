@@ -63,6 +63,7 @@ class Agent:
         self.gpus = GpuReadings(self.folder / "gpu.jsonl", cluster.node)
 
         self.plan: Plan | None = None
+        self.last_plan: Plan | None = None
         self.group: workers.Group | None = None
         self.reason = "starting"
         self.condition, self.cause = "fit", ""
@@ -145,7 +146,8 @@ class Agent:
         self.failure_step = max(self.failure_step, self.progress.best_step)
         if failure.kind in ("own", "peer", "port"):
             self._tell("failed", f"{failure.kind}: {self.cause}", [self.cluster.node])
-        started = self.progress.best_step > 0
+        peers = self.presence.alive().values()
+        started = self.progress.step > 0 or any(peer.said and peer.said.step > 0 for peer in peers)
         if failure.kind == "check" or (failure.kind == "input" and not started):
             self._decide_end(Verdict(done=False, reason=" ".join([f"{self.cluster.node}: {first}", *rest])))
         elif failure.kind in ("own", "input"):
@@ -224,7 +226,7 @@ class Agent:
                 missing = [name for name in self.cluster.order if name not in (*self.said.hears, self.cluster.node)]
                 self._tell("waiting", action.reason, missing)
         elif isinstance(action, Follow):
-            self._note_change(self.plan, action.plan)
+            self._note_change(action.plan)
             self._adopt(action.plan, f"{', '.join(action.plan.members)} by {action.plan.host}")
         elif isinstance(action, Propose):
             self._propose(action)
@@ -241,11 +243,12 @@ class Agent:
             members=action.members,
             port=free_port(self.cluster, action.epoch),
         )
-        if action.kind in ("lost", "joined"):
-            self._note_change(self.plan, plan, action.reason)
+        self._note_change(plan, action.reason if action.kind in ("lost", "joined") else "")
         self._adopt(plan, f"{', '.join(plan.members)}: {action.reason}")
 
-    def _note_change(self, old: Plan | None, new: Plan, reason: str = "") -> None:
+    def _note_change(self, new: Plan, reason: str = "") -> None:
+        """Who is in and who is out, against the plan that this node followed last."""
+        old, self.last_plan = self.last_plan, new
         if old is None:
             return
         if gone := [name for name in old.members if name not in new.members]:

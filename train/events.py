@@ -5,10 +5,12 @@ docs/events.md describes every event; SCHEMA is what the tests hold both to.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sys
 import time
+from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,21 +30,25 @@ SCHEMA: dict[str, tuple[str, ...]] = {
 
 
 class EventLog:
-    """Appends events; a node's one writing process has a file, the others none."""
+    """Appends events; a node's one writing process has a file, the others none. What a full disk does not take now is
+    kept and written with a later event: a diary must not end a run, nor have gaps."""
 
     def __init__(self, file: Path | None) -> None:
-        self.file: TextIO | None = None
+        self.file: FileIO | None = None
+        self.unwritten = b""
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
             _drop_torn_line(file)
-            self.file = file.open("a", encoding="utf-8")
+            self.file = FileIO(str(file), "a")
 
     def write(self, kind: str, **facts: Any) -> None:
         if facts.keys() != set(SCHEMA[kind]):
             raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
-        if self.file is not None:
-            self.file.write(json.dumps({"event": kind, "time": round(time.time(), 3), **facts}) + "\n")
-            self.file.flush()
+        if self.file is None:
+            return
+        self.unwritten += json.dumps({"event": kind, "time": round(time.time(), 3), **facts}).encode() + b"\n"
+        with contextlib.suppress(OSError):
+            self.unwritten = self.unwritten[self.file.write(self.unwritten) :]
 
 
 def read(file: Path) -> list[dict[str, Any]]:

@@ -107,12 +107,15 @@ class Progress:
     started: float = field(default_factory=now)
     stepped: bool = False
     offset: int | None = None
+    old: bool = True
+    """Whether what is read was there before this agent: it tells the step, it is no progress."""
 
     FIRST_S = 900.0
     LEAST_S = 20.0
 
     def begin(self) -> None:
         self.read()
+        self.old = False
         self.started = self.since = now()
         self.stepped = self.done = False
         self.step_s = 0.0
@@ -121,14 +124,15 @@ class Progress:
         for event in self._new_events():
             at = now()
             kind = event.get("event")
-            if kind == "step":
+            if kind == "step" and not self.old:
                 if not self.stepped:
                     self.setup_s = max(self.setup_s, at - self.started)
                 self.stepped = True
                 self.step_s = max(self.step_s, float(event["step_s"]))
             self.done = self.done or kind == "done"
             self.step = int(event.get("step", self.step))
-            self.best_step = max(self.best_step, self.step) if kind == "step" else self.best_step
+            if kind == "step" and not self.old:
+                self.best_step = max(self.best_step, self.step)
             self.since = at
 
     @property

@@ -14,7 +14,7 @@ whom it said yes to, and then it is one more machine that must be up. The head i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_FAILURES = 8
@@ -161,8 +161,8 @@ def backoff_s(failures: int) -> float:
     return 0.0 if failures < 3 else min(30.0, 2.0 ** (failures - 3))
 
 
-def choose_members(fit: Mapping[str, Said], order: Sequence[str], host: str) -> tuple[str, ...]:
-    """The host and, in the agreed order, all who hear one another: a group cannot train over a link that is cut."""
+def choose_members(fit: Mapping[str, Said], order: Iterable[str], host: str) -> tuple[str, ...]:
+    """The host and, in this order, all who hear one another: a group cannot train over a link that is cut."""
     chosen = [host]
     for name in order:
         if name in fit and name not in chosen and all(_hear(fit[name], fit[other]) for other in chosen):
@@ -224,7 +224,8 @@ def _follow(view: View, fit: Mapping[str, Said], newest: Plan) -> Action:  # noq
 
 def _host(view: View, fit: Mapping[str, Said], plan: Plan) -> Action:  # noqa: PLR0911
     me = view.me
-    can = choose_members(fit, view.order, me.name)
+    # Who is in stays in: a newcomer that one of them does not hear yet waits, and pushes nobody out.
+    can = choose_members(fit, dict.fromkeys([*plan.members, *view.order]), me.name)
     chosen = tuple(n for n in can if n in plan.members or view.welcome is None or n in view.welcome)
     if not majority(chosen, view.order):
         return Rest(why_too_few(chosen, view.order))

@@ -5,7 +5,7 @@ answer repeats the asker's random number: nobody without the token can speak, no
 
 When a peer counts as lost
     absent   not even its kernel takes the connection (power, cable, sleep): 3 rounds in a row and 3 s
-    mute     its kernel does, its agent does not answer (hung, or starved by load): 3 rounds in a row and 8 s
+    mute     its kernel does, its agent does not answer (hung, or starved by load): 3 rounds in a row and 5 s
 A round that this node itself was late for proves nothing and is not counted.
 """
 
@@ -32,7 +32,7 @@ REPLY_S = 1.0
 LATE_S = 0.5
 ROUNDS = 3
 ABSENT_S = 3.0
-MUTE_S = 8.0
+MUTE_S = 5.0
 LONGEST = 1 << 16
 
 
@@ -171,7 +171,10 @@ class Presence:
             return True, "speaks nonsense"
         if body is None or body.get("nonce") != nonce or body["from"] != node.name:
             return False, "belongs to another launch"
-        self.take(body, answered=True)
+        try:
+            self.take(body, answered=True)
+        except (KeyError, TypeError, ValueError):
+            return False, "runs another version of the agent"
         return True, ""
 
 

@@ -21,8 +21,8 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def three(data, tmp_path_factory):
-    """Three that train for ever; each test leaves them so."""
-    agents = Agents(tmp_path_factory.mktemp("three"), ENDLESS | {"dataset": data})
+    """2 + 1 + 1 processes that train for ever; each test leaves them so."""
+    agents = Agents(tmp_path_factory.mktemp("three"), ENDLESS | {"dataset": data}, processes={0: 2})
     agents.start()
     agents.together(*agents.names, within_s=90)
     yield agents
@@ -82,3 +82,67 @@ def test_a_run_ends_well_on_all_nodes(data, tmp_path):
         assert (agents.folder(name) / "results/run/adapter/adapter_model.safetensors").exists()
         assert agents.now(name)["state"] == "done"
         assert agents.members(name)[-1]["event"] == "ended"
+
+
+def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
+    """Its data is gone; the others, who have trained without it, go on."""
+    three.stop("node-2")
+    three.options["dataset"], data = tmp_path / "nowhere", three.options["dataset"]
+    three.start("node-2")
+    three.options["dataset"] = data
+    three.wait(lambda: three.now("node-2").get("state") == "unfit", 40, "it is not left out")
+    three.together("node-0", "node-1", within_s=40)
+    assert "nowhere" in three.members("node-2", "unfit")[-1]["reason"]
+    assert three.now("node-0")["peers"]["node-2"]["condition"] == "unfit"
+    three.stop("node-2")
+    three.start("node-2")
+    three.together(*three.names, within_s=40)
+
+
+def test_bad_input_ends_the_run_everywhere_with_its_cause(data, tmp_path):
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data}, size=2)
+    agents.start("node-0")
+    agents.options["dataset"] = tmp_path / "nowhere"
+    agents.start("node-1")
+    assert agents.ended(60) == [1, 1]
+    for name in agents.names:
+        assert "node-1: " in agents.members(name)[-1]["reason"] and "nowhere" in agents.members(name)[-1]["reason"]
+    agents.start("node-0")  # and whoever comes later to the same launch is told so at once
+    assert agents.running["node-0"].wait(10) == 1
+
+
+def test_a_loss_that_is_no_number_is_not_tried_again(data, tmp_path):
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data}, size=2)
+    agents.start(program="tests/train/broken.py not_a_number=6")
+    assert agents.ended(60) == [1, 1]
+    assert all("the loss is nan" in agents.members(name)[-1]["reason"] for name in agents.names)
+    assert len(agents.members("node-0", "plan")) == 1
+
+
+def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
+    """On one rank of two, each time at its fifth batch: its node is left out, and alone the other is no majority."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 1000}, size=2)
+    agents.start("node-0")
+    agents.start("node-1", program="tests/train/broken.py fails=5")
+    agents.wait(lambda: agents.now("node-1").get("state") == "unfit", 90, "it goes on for ever")
+    agents.together("node-0", within_s=40)
+    assert "the cat pulled the plug" in agents.members("node-1", "unfit")[-1]["reason"]
+    agents.stop()
+
+
+def test_resume_never_counts_once(data, tmp_path):
+    """The old run is set aside when the launch begins; after a crash of everything it goes on, not anew."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 5}, size=1)
+    agents.start()
+    agents.together("node-0", step=12)
+    agents.kill()
+    agents.token, agents.options["resume"] = "another launch", "never"
+    began = time.time()
+    agents.start()
+    agents.together("node-0", since=began, step=12)
+    agents.kill()
+    agents.start()
+    agents.together("node-0", step=24)
+    agents.stop()
+    starts = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
+    assert starts[:2] == [0, 0] and starts[2] >= 10

@@ -98,3 +98,26 @@ def test_start_up_says_the_reason_of_every_choice(run):
     ):
         assert choice in said
     assert run.said(1) == "", "one process of all talks"
+
+
+def test_what_a_full_disk_did_not_take_is_written_later(tmp_path):
+    class Disk:
+        def __init__(self, file):
+            self.file, self.full = file, False
+
+        def write(self, data):
+            if self.full:
+                raise OSError(28, "No space left on device")
+            return self.file.write(data[:7] if len(data) > 100 else data)  # and a disk may take a part only
+
+    log = events.EventLog(tmp_path / "events.jsonl")
+    log.file = disk = Disk(log.file)
+    log.write("stopped", step=1, reason="a")
+    disk.full = True
+    log.write("stopped", step=2, reason="b")
+    disk.full = False
+    for step in (3, 4):
+        log.write("stopped", step=step, reason="c" * 20)
+    while log.unwritten:
+        log.unwritten = log.unwritten[disk.write(log.unwritten) :]
+    assert [event["step"] for event in events.read(tmp_path / "events.jsonl")] == [1, 2, 3, 4]

@@ -1,0 +1,164 @@
+"""Machines are lost and come back while they train, over the lab's network. Each test leaves the trio training."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lab import base, faults
+from lab import lab as labs
+from lab.place import Place
+from tests.support.training import Split, Training
+
+MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+LOST_S, BACK_S = 15, 20
+# What the machine that runs the tests does beside them is not the cluster's fault: a hang is, and shows all the same.
+PATIENCE = float(os.environ.get("MOTLEY_TEST_PATIENCE", "2"))
+
+
+def _training(profile: str, name: str, processes: dict[str, int] | None = None) -> Iterator[Training]:
+    place = Place(name=f"{name}{os.getpid()}")
+    try:
+        yield Training(labs.up(place, profile, base.default_suite(), ["train"]), processes)
+    finally:
+        labs.down(place)
+
+
+@pytest.fixture(scope="module")
+def trio(lab_allowed: None) -> Iterator[Training]:
+    for training in _training("trio", "m"):
+        began = time.time()
+        training.launch("faults", max_steps=100000)
+        training.together(*training.names, since=began, within_s=120)
+        yield training
+        assert training.stop() < 6
+
+
+@pytest.fixture(scope="module")
+def story(lab_allowed: None) -> Iterator[Training]:
+    yield from _training("trio", "s", {LAPTOP: 2})
+
+
+def rest_of(training: Training, victim: str) -> list[str]:
+    return [name for name in training.names if name != victim]
+
+
+@pytest.mark.parametrize(
+    ("fault", "victim"),
+    [("power-cut", LAPTOP), ("power-cut", MASTER), ("cable-pull", OLD), ("suspend", LAPTOP), ("freeze", LAPTOP)],
+)
+def test_a_machine_is_lost_and_comes_back(trio: Training, fault: str, victim: str) -> None:
+    rest, host = rest_of(trio, victim), trio.host(victim)
+    began = time.time()
+    faults.inject(trio.lab, host, fault)
+    lost_s = trio.together(*rest, since=began, within_s=LOST_S * PATIENCE)
+    assert trio.repeated(rest[0], began) <= 10
+    cut_off = time.time()
+    faults.mend(trio.lab, host, fault)
+    host.wait_until_up(30)
+    back = time.time()
+    back_s = trio.together(*trio.names, since=back, within_s=BACK_S * PATIENCE)
+    print(f"{fault} {victim}: lost {lost_s:.1f} s, back {back_s:.1f} s")
+    alone = [e for e in trio.events(victim) if e["event"] == "step" and began + 1 < e["time"] < cut_off]
+    assert not alone, "it trained on while it was cut off"
+    assert any(victim in event["nodes"] for event in trio.members(rest[0], "lost") if event["time"] > began)
+
+
+def test_a_worker_that_runs_out_of_memory_is_replaced(trio: Training) -> None:
+    """The kernel picks the process with the highest score: it must be the worker, never the agent."""
+    host = trio.host(OLD)
+    pid = trio.worker_pids(OLD)[0]
+    agent = host.run("systemctl", "show", "-P", "MainPID", "motley-run").strip()
+    scores = [int(host.run("cat", f"/proc/{p}/oom_score_adj")) for p in (pid, agent)]
+    assert scores[0] >= scores[1] + 300
+    began = time.time()
+    host.run("kill", "-9", pid)
+    trio.together(*trio.names, since=began, within_s=LOST_S * PATIENCE)
+    assert "SIGKILL" in trio.members(OLD, "failed")[-1]["reason"]
+    assert host.run("systemctl", "show", "-P", "MainPID", "motley-run").strip() == agent
+
+
+def test_an_agent_that_is_killed_leaves_no_orphan_and_is_started_again(trio: Training) -> None:
+    host = trio.host(LAPTOP)
+    before = trio.worker_pids(LAPTOP)
+    began = time.time()
+    host.run("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "motley-run")
+    trio.together(*trio.names, since=began, within_s=LOST_S * PATIENCE)
+    assert not set(before) & set(trio.worker_pids(LAPTOP))
+
+
+def test_a_stalled_worker_is_found_and_named(trio: Training) -> None:
+    began = time.time()
+    trio.host(LAPTOP).run("kill", "-STOP", trio.worker_pids(LAPTOP)[0])
+    trio.together(*trio.names, since=began + 5, within_s=(25 + LOST_S) * PATIENCE)
+    stalled = [e for name in trio.names for e in trio.members(name, "stalled") if e["time"] > began]
+    assert len(stalled) == 1 and f"{LAPTOP} (a worker is stopped)" in stalled[0]["reason"]
+
+
+def test_of_a_cut_network_the_larger_side_trains(trio: Training) -> None:
+    """The head alone on one side: the other two are the majority, and it says why it waits."""
+    began = time.time()
+    with Split(trio.lab, [MASTER]):
+        trio.together(LAPTOP, OLD, since=began, within_s=LOST_S * PATIENCE)
+        assert trio.now(MASTER)["state"] == "waiting" and not trio.worker_pids(MASTER)
+        assert "1 of 3 are no majority" in trio.members(MASTER, "waiting")[-1]["reason"]
+        assert trio.steps_between(MASTER, began + 1, time.time()) == 0
+    trio.together(*trio.names, since=time.time(), within_s=BACK_S * PATIENCE)
+
+
+def test_story(story: Training) -> None:
+    """Worker and head die and come back, all is stopped and resumed on two nodes: the curve of one machine."""
+    steps = 500
+    began = time.time()
+    story.launch("story", max_steps=steps, token="told")
+    story.together(*story.names, since=began, within_s=120)
+    for victim in (LAPTOP, MASTER):
+        began = time.time()
+        faults.inject(story.lab, story.host(victim), "power-cut")
+        story.together(*rest_of(story, victim), since=began, within_s=LOST_S * PATIENCE)
+        faults.mend(story.lab, story.host(victim), "power-cut")
+        story.together(*story.names, since=time.time(), within_s=BACK_S * PATIENCE)
+    assert story.stop() < 6
+    assert story.last_step(OLD)["step"] < steps, "it was over before it was stopped"
+    story.launch("story", nodes=[MASTER, OLD], max_steps=steps, token="resumed")
+    story.wait(lambda: all(story.now(n).get("state") == "done" for n in (MASTER, OLD)), 120, "it is not done")
+    found = story.proof()
+    assert found["steps"] == steps and found["whole"], "a step was lost or trained twice"
+    assert found["rows"], "rows were lost or trained twice"
+    assert found["error"] < 1e-4 and found["worlds"] == [2, 3, 4]
+    for name in (MASTER, OLD):
+        assert story.host(name).run("systemctl", "show", "-P", "Result", "motley-run").strip() == "success"
+
+
+def test_two_nodes_with_a_cut_cable(lab_allowed: None) -> None:
+    """Only the head's side goes on; the other waits, says why, and joins again."""
+    for pair in _training("pair", "p"):
+        began = time.time()
+        pair.launch("pair", max_steps=100000)
+        pair.together(MASTER, LAPTOP, since=began, within_s=120)
+        began = time.time()
+        with Split(pair.lab, [LAPTOP]):
+            pair.together(MASTER, since=began, within_s=LOST_S * PATIENCE)
+            assert f"the one with {MASTER} goes on" in pair.members(LAPTOP, "waiting")[-1]["reason"]
+            assert pair.steps_between(LAPTOP, began + 1, time.time()) == 0
+        pair.together(MASTER, LAPTOP, since=time.time(), within_s=BACK_S * PATIENCE)
+        assert pair.stop() < 6
+
+
+def test_five_nodes_cut_three_to_two(lab_allowed: None) -> None:
+    for five in _training("five", "f"):
+        three, two = five.names[2:], five.names[:2]
+        began = time.time()
+        five.launch("five", max_steps=100000)
+        five.together(*five.names, since=began, within_s=180)
+        began = time.time()
+        with Split(five.lab, two):
+            five.together(*three, since=began, within_s=2 * LOST_S * PATIENCE)
+            for name in two:
+                assert five.now(name)["state"] == "waiting"
+                assert five.steps_between(name, began + 1, time.time()) == 0
+        five.together(*five.names, since=time.time(), within_s=2 * BACK_S * PATIENCE)
+        assert five.stop() < 8

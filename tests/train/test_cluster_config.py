@@ -1,0 +1,54 @@
+"""cluster_config.yaml: what is wrong is said, with the nearest right word."""
+
+import json
+
+import pytest
+
+from train.cluster_config import read_cluster
+from train.errors import BadInput
+
+GOOD = {
+    "run": "qa",
+    "node": "b",
+    "token": "5f",
+    "nodes": [{"name": "a", "address": "10.77.0.11"}, {"name": "b", "address": "10.77.0.12", "processes": 2}],
+}
+
+
+def written(tmp_path, **changes):
+    file = tmp_path / "cluster.yaml"
+    file.write_text(json.dumps({key: value for key, value in (GOOD | changes).items() if value is not None}))
+    return file
+
+
+def test_a_good_one(tmp_path):
+    config = read_cluster(written(tmp_path))
+    assert config.order == ("a", "b") and [node.processes for node in config.nodes] == [1, 2]
+    assert (config.presence_port, config.group_ports) == (29400, (29410, 29489))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"presense_port": 1}, "unknown key 'presense_port', did you mean 'presence_port'?"),
+        ({"nodes": [{"name": "b", "adress": "10.0.0.1"}]}, "unknown key 'adress', did you mean 'address'?"),
+        ({"nodes": [{"name": "b", "address": "gpu"}]}, "'gpu' is not an address"),
+        ({"nodes": []}, "nodes: a list"),
+        ({"node": "aa"}, "did you mean 'a'?"),
+        ({"token": None}, "token: a word is missing"),
+        (
+            {"nodes": [*GOOD["nodes"], {"name": "c", "address": "10.77.0.11"}]},
+            "the address 10.77.0.11 stands there twice",
+        ),
+        ({"nodes": [{"name": "b", "address": "10.0.0.1", "processes": 0}]}, "processes must be 1 or more"),
+        ({"group_ports": [29489, 29410]}, "29489 is above 29410"),
+        ({"presence_port": "x"}, "'x' is not a port"),
+        ({"run": "../x"}, "cannot name a folder"),
+    ],
+)
+def test_mistakes_are_named(changes, said, tmp_path):
+    file = written(tmp_path, **changes)
+    with pytest.raises(BadInput) as caught:
+        read_cluster(file)
+    lines = str(caught.value).splitlines()
+    assert said in lines[0] and len(lines) <= 3 and str(file) in lines[1]

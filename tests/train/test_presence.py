@@ -1,0 +1,107 @@
+"""Agents hear their own and nobody else; silence, refusal and nonsense are told apart."""
+
+import json
+import secrets
+import socket
+import threading
+import time
+
+import pytest
+
+from train import presence
+from train.cluster_config import ClusterConfig, Node
+from train.membership import Plan, Said, Verdict
+from train.presence import Peer, Presence, from_json, to_json
+
+
+def network(size: int = 2) -> list[ClusterConfig]:
+    net, port = 1 + secrets.randbelow(250), 20000 + secrets.randbelow(9000)
+    nodes = tuple(Node(name=f"n{i}", address=f"127.1.{net}.{i + 1}") for i in range(size))
+    return [ClusterConfig(run="r", node=n.name, token="secret", nodes=nodes, presence_port=port) for n in nodes]
+
+
+def started(config: ClusterConfig, **words) -> Presence:
+    one = Presence(config, lambda: Said(name=config.node, **words))
+    one.start()
+    return one
+
+
+def until(condition, within_s: float = 8) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_two_hear_each_other():
+    a, b = network()
+    one, _ = started(a, step=7), started(b, epoch=3)
+    until(one.alive)
+    assert one.alive()["n1"].said == Said(name="n1", epoch=3)
+
+
+def test_another_launch_is_not_ours():
+    a, b = network()
+    one = started(a)
+    other = started(ClusterConfig(**{f: getattr(b, f) for f in b.__dataclass_fields__} | {"token": "other"}))
+    until(lambda: one.look()["n1"].how != "not heard yet")
+    time.sleep(1)
+    assert not one.alive() and not other.alive()
+
+
+def test_words_that_were_played_back_are_not_taken():
+    a, b = network()
+    one, other = Presence(a, lambda: Said(name="n0")), Presence(b, lambda: Said(name="n1"))
+    first = one.unpack(other.pack("x", {}))
+    later = one.unpack(other.pack("y", {}))
+    one.take(later, answered=False)
+    at = one.peers["n1"].at
+    one.take(first, answered=False)
+    assert one.peers["n1"].at == at
+    forged = other.pack("z", {}).replace(b'"step": 0', b'"step": 9')
+    assert one.unpack(forged) is None
+
+
+@pytest.mark.parametrize("kind", ["silent", "nonsense", "refused"])
+def test_what_does_not_answer_is_lost_in_time_and_said_how(kind, monkeypatch):
+    a, b = network()
+    address = (b.nodes[1].address, b.presence_port)
+    other = Presence(b, lambda: Said(name="n1"))
+    one = started(a)
+    one.take(one.unpack(other.pack("x", {})), answered=False)
+    if kind != "refused":
+        server = socket.create_server(address)
+        answer = b"" if kind == "silent" else b"hello\n"
+
+        def serve():
+            while True:
+                link, _ = server.accept()
+                if answer:
+                    link.sendall(answer)
+                else:
+                    held.append(link)
+
+        held: list[socket.socket] = []
+        threading.Thread(target=serve, daemon=True).start()
+    began = time.monotonic()
+    until(lambda: not one.alive(), 12)
+    took = time.monotonic() - began
+    if kind == "refused":
+        assert took < 4.5 and "no agent runs" in one.look()["n1"].how
+    else:
+        assert 4.5 < took < 9, "a machine whose kernel answers is given longer"
+
+
+def test_rounds_that_this_node_was_late_for_prove_nothing():
+    peer = Peer()
+    peer.heard(Said(name="b"), at=100.0, beat=(1, 1))
+    assert not peer.lost(200.0), "silent for long, but nobody asked"
+    for _ in range(presence.ROUNDS):
+        peer.missed(False, "does not answer")
+    assert peer.lost(103.5) and not peer.lost(102.0)
+
+
+def test_what_is_said_survives_the_wire():
+    plan = Plan(epoch=2, host="a", members=("a", "b"), port=5)
+    said = Said(name="a", plan=plan, hears=("b",), verdict=Verdict(done=False, reason="x"), begun=True)
+    assert from_json(json.loads(json.dumps(to_json(said)))) == said
