@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 MOST_FAILURES = 8
 SETTLE_S = 2.0
+DOUBT_S = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +236,8 @@ def _host(view: View, fit: Mapping[str, Said], plan: Plan) -> Action:  # noqa: P
 
     others = [name for name in plan.members if name != me.name]
     lost = [name for name in plan.members if name not in chosen]
+    if lost and all(name in fit for name in lost) and any(view.age_s.get(name, 0) > DOUBT_S for name in others):
+        return Keep()  # one of two who do not hear each other is falling silent here too: soon it is clear which
     if lost:
         return again(f"lost {', '.join(why_lost(view, name) for name in lost)}", "lost", lost)
     if anew := [name for name in others if fit[name].epoch >= plan.epoch and fit[name].plan != plan]:

@@ -16,7 +16,7 @@ from tests.support.training import Split, Training
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 LOST_S, BACK_S = 15, 20
 # What the machine that runs the tests does beside them is not the cluster's fault: a hang is, and shows all the same.
-PATIENCE = float(os.environ.get("MOTLEY_TEST_PATIENCE", "2"))
+PATIENCE = float(os.environ.get("MOTLEY_TEST_PATIENCE", "3"))
 
 
 def _training(profile: str, name: str, processes: dict[str, int] | None = None) -> Iterator[Training]:

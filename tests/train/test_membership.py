@@ -278,7 +278,7 @@ def test_a_running_host_beats_the_order():
     returned = decide(seen_by("a", [said("b", plan=plan, epoch=4), said("c", plan=plan, epoch=4)], me={"epoch": 3}))
     assert returned == Rest("waiting for b to take this node in")
     host = decide(seen_by("b", [said("a", epoch=3), said("c", plan=plan, epoch=4)], me={"plan": plan, "epoch": 4}))
-    assert isinstance(host, Propose) and (host.kind, host.epoch, host.members) == ("joined", 5, ("b", "a", "c"))
+    assert isinstance(host, Propose) and (host.kind, host.epoch, host.members) == ("joined", 5, ("b", "c", "a"))
 
 
 def test_a_plan_older_than_what_this_node_has_seen_is_not_followed():
@@ -336,6 +336,18 @@ def test_a_newcomer_pushes_nobody_out():
     plan = Plan(epoch=2, host="a", members=("a", "c"))
     heard = [said("b"), said("c", plan=plan, epoch=2, hears=("a",))]
     assert decide(seen_by("a", heard, me={"plan": plan, "epoch": 2})) == Keep()
+
+
+def test_whoever_falls_silent_is_lost_and_not_the_one_who_noticed_first():
+    """c has missed b already, the host is about to: it must not drop c."""
+    plan = Plan(epoch=2, host="a", members=TRIO)
+    heard = [said("b", plan=plan, epoch=2), said("c", plan=plan, epoch=2, hears=("a",))]
+    facts = {"me": {"plan": plan, "epoch": 2}, "age_s": {"b": 2.5, "c": 0.1}}
+    assert decide(seen_by("a", heard, **facts)) == Keep()
+    action = decide(seen_by("a", heard[1:], **facts))
+    assert isinstance(action, Propose) and action.members == ("a", "c")
+    link = decide(seen_by("a", heard, me=facts["me"]))  # both answer for good: the cable between them is cut
+    assert isinstance(link, Propose) and link.members == ("a", "b")
 
 
 def test_one_that_comes_and_goes_has_to_wait():
