@@ -83,11 +83,9 @@ def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> No
 
 
 def test_a_second_launch_brings_nothing(tiny: Person) -> None:
-    said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="first")
+    said = tiny.launches("-v", model="tiny", max_steps=4, rows_per_step=6, run="second", queue=True)
     assert said.rc == 0, said.out
-    assert "Hand files from node to node" not in said.out.replace("skipping", "")
-    changed = [line for line in said.out.splitlines() if line.startswith("changed:")]
-    assert len(changed) == len(NODES), said.out  # the run's files alone: each launch has its own token
+    assert "Hand files from node to node" not in said.out
 
 
 def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
