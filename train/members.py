@@ -139,7 +139,7 @@ class Progress:
     def limit_s(self) -> float:
         if not self.stepped:
             return max(60.0, 4 * self.setup_s) if self.setup_s else self.FIRST_S
-        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, 2 * self.setup_s)
+        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s)
 
     def _new_events(self) -> list[dict[str, Any]]:
         try:

@@ -28,18 +28,18 @@ def _training(profile: str, name: str, processes: dict[str, int] | None = None) 
 
 
 @pytest.fixture(scope="module")
-def trio(lab_allowed: None) -> Iterator[Training]:
-    for training in _training("trio", "m"):
-        began = time.time()
-        training.launch("faults", max_steps=100000)
-        training.together(*training.names, since=began, within_s=120)
-        yield training
-        assert training.stop() < 6
+def machines(lab_allowed: None) -> Iterator[Training]:
+    """Three hosts with 1 + 2 + 1 processes."""
+    yield from _training("trio", "m", {LAPTOP: 2})
 
 
 @pytest.fixture(scope="module")
-def story(lab_allowed: None) -> Iterator[Training]:
-    yield from _training("trio", "s", {LAPTOP: 2})
+def trio(machines: Training) -> Training:
+    """They train for ever."""
+    began = time.time()
+    machines.launch("faults", max_steps=100000)
+    machines.together(*machines.names, since=began, within_s=60 * PATIENCE)
+    return machines
 
 
 def rest_of(training: Training, victim: str) -> list[str]:
@@ -48,7 +48,7 @@ def rest_of(training: Training, victim: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("fault", "victim"),
-    [("power-cut", LAPTOP), ("power-cut", MASTER), ("cable-pull", OLD), ("suspend", LAPTOP), ("freeze", LAPTOP)],
+    [("cable-pull", OLD), ("suspend", MASTER), ("freeze", LAPTOP)],  # and power-cut, of both kinds, in the story
 )
 def test_a_machine_is_lost_and_comes_back(trio: Training, fault: str, victim: str) -> None:
     rest, host = rest_of(trio, victim), trio.host(victim)
@@ -109,16 +109,18 @@ def test_of_a_cut_network_the_larger_side_trains(trio: Training) -> None:
     trio.together(*trio.names, since=time.time(), within_s=BACK_S * PATIENCE)
 
 
-def test_story(story: Training) -> None:
+def test_story(machines: Training) -> None:
     """Worker and head die and come back, all is stopped and resumed on two nodes: the curve of one machine."""
-    steps = 500
+    story, steps = machines, 500
+    assert story.stop() < 6
     began = time.time()
     story.launch("story", max_steps=steps, token="told")
-    story.together(*story.names, since=began, within_s=120)
+    story.together(*story.names, since=began, within_s=60 * PATIENCE)
     for victim in (LAPTOP, MASTER):
         began = time.time()
         faults.inject(story.lab, story.host(victim), "power-cut")
         story.together(*rest_of(story, victim), since=began, within_s=LOST_S * PATIENCE)
+        assert story.repeated(OLD, began) <= 10
         faults.mend(story.lab, story.host(victim), "power-cut")
         story.together(*story.names, since=time.time(), within_s=BACK_S * PATIENCE)
     assert story.stop() < 6
@@ -133,19 +135,20 @@ def test_story(story: Training) -> None:
         assert story.host(name).run("systemctl", "show", "-P", "Result", "motley-run").strip() == "success"
 
 
-def test_two_nodes_with_a_cut_cable(lab_allowed: None) -> None:
+def test_two_nodes_with_a_cut_cable(machines: Training) -> None:
     """Only the head's side goes on; the other waits, says why, and joins again."""
-    for pair in _training("pair", "p"):
-        began = time.time()
-        pair.launch("pair", max_steps=100000)
-        pair.together(MASTER, LAPTOP, since=began, within_s=120)
-        began = time.time()
-        with Split(pair.lab, [LAPTOP]):
-            pair.together(MASTER, since=began, within_s=LOST_S * PATIENCE)
-            assert f"the one with {MASTER} goes on" in pair.members(LAPTOP, "waiting")[-1]["reason"]
-            assert pair.steps_between(LAPTOP, began + 1, time.time()) == 0
-        pair.together(MASTER, LAPTOP, since=time.time(), within_s=BACK_S * PATIENCE)
-        assert pair.stop() < 6
+    pair = machines
+    assert pair.stop() < 6
+    began = time.time()
+    pair.launch("pair", nodes=[MASTER, LAPTOP], max_steps=100000)
+    pair.together(MASTER, LAPTOP, since=began, within_s=60 * PATIENCE)
+    began = time.time()
+    with Split(pair.lab, [LAPTOP]):
+        pair.together(MASTER, since=began, within_s=LOST_S * PATIENCE)
+        assert f"the one with {MASTER} goes on" in pair.members(LAPTOP, "waiting")[-1]["reason"]
+        assert pair.steps_between(LAPTOP, began + 1, time.time()) == 0
+    pair.together(MASTER, LAPTOP, since=time.time(), within_s=BACK_S * PATIENCE)
+    assert pair.stop() < 6
 
 
 def test_five_nodes_cut_three_to_two(lab_allowed: None) -> None:
@@ -153,7 +156,7 @@ def test_five_nodes_cut_three_to_two(lab_allowed: None) -> None:
         three, two = five.names[2:], five.names[:2]
         began = time.time()
         five.launch("five", max_steps=100000)
-        five.together(*five.names, since=began, within_s=180)
+        five.together(*five.names, since=began, within_s=60 * PATIENCE)
         began = time.time()
         with Split(five.lab, two):
             five.together(*three, since=began, within_s=2 * LOST_S * PATIENCE)
