@@ -51,7 +51,8 @@ class Story:
     broken: float = 0.0
     """Time of the last step before the nodes changed, while nobody trains."""
     broken_step: int = 0
-    back: list[str] = field(default_factory=list)
+    before: list[str] = field(default_factory=list)
+    """Who trained then."""
     stepped: float = 0.0
     pace_s: float = 0.0
     resumed: int = 0
@@ -112,7 +113,7 @@ class Story:
                 told = ", ".join(f"{name} {before[name]} → {shares[name]}" for name in shares if name in moved)
                 lines.append(f"shares at step {facts['step']}: {told}")
         self.step, self.last, self.stepped = int(facts["step"]), facts, float(facts["time"])
-        self.members, self.state, self.broken, self.back = members, "training", 0.0, []
+        self.members, self.state, self.broken = members, "training", 0.0
         pace = float(facts["step_s"])
         self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
@@ -122,8 +123,9 @@ class Story:
         repeated = max(0, self.broken_step - int(facts["step"]) + 1)
         after = f"after {took:.0f} s · {repeated or 'no'} step{'' if repeated == 1 else 's'} repeated"
         count = f"{len(members)} of {len(self.order)}"
-        if self.back:
-            return f"✓ {', '.join(self.back)} back · {count} at step {facts['step']} {after}"
+        back = [name for name in members if name not in self.before]
+        if back and len(members) > len(self.before):
+            return f"✓ {', '.join(back)} back · {count} at step {facts['step']} {after}"
         return f"✓ training again with {count} at step {facts['step']} {after}"
 
     # -- the agents' diary -----------------------------------------------------------------------------------------
@@ -140,8 +142,7 @@ class Story:
             return [f"⚡ {names} lost at step {step} · {reason}"]
         if kind == "joined":
             self._breaks()
-            self.back += [name for name in facts.get("nodes") or [] if name not in self.back]
-            return []
+            return []  # the first step with it says so
         if kind == "ended":
             return self._end(reason)
         if kind == "waiting":
@@ -154,7 +155,7 @@ class Story:
 
     def _breaks(self) -> None:
         if not self.broken and self.stepped:
-            self.broken, self.broken_step = self.stepped, self.step
+            self.broken, self.broken_step, self.before = self.stepped, self.step, list(rows_of(self.last))
 
     def _end(self, reason: str) -> list[str]:
         word, _, rest = reason.partition(": ")

@@ -251,9 +251,9 @@ def tell(home: Path, run: str) -> None:
     files = {"event": Reader(folder / "events.jsonl"), "member": Reader(folder / "members.jsonl")}
     off, next_view = 0, 0.0
     while True:
-        for kind, reader in files.items():
-            for line in reader.new():
-                say(kind, line)
+        news = [(json.loads(line)["time"], kind, line) for kind, reader in files.items() for line in reader.new()]
+        for _, kind, line in sorted(news):
+            say(kind, line)
         if time.monotonic() >= next_view:
             next_view = time.monotonic() + 1
             on = bool(processes(home))

@@ -108,12 +108,20 @@ class Person:
         return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)
 
     def launches(
-        self, *words: str, playbook: str = "launch.yml", env: Mapping[str, str] | None = None, **variables: Any
+        self,
+        *words: str,
+        playbook: str = "launch.yml",
+        env: Mapping[str, str] | None = None,
+        starts: bool = False,
+        **variables: Any,
     ) -> Said:
-        """`ansible-playbook launch.yml -e NAME=VALUE …` from the project's root."""
+        """`ansible-playbook launch.yml -e NAME=VALUE …` from the project's root; mostly without the run itself."""
+        variables |= {} if starts else {"motley_start_now": "false"}
         extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
         command = [Path(sys.executable).parent / "ansible-playbook", "-i", self.inventory, playbook, *words, *extra]
-        done = self.cluster.controller(*command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})})
+        done = self.cluster.controller(
+            *command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})}, timeout_s=300
+        )
         return Said(done.returncode, done.stdout + done.stderr, {})
 
     def plans(self, *words: str, **variables: Any) -> Said:

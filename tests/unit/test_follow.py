@@ -1,0 +1,179 @@
+"""What a person reads of a run, from diaries that real runs have written (tests/unit/diaries)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from console.follow import Story, progress_bar
+from console.life import disagreeing, gathered, place_of, run_lines, status_lines, stop_lines
+
+DIARIES = Path(__file__).with_name("diaries")
+NODES = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
+
+
+def recorded(name: str) -> list[tuple[str, dict[str, Any]]]:
+    lines = []
+    for kind, file in (("event", "events"), ("member", "members")):
+        for line in (DIARIES / f"{name}.{file}.jsonl").read_text().splitlines():
+            lines.append((kind, json.loads(line)))
+    return sorted(lines, key=lambda entry: float(entry[1]["time"]))
+
+
+def told(story: Story, diary: list[tuple[str, dict[str, Any]]], node: str = "gpu-master") -> list[str]:
+    return [line for kind, facts in diary for line in story.take(node, kind, facts)]
+
+
+def test_a_node_is_lost_and_comes_back() -> None:
+    story = Story(run="second", order=NODES)
+    assert told(story, recorded("lost-and-back")) == [
+        "⚡ gpu-worker-2 lost at step 4 · lost gpu-worker-2 (it and another member do not hear each other)",
+        "⚡ gpu-worker-1 lost at step 4 · lost gpu-worker-1 (silent)",
+        "✓ training again with 2 of 3 at step 5 after 59 s · no steps repeated",
+        "✓ gpu-worker-1 back · 3 of 3 at step 16 after 77 s · no steps repeated",
+        "held-out loss 6.8394 after step 40 (best so far)",
+    ]
+    assert story.ended and story.ended.ok and story.ended.lines == ("done · 40 steps · loss 6.8249",)
+    assert story.proven == NODES
+
+
+def test_reading_it_again_from_another_node_tells_nothing_twice() -> None:
+    diary = recorded("lost-and-back")
+    half = [entry for entry in diary if entry[1]["time"] < diary[-1][1]["time"] - 30]
+    story = Story(run="second", order=NODES)
+    told(story, half)
+    assert told(story, half, "gpu-worker-2") == []
+    assert story.step > 16 and story.ended is None
+
+
+def test_an_earlier_part_of_the_run_is_not_told_as_news() -> None:
+    diary = recorded("lost-and-back")
+    story = Story(run="second", order=NODES, since={"gpu-master": diary[-1][1]["time"] + 1})
+    assert told(story, diary) == []
+    assert story.ended is None and story.proven == []
+
+
+def test_steps_trained_anew_are_counted() -> None:
+    story = Story(run="r", order=NODES)
+    steps = [("event", step(number, 100.0 + number)) for number in range(1, 8)]
+    lost = (
+        "member",
+        {"event": "lost", "time": 108.0, "epoch": 2, "step": 7, "nodes": ["b"], "reason": "lost b (silent)"},
+    )
+    lines = told(story, [*steps, lost, ("event", step(6, 120.0))])
+    assert lines[-1] == "✓ training again with 2 of 3 at step 6 after 13 s · 2 steps repeated"
+
+
+def step(number: int, time: float, **rows: int) -> dict[str, Any]:
+    nodes = {name: {"rows": count, "gpu_gb": 0} for name, count in (rows or {"a": 4, "b": 4}).items()}
+    return {"event": "step", "time": time, "step": number, "loss": 3.0, "tokens": 512, "step_s": 2.0, "nodes": nodes}
+
+
+def test_the_live_line() -> None:
+    story = Story(run="r", order=["a", "b"], total=40)
+    assert story.line(waited_s=3) == "starting · 3 s"
+    story.take("a", "event", step(10, 1.0))
+    assert (
+        story.line()
+        == "step 10/40  loss 3.0000  4.0 rows/s  256 tok/s  eta 0:01:00  a 4  b 4  (training)".removesuffix(
+            "  (training)"
+        )
+    )
+    story.last["nodes"]["a"]["gpu_gb"] = 11.24
+    story.gpus["a"] = [{"temperature.gpu": "71"}]
+    assert "a 4 (11.2 GB, 71 °C)  b 4" in story.line()
+    assert progress_bar(0.5) == "━" * 12 + "─" * 12 and len(progress_bar(2.0)) == 24
+
+
+def test_a_failure_is_told_in_the_trainers_words() -> None:
+    story = Story(run="r", order=NODES)
+    failed = {
+        "event": "failed",
+        "time": 5.0,
+        "step": 8,
+        "node": "gpu-worker-1",
+        "message": "the loss is nan\nfix: lower it",
+    }
+    ended = {"event": "ended", "time": 6.0, "epoch": 3, "nodes": [], "reason": "failed: gpu-worker-1: something"}
+    told(story, [("event", failed), ("member", ended)])
+    assert story.ended and not story.ended.ok
+    assert story.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
+
+
+def test_shares_that_move_are_told() -> None:
+    story = Story(run="r", order=["a", "b"])
+    story.take("a", "event", step(1, 1.0, a=10, b=10))
+    assert story.take("a", "event", step(2, 2.0, a=11, b=9)) == []
+    assert story.take("a", "event", step(3, 3.0, a=15, b=5)) == ["shares at step 3: a 11 → 15, b 9 → 5"]
+
+
+# -- the tables ------------------------------------------------------------------------------------------------------
+
+
+def look(**more: Any) -> dict[str, Any]:
+    view = {"state": "training", "reason": "", "gpus": []}
+    facts = {"on": True, "how": "unit", "run": "r", "now": view, "start": {"total_steps": 40}, "step": step(12, 9.0)}
+    facts |= {"events": [], "members": [], "checkpoint": 10, "free_bytes": 5e9, "gpus": []}
+    return facts | more
+
+
+def test_status_with_a_node_that_is_off() -> None:
+    lines = status_lines(["a", "b"], {"a": look()}, {"b": "nobody answers at 192.168.1.5"})
+    assert lines == [
+        "run r  step 12/40  loss 3.0000  4.0 rows/s  256 tok/s  eta 0:00:56",
+        "  a  training  4 rows  checkpoint 10",
+        "  b  nobody answers at 192.168.1.5; it trained until step 12",
+    ]
+
+
+def test_status_names_the_last_run_and_how_to_go_on() -> None:
+    off = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
+    assert status_lines(["a"], {"a": off}, {})[0] == (
+        "no run is on; the last was r: stopped at step 12 · go on with: make launch RESUME=r"
+    )
+    done = look(on=False, events=[{"event": "done", "time": 9.5, "step": 12, "loss": 3.0}])
+    assert status_lines(["a"], {"a": done}, {})[0] == "no run is on; the last was r: done at step 12"
+    failed = look(on=False, events=[{"event": "failed", "time": 9.5, "step": 13, "message": "disk full\nmore"}])
+    assert "r: failed: disk full at step 12 · go on with" in status_lines(["a"], {"a": failed}, {})[0]
+
+
+def test_status_when_nobody_answers() -> None:
+    assert status_lines(["a"], {}, {"a": "off"}) == ["no node answers:", "  a  off"]
+
+
+def test_stop_names_what_is_left_and_who_was_not_asked() -> None:
+    told = {"was_on": True, "run": "r", "checkpoint": 12, "forced": 0, "left": [], "ports": [], "seconds": 1.2}
+    lines = stop_lines(
+        ["a", "b", "c"], {"a": told, "c": told | {"left": [7], "ports": [29400], "forced": 1}}, {"b": "off"}
+    )
+    assert lines[0] == "run r stopped at step 12 · go on with: make launch RESUME=r"
+    assert lines[1] == "  a  checkpoint 12 · nothing left · 1.2 s"
+    assert lines[2] == "  b  off: not stopped there; if it comes back: make stop"
+    assert "1 processes and ports [29400] are left · 1 had to be killed" in lines[3]
+
+
+def test_runs_are_gathered_over_the_nodes() -> None:
+    facts = {"step": 8, "steps": 40, "loss": 3.0, "time": 5.0, "done": False, "bytes": 1000000, "model": "tiny"}
+    answers = {
+        "a": {"runs": {"r": facts}, "on": ""},
+        "b": {"runs": {"r": facts | {"step": 12, "time": 9.0}}, "on": "r"},
+    }
+    assert gathered(answers)["r"]["step"] == 12 and gathered(answers)["r"]["bytes"] == 2000000
+    table = run_lines(answers, {"c": "off"})
+    assert "12/40" in table[1] and " on " in table[1] and "a, b" in table[1] and table[2] == "c  off"
+
+
+def test_an_adapter_that_differs_is_found() -> None:
+    files = {"results/r/adapter/x": "1", "logs/runs/r/events.jsonl": "5"}
+    other = {"results/r/adapter/x": "2", "logs/runs/r/events.jsonl": "6"}
+    assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": other}}) == ["results/r/adapter/x"]
+    assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": dict(files)}}) == []
+
+
+def test_nothing_is_unpacked_outside_the_results() -> None:
+    assert place_of("/etc/passwd", "r", "a", "all") is None
+    assert place_of("results/r/../../../x", "r", "a", "all") is None
+    assert place_of("results/r/adapter/x", "r", "a", "all") == Path("adapter/x")
+    assert place_of("results/r/adapter/x", "r", "a", "diaries") is None
+    assert place_of("logs/runs/r/events.jsonl", "r", "a", "diaries") == Path("nodes/a/events.jsonl")
