@@ -3,7 +3,10 @@
     python -m train plan --model llama2-7b --nodes desktop=24,tower=12,laptop=8
     python -m train plan --model llama2-70b --nodes a=24,b=24 --max-seq-length 2048 --json
 
+    python -m train plan --model llama2-7b --speeds a=11.3,b=6.1,c=2.8 --rows-per-step 24 --links c=187
+
 A node is NAME=GB of its card's memory, or NAME=cpu:GB of its RAM. Exit code 1 if a node does not fit.
+With --speeds (rows per second of each node alone) it foretells shares, the step's time and what each node adds.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from train import outlook
+from train.balance import parse_speeds
 from train.catalogue import Facts, Model, model_facts, resolve_model
 from train.errors import BadInput
 from train.memory import (
@@ -32,8 +37,7 @@ from train.memory import (
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
-LINK_EFFICIENCY = 0.94
-"""What TCP leaves of a link's nominal speed for data."""
+LINK_EFFICIENCY = outlook.LINK_EFFICIENCY
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +94,53 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--backend", default="auto", help="unsloth (default on cards) or hf: holds all logits")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
+    parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: foretell the run instead")
+    parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
+    parser.add_argument("--rows-per-step", type=int, default=16, help="with --speeds: rows of a step (default 16)")
+    parser.add_argument("--wire", default="auto", help="with --speeds: fp32, bf16 or auto (default)")
 
 
 def main(args: argparse.Namespace) -> int:
     model, nodes = resolve_model(args.model), parse_nodes(args.nodes)
     facts = model_facts(model)
     setup = choose_load_in(facts, setup_of(args), nodes, args.load_in)
+    if args.speeds:
+        return foretell(args, model, facts, setup)
     plan = Plan(model, facts, setup, [plan_node(facts, setup, node) for node in nodes], args.link_mbit)
     print(json.dumps(as_json(plan)) if args.json else "\n".join(as_text(plan)))
     return 0 if plan.ok else 1
+
+
+def foretell(args: argparse.Namespace, model: Model, facts: Facts, setup: Setup) -> int:
+    machines = parse_machines(args)
+    weights = parameters(facts) if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    if args.rows_per_step < 1:
+        raise BadInput(f"rows_per_step: {args.rows_per_step} is below 1")
+    if args.wire not in ("auto", "fp32", "bf16"):
+        raise BadInput(f"wire: '{args.wire}' is not one of auto|fp32|bf16")
+    wire = args.wire
+    if wire == "auto":  # as a run decides
+        wire = "bf16" if outlook.sync_seconds(machines, 4 * weights) > outlook.SLOW_S else "fp32"
+    gradient_bytes = weights * (4 if wire == "fp32" else 2)
+    found = outlook.as_json(machines, args.rows_per_step, gradient_bytes)
+    if args.json:
+        print(json.dumps({"ok": True, "failures": [], "model": model.name, "wire": wire, **found}))
+    else:
+        print("\n".join([f"{model.name}: {weights / 1e6:.1f} M weights trained, {wire} wire", *outlook.as_text(found)]))
+    return 0
+
+
+def parse_machines(args: argparse.Namespace) -> list[outlook.Machine]:
+    parsed = {}
+    for name in ("speeds", "links"):
+        try:
+            parsed[name] = parse_speeds(getattr(args, name))
+        except ValueError as error:
+            raise BadInput(f"{name}: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
+    speeds, links = parsed["speeds"], parsed["links"]
+    if unknown := sorted(set(links) - set(speeds)):
+        raise BadInput(f"links: {', '.join(unknown)} is not among the speeds", fix="name each node in --speeds")
+    return [outlook.Machine(name, speed, links.get(name, args.link_mbit)) for name, speed in speeds.items()]
 
 
 def setup_of(args: argparse.Namespace) -> Setup:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from train.backends import Backend
+from train.outlook import SLOW_S
 from train.world import World
 
 Batch = dict[str, Tensor]
@@ -157,7 +158,6 @@ class DdpSync:
         return future.then(lambda done: buffer.copy_(done.value()[0]))
 
 
-SLOW_S = 0.5
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 Sync = FlatSync | DdpSync
 

@@ -1,0 +1,75 @@
+"""What machines would do together, foretold from speeds and links."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train import __main__
+from train.outlook import Machine, as_json, best, gains, together
+
+MB = 1_000_000
+TRIO = [Machine("a", 11.3, 1000), Machine("b", 6.1, 1000), Machine("c", 2.8, 1000)]
+machines = st.lists(st.tuples(st.floats(0.5, 50), st.floats(10, 2500)), min_size=1, max_size=5).map(
+    lambda found: [Machine(f"n{i}", *facts) for i, facts in enumerate(found)]
+)
+
+
+def test_a_step_is_the_slowest_computing_and_the_ring():
+    found = together(TRIO, 24, 47 * MB)
+    assert found.shares == {"a": 14, "b": 7, "c": 3}
+    assert found.compute_s == pytest.approx(14 / 11.3)
+    assert found.sync_s == pytest.approx(2 * 2 / 3 * 47 * 8 / 940)
+    assert found.rows_per_s == pytest.approx(24 / (found.compute_s + found.sync_s))
+
+
+def test_a_node_behind_a_slow_link_makes_the_run_slower_and_is_left_out():
+    slow = [*TRIO[:2], Machine("c", 2.8, 20)]
+    assert gains(slow, 24, 10 * MB)["c"] < 1 < gains(TRIO, 24, 10 * MB)["c"]
+    assert list(best(slow, 24, 10 * MB).shares) == ["a", "b"]
+    assert as_json(slow, 24, 10 * MB)["slower_with"] == ["c"]
+    assert list(best(TRIO, 24, 10 * MB).shares) == ["a", "b", "c"]
+
+
+@given(machines, st.integers(1, 48), st.integers(0, 200 * MB))
+def test_the_best_group_is_no_slower_than_all_or_than_any_one(group, rows, size):
+    found = best(group, rows, size)
+    assert found.rows_per_s >= together(group, rows, size).rows_per_s
+    assert all(found.rows_per_s >= together([machine], rows, size).rows_per_s for machine in group)
+    assert sum(found.shares.values()) == rows
+
+
+@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48))
+def test_without_traffic_nobody_makes_a_run_slower(group, rows):
+    assert min(gains(group, rows, 0).values()) >= 1 - 1e-9
+    assert as_json(group, rows, 0)["slower_with"] == []
+
+
+def plan(capsys, *flags) -> tuple[int, str]:
+    code = __main__.main(["plan", "--model", "tiny", *flags])
+    return code, "".join(capsys.readouterr())
+
+
+def test_plan_foretells(capsys):
+    flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5")
+    code, said = plan(capsys, *flags, "--json")
+    found = json.loads(said)
+    assert code == 0 and found["together"]["shares"] == {"a": 14, "b": 7, "c": 3}
+    assert found["slower_with"] == ["c"] and list(found["best"]["shares"]) == ["a", "b"]
+    _, said = plan(capsys, *flags)
+    assert "faster: a, b alone" in said and "makes the run slower" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--speeds", "a=fast"], "speeds: 'a=fast' is not NAME=NUMBER"),
+        (["--speeds", "a=1", "--links", "b=100"], "links: b is not among the speeds"),
+        (["--speeds", "a=1", "--rows-per-step", "0"], "rows_per_step: 0 is below 1"),
+        (["--speeds", "a=1", "--wire", "fp8"], "wire: 'fp8' is not one of"),
+    ],
+)
+def test_mistakes_are_named(flags, message, capsys):
+    code, said = plan(capsys, *flags)
+    assert code == 2 and message in said
