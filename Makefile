@@ -16,7 +16,7 @@ PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
-.PHONY: bench-faults bench-load report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+.PHONY: bench-balance bench-faults bench-load report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench-faults: env ## the three worst losses, twenty times each, in the lab: REPE
 
 bench-load: env ## an hour of training at full load without a false loss: MINUTES=60
 	@$(PY) -m tests.bench_faults --only load $(if $(MINUTES),--load-minutes $(MINUTES))
+
+bench-balance: env ## unequal machines, balanced, against an even split and HF Trainer: PARTS="trio peer pair throttle"
+	@$(PY) -m tests.bench.balance $(PARTS)
 
 lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie)
 	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))

@@ -1,0 +1,143 @@
+"""Training on the lab's hosts without an agent: torchrun with static ranks, started from outside, its diary read from
+the hosts' disks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from lab import base, cgroups, network
+from lab import lab as labs
+from lab.host import Host
+from lab.lab import Lab
+from lab.layer import ENV
+from lab.place import Place
+from tests.support.cluster import REPOSITORY
+
+AT = Path("/home/user/motley")
+SETTINGS = {"model": "tiny", "dataset": str(AT / "data"), "home": str(AT / "runs"), "proof_every": 1000}
+PORT = 29500
+
+
+@contextlib.contextmanager
+def lab_for_training(name: str, profile: str = "trio") -> Iterator[Lab]:
+    """Hosts with the training environment, this repository's train/, the tiny model and prepared rows."""
+    place = Place(name=name)
+    try:
+        lab = labs.up(place, profile, base.default_suite(), ["train"])
+        bring(lab)
+        yield lab
+    finally:
+        labs.down(place)
+
+
+def bring(lab: Lab, row_length: int = 256) -> None:
+    for host in lab.hosts:
+        folder = on_disk(host)
+        folder.mkdir(parents=True)
+        for part in ("train", "tests/bench"):
+            shutil.copytree(REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+    first, *others = lab.hosts
+    prepare = f"-m train prepare --dataset stdlib-qa --model tiny --max-seq-length {row_length} --out {AT}/data"
+    first.run(*environment(first), f"{ENV}/bin/python", *prepare.split(), timeout_s=180)
+    for host in others:
+        for part in ("cache", "data"):
+            shutil.copytree(on_disk(first) / part, on_disk(host) / part)
+
+
+def on_disk(host: Host) -> Path:
+    return host.disk.root / AT.relative_to("/")
+
+
+def environment(host: Host) -> list[str]:
+    settings = {
+        "PYTHONPATH": AT,
+        "PYTHONDONTWRITEBYTECODE": 1,
+        "MOTLEY_CACHE": AT / "cache",
+        "MOTLEY_NODE": host.name,
+        "OMP_NUM_THREADS": 1,
+        "HF_HUB_OFFLINE": 1,
+        "HOME": "/root",
+        "GLOO_SOCKET_IFNAME": host.spec.nics[0],
+    }
+    return ["env", *(f"{name}={value}" for name, value in settings.items())]
+
+
+class Training:
+    """One run over some hosts."""
+
+    def __init__(
+        self, run: str, hosts: list[Host], what: list[str], *, processes: Mapping[str, int] | None = None
+    ) -> None:
+        self.run, self.hosts = run, hosts
+        self.folder = on_disk(hosts[0]).parent / f"out-{run}"
+        self.folder.mkdir()
+        self.started = []
+        for rank, host in enumerate(hosts):
+            words = ["-m", "torch.distributed.run", f"--nnodes={len(hosts)}", f"--node-rank={rank}"]
+            words += [f"--nproc-per-node={(processes or {}).get(host.name, 1)}", f"--master-port={PORT}"]
+            words += [f"--master-addr={hosts[0].spec.installed_address}", *what]
+            out = (self.folder / host.name).open("w")
+            command = host.inside(*environment(host), f"{ENV}/bin/python", *words)
+            self.started.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+
+    @property
+    def diary(self) -> Path:
+        return on_disk(self.hosts[0]) / "runs/logs/runs" / self.run / "events.jsonl"
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        lines = self.diary.read_text().split("\n")[:-1] if self.diary.exists() else []
+        return [event for line in lines if (event := json.loads(line))["event"] == kind]
+
+    def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool], what: str, timeout_s: float = 120) -> int:
+        """Until the steps so far fulfil it; returns how many there are."""
+        deadline = time.monotonic() + timeout_s
+        while not condition(steps := self.events("step")):
+            if any(process.poll() for process in self.started) or time.monotonic() > deadline:
+                raise AssertionError(f"{self.run}: {what}: not after {len(steps)} steps\n{self.said()}")
+            time.sleep(0.2)
+        return len(steps)
+
+    def wait_for_step(self, step: int, timeout_s: float = 120) -> int:
+        return self.wait_for(lambda steps: len(steps) >= step, f"step {step}", timeout_s)
+
+    def end(self, timeout_s: float = 120) -> None:
+        codes = [process.wait(timeout_s) for process in self.started]
+        assert codes == [0] * len(codes), self.said()
+
+    def stop(self) -> None:
+        """At once: what it measured is known."""
+        for host in self.hosts:
+            for pid in cgroups.processes(f"{host.cgroup}/lab"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        for process in self.started:
+            process.wait(30)
+
+    def said(self) -> str:
+        return "\n".join(file.read_text()[-2000:] for file in sorted(self.folder.iterdir()))
+
+
+def train(run: str, hosts: list[Host], *, processes: Mapping[str, int] | None = None, **settings: Any) -> Training:
+    for host in hosts:  # as flags some of them would be taken for torchrun's own
+        (on_disk(host) / f"{run}.yaml").write_text(json.dumps(SETTINGS | {"run": run} | settings))
+    return Training(run, hosts, ["-m", "train", "run", f"--config={AT}/{run}.yaml"], processes=processes)
+
+
+def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None) -> None:
+    """The profile's CPU shares or others; a start-up needs all there is."""
+    for host in hosts:
+        cgroups.quota(host.cgroup, (percent or {}).get(host.name, host.spec.cpu_percent) if on else None)
+
+
+def real_links(hosts: list[Host]) -> None:
+    for host in hosts:
+        network.set_rate(host.cable, host.spec.rate_mbit)
