@@ -148,11 +148,11 @@ class Agent:
             self._tell("failed", f"{failure.kind}: {self.cause}", [self.cluster.node])
         peers = self.presence.alive().values()
         started = self.progress.step > 0 or any(peer.said and peer.said.step > 0 for peer in peers)
-        if failure.kind == "check" or (failure.kind == "input" and not started):
+        if failure.kind == "check" or (failure.kind in ("input", "odd") and not started):
             self._decide_end(Verdict(done=False, reason=" ".join([f"{self.cluster.node}: {first}", *rest])))
-        elif failure.kind in ("own", "input"):
+        elif failure.kind in ("own", "input", "odd"):
             self.own_failures += 1
-            if self.own_failures >= OWN_FAILURES or failure.kind == "input":
+            if self.own_failures >= OWN_FAILURES or failure.kind != "own":
                 self.condition = "unfit"
                 self.reason = self.cause
                 self._tell("unfit", f"its workers cannot run here: {self.cause}", [self.cluster.node])
@@ -288,8 +288,7 @@ class Agent:
     # -- leaving -------------------------------------------------------------------------------------------------
 
     def _on_signal(self, number: int, _: Any) -> None:
-        self.stop_signal = number
-        self.presence.news.set()
+        self.stop_signal = number  # seen within a tick; an Event must not be set from a handler
 
     def _leave(self) -> int:
         """Tell the others, so that they need not find out; save; go."""

@@ -4,7 +4,8 @@ The agent starts `python -m train run` with MOTLEY_AGENT (its pid) and MOTLEY_FA
 Kinds of failure:
     input    bad settings or files: trying again cannot help
     check    the loss is no number, or the nodes disagree: trying again would do the same
-    peer     another process went away; this one is sound
+    odd      this node alone disagrees with the majority; for the others that is `peer`
+    peer     another process went away, or is the odd one; this one is sound
     port     the port of the group is taken
     own      anything else: this process, this machine
 """
@@ -24,7 +25,7 @@ PR_SET_PDEATHSIG = 1
 PEER_SIGNS = (
     "closed by peer", "reset by peer", "connection reset", "broken pipe", "did not answer", "cannot start:",
     "connectfullmesh", "failed to connect", "timed out", "timeout", "connection refused", "remote process exited",
-    "remote peer", "no route to host", "gloo", "store", "socket",
+    "remote peer", "no route to host", "gloo", "tcpstore", "c10d", "socket",
 )  # fmt: skip
 
 
@@ -50,6 +51,8 @@ def tell_agent(error: BaseException) -> None:
 def kind(error: BaseException) -> str:
     cause = error.__cause__ if isinstance(error, CheckFailed) and error.__cause__ else error
     name, text = type(cause).__name__, str(cause).lower()
+    if odd := getattr(cause, "odd", None):
+        return "odd" if os.environ.get("MOTLEY_NODE") in odd else "peer"
     if name in ("Disagreement", "LossNotFiniteError"):
         return "check"
     if "eaddrinuse" in text or "address already in use" in text:

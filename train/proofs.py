@@ -20,6 +20,21 @@ from train.errors import CheckFailed
 class Disagreement(CheckFailed):
     """The ranks do not train the same thing."""
 
+    odd: frozenset[str] = frozenset()
+    """The nodes that differ, where most of the others agree: these can go on without them."""
+
+
+def odd_nodes(claims: list[tuple[str, dict[str, Any]]]) -> frozenset[str]:
+    """Who differs from more than half of all; empty where no such majority is."""
+    odd: set[str] = set()
+    for fact in claims[0][1] if claims else ():
+        values = [json.dumps(facts.get(fact), sort_keys=True) for _, facts in claims]
+        usual, count = Counter(values).most_common(1)[0]
+        if 2 * count <= len(values):
+            return frozenset()
+        odd |= {node for (node, _), value in zip(claims, values, strict=True) if value != usual}
+    return frozenset(odd)
+
 
 def disagreement(claims: list[tuple[str, dict[str, Any]]]) -> str:
     """What differs, and on which nodes; empty where all (node, facts) agree. The majority is taken to be right."""
@@ -35,7 +50,9 @@ def disagreement(claims: list[tuple[str, dict[str, Any]]]) -> str:
 
 def require_agreement(claims: list[tuple[str, dict[str, Any]]], when: str, fix: str) -> None:
     if found := disagreement(claims):
-        raise Disagreement(f"the nodes do not train the same thing: {found}", f"found: {when}", fix)
+        error = Disagreement(f"the nodes do not train the same thing: {found}", f"found: {when}", fix)
+        error.odd = odd_nodes(claims)
+        raise error
 
 
 def tensors_hash(named: Iterable[tuple[str, Tensor]]) -> str:

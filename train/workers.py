@@ -98,7 +98,7 @@ class Group:
         return True
 
 
-_WEIGHT = ("input", "check", "own", "port", "peer")
+_WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
 def start(

@@ -99,6 +99,20 @@ def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
     three.together(*three.names, within_s=40)
 
 
+def test_a_node_with_other_data_is_left_out_by_the_majority(three, tmp_path):
+    three.stop("node-2")
+    three.together("node-0", "node-1", within_s=40)
+    three.options["dataset"], data = cluster.make_rows(tmp_path / "other", 60, 4, seed=9), three.options["dataset"]
+    three.start("node-2")
+    three.options["dataset"] = data
+    three.wait(lambda: three.now("node-2").get("state") == "unfit", 40, "it is not left out")
+    three.together("node-0", "node-1", within_s=40)
+    assert "do not train the same thing" in three.members("node-2", "unfit")[-1]["reason"]
+    three.stop("node-2")
+    three.start("node-2")
+    three.together(*three.names, within_s=40)
+
+
 def test_bad_input_ends_the_run_everywhere_with_its_cause(data, tmp_path):
     agents = Agents(tmp_path, ENDLESS | {"dataset": data}, size=2)
     agents.start("node-0")
