@@ -119,8 +119,9 @@ def test_a_killed_run_goes_on_exactly(before, after, data, truth, tmp_path):
     assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
 
     run = cluster.train(tmp_path, options, after)
-    resumed_at = [event["step"] for event in run.events() if event["event"] == "start"][-1]
-    assert resumed_at in (20, 30, 40)
+    start = [event for event in run.events() if event["event"] == "start"][-1]
+    assert start["step"] in (20, 30, 40)
+    assert any("by the speeds known so far, node-0 " in reason for reason in start["reasons"])
     assert largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
