@@ -62,7 +62,7 @@ def repeat_faults(training: Training, repeats: int) -> bool:
     training.stop()
     proof = training.proof()
     print(f"{proof['steps']} steps, none lost or trained twice: {proof['whole'] and proof['rows']}, ", end="")
-    print(f"largest relative error against one process: {proof['error']:.1e}", flush=True)
+    print(f"largest relative error of the first 500 against one process: {proof['error']:.1e}", flush=True)
     return bool(proof["whole"] and proof["rows"] and proof["error"] < 1e-3 and worst_repeated <= SAVE_EVERY)
 
 

@@ -11,7 +11,10 @@ from transformers import AutoModelForCausalLM
 from train.rows import open_rows
 
 
-def losses(model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, clip=0.3, seed=3407, full=False):
+def losses(
+    model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, clip=0.3, seed=3407, full=False, of_steps=None
+):
+    """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
     rows = open_rows(data)
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
     if not full:
@@ -37,7 +40,7 @@ def losses(model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, cli
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, clip)
-        progress = (step - warmup) / max(1, steps - warmup)
+        progress = (step - warmup) / max(1, (of_steps or steps) - warmup)
         factor = (step + 1) / warmup if step < warmup else 0.5 * (1 + math.cos(math.pi * progress))
         optimizer.param_groups[0]["lr"] = rate * factor
         optimizer.step()
