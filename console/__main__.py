@@ -24,7 +24,10 @@ class BadInput(Exception):
 
 
 def main() -> int:
-    args = parser().parse_args()
+    args, words = parser().parse_known_args()
+    if words and not hasattr(args, "words"):
+        parser().error(f"unrecognized arguments: {' '.join(words)}")
+    args.words = words
     try:
         return int(args.act(args))
     except BadInput as wrong:
@@ -94,7 +97,7 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
     verb.add_argument("--yes", action="store_true", help="without asking")
     verb = add("launch", "run launch.yml and watch", lambda args, inv: life.launch(inv, args.words))
-    verb.add_argument("words", nargs=argparse.REMAINDER, help="for ansible-playbook")
+    verb.set_defaults(words=[])  # what is not known here is for ansible-playbook
 
 
 def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
