@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from lab import base, bench, cgroups, faults, inventory, layer, network, profile
+from lab import base, bench, cgroups, demo, faults, inventory, layer, network, profile
 from lab import lab as labs
 from lab.place import Place, chosen
 from lab.shell import LabError, run
@@ -72,6 +72,9 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
     verb("bench", do_bench, "time the lab itself, from nothing and from its cache")
+    verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter").add_argument(
+        "--fast", action="store_true", help="a tiny model instead of a real one"
+    )
     verb("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
 
@@ -191,6 +194,10 @@ def do_restore(args: argparse.Namespace) -> None:
 
 def do_limits(args: argparse.Namespace) -> None:
     labs.limit(labs.current(chosen(args.lab)), [], on=args.switch == "on")
+
+
+def do_demo(args: argparse.Namespace) -> int:
+    return demo.main(fast=args.fast)
 
 
 def do_fault(args: argparse.Namespace) -> None:
