@@ -371,7 +371,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     model = f"{plan.model['reason']}; {where}"
     speed = ""
     if len(plan.rates) == count:
-        step_s = foretell(plan.rates, plan.settings["rows_per_step"], plan.sync_s if count > 1 else 0)
+        step_s = foretold(plan)["step_s"]
         speed = f"{step_s:.2f} s a step ({plan.rates_why})"
         if steps := plan.settings["max_steps"]:
             speed += f", {duration(step_s * max(0, steps - plan.run.step))} in all"
@@ -382,6 +382,17 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         ("foretold", speed),
         ("run", plan.run.why if plan.run.why != "from the start" else ""),
     ]
+
+
+def foretold(plan: Plan) -> dict[str, Any]:
+    """Kept with the run, so that its report can hold it against what came. Empty until speeds are known."""
+    if len(plan.rates) < len(plan.nodes):
+        return {}
+    rows, together = plan.settings["rows_per_step"], sum(plan.rates.values())
+    return {
+        "step_s": foretell(plan.rates, rows, plan.sync_s if len(plan.nodes) > 1 else 0),
+        "shares": {name: round(rows * rate / together, 1) for name, rate in plan.rates.items()},
+    }
 
 
 def drawn(table: list[tuple[str, ...]]) -> list[str]:
@@ -427,6 +438,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "settings": plan.settings,
         "help": plan.help,
         "given": {name: plan.settings[name] for name in plan.run.values},
+        "foretold": foretold(plan),
         "model": plan.model,
         "dataset": plan.dataset,
         "memory": plan.memory,

@@ -83,6 +83,7 @@ def launched(plan: dict[str, Any]) -> dict[str, Any]:
         "time": plan["time"],
         "given": {name: value for name, value in plan["given"].items() if name != "resume"},
         "all": plan["settings"],
+        "foretold": plan["foretold"],
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "nodes": [entry["name"] for entry in plan["nodes"]],
     }

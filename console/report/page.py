@@ -42,7 +42,7 @@ def view(story: Story) -> dict[str, Any]:
         "nodes": node_table(story),
         "news": numbered_news(story),
         "plan": plan_against_reality(story),
-        "answers": (story.answers or {}).get("questions", []),
+        "answers": story.answers.get("questions", []),
         "decisions": story.starts[-1]["decisions"],
         "reasons": story.starts[-1]["reasons"],
         "when": time.strftime("%d %B %Y, %H:%M", time.localtime(story.began)),
@@ -294,7 +294,7 @@ def kwh(readings: list[Event]) -> float:
 
 def plan_against_reality(story: Story) -> list[dict[str, Any]]:
     """What was predicted before the start beside what came of it."""
-    if story.plan is None or not story.steps:
+    if not story.plan or not story.steps:
         return []
     settled = story.steps[len(story.steps) // 4 :]
     told = []
@@ -306,7 +306,7 @@ def plan_against_reality(story: Story) -> list[dict[str, Any]]:
                 "came": f"{median(s['step_s'] for s in settled):.2f}",
             }
         )
-    for node, share in (story.plan.get("shares") or {}).items():
+    for node, share in story.plan.get("shares", {}).items():
         rows = [by_node(step, "rows").get(node, 0.0) for step in settled]
         told.append({"what": f"rows a step, {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
     return told

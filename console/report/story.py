@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 Event = dict[str, Any]
-EVENTS, MEMBERS, CARDS, PLAN, ANSWERS = "events.jsonl", "members.jsonl", "gpu.jsonl", "plan.json", "answers.json"
+EVENTS, MEMBERS, CARDS, LAUNCH, ANSWERS = "events.jsonl", "members.jsonl", "gpu.jsonl", "launch.json", "answers.json"
 
 
 @dataclass(kw_only=True)
@@ -31,8 +31,9 @@ class Story:
     """Lost, returned, failed and warned: what a person would have been told, in order of time."""
     ending: Event | None
     cards: dict[str, list[Event]] = field(default_factory=dict)
-    plan: dict[str, Any] | None = None
-    answers: dict[str, Any] | None = None
+    plan: dict[str, Any] = field(default_factory=dict)
+    """What was foretold: step_s and shares; empty where no speeds were known."""
+    answers: dict[str, Any] = field(default_factory=dict)
 
     @property
     def began(self) -> float:
@@ -77,7 +78,7 @@ def read_story(folder: Path) -> Story:
         news=the_news(events, members),
         ending=endings[-1] if endings and endings[-1]["time"] >= counted[-1]["time"] - 1 else None,
         cards=_cards(folder),
-        plan=_json(folder / PLAN),
+        plan=next(filter(None, (_json(file).get("foretold") for file in sorted(folder.rglob(LAUNCH)))), {}),
         answers=_json(folder / ANSWERS),
     )
 
@@ -177,9 +178,9 @@ def _cards(folder: Path) -> dict[str, list[Event]]:
     return readings
 
 
-def _json(file: Path) -> dict[str, Any] | None:
+def _json(file: Path) -> dict[str, Any]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    return data if isinstance(data, dict) else None
+        return {}
+    return data if isinstance(data, dict) else {}

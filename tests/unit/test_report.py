@@ -74,7 +74,8 @@ def fetched(tmp_path: Path) -> Path:
         write(tmp_path / "qa" / "nodes" / node, "gpu.jsonl", cards)
     asked = {"question": "What is <b>?", "wanted": "A tag.", "base": "No </script> idea.", "adapter": "A tag."}
     (tmp_path / "qa" / "answers.json").write_text(json.dumps({"questions": [asked]}))
-    (tmp_path / "qa" / "plan.json").write_text(json.dumps({"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}))
+    foretold = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
+    (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "foretold": foretold}))
     return tmp_path / "qa"
 
 
@@ -90,6 +91,11 @@ def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
 
 def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
     assert [word["what"] for word in read_story(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
+
+
+def test_what_was_foretold_stands_beside_what_came(fetched: Path) -> None:
+    words = text_of(write_page(read_story(fetched), fetched / "report.html"))
+    assert "seconds a step 1.50 2.00" in words and f"rows a step, {WORKER} 3 0.3" in words, words
 
 
 def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
