@@ -104,7 +104,9 @@ def test_it_settles_near_the_best_split_whatever_a_step_costs(v, fixed_s, micro_
     late = run(plan, machines, 60)
     slack = max(m.seconds(micro_batch + 1) for m in machines.values())
     assert step_seconds(plan, machines) <= 1.2 * best_seconds(rows, machines) + slack
-    assert sum(change is not None for change in late) <= 8, "it does not settle"
+    looks = ("to see how fast it is now", "the look at an idle process found no better plan")  # there and back
+    moved = [change for change in late if change and not change.reason.endswith(looks)]
+    assert len(moved) <= 8, "it does not settle"
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -19,8 +19,8 @@ def run(tmp_path_factory) -> cluster.Cluster:
 
 
 def documented() -> dict[str, list[str]]:
-    """Every ## section of the page with the fields of its first table."""
-    page = (cluster.ROOT / "docs/events.md").read_text()
+    """Every ## section on the trainer's diary with the fields of its first table."""
+    page = (cluster.ROOT / "docs/events.md").read_text().split("\n# ")[0]
     sections = re.findall(r"^## (\w+)\n(.*?)(?=^Each of|^## |\Z)", page, re.S | re.M)
     return {name: re.findall(r"^\| `(\w+)`", text, re.M) for name, text in sections}
 
