@@ -26,7 +26,8 @@ CHANGED = 0.15
 WORTH = 0.05
 """A plan that saves less than this of a step is not worth a change."""
 WORTH_RETURNING = 0.15
-"""What a plan that was left lately must save, else two plans would take turns."""
+"""What a plan that was left lately must have saved when it was in force. Where a speed depends on the number of rows
+(full micro-batches), each of two plans can look better from the other, and they would take turns."""
 LATELY = 60
 PROBE_STEPS = 20
 """Steps, at least, between two looks at a process that has no rows."""
@@ -131,8 +132,10 @@ class Balance:
         self.counts = fastest_split(rows, start)
         self.planned = dict(zip(self.names, start, strict=True)) if known else {}
         """The speeds that the plan was made for."""
-        self.left: dict[tuple[int, ...], int] = {}
-        """Plans that were left, and in which step."""
+        self.left: dict[tuple[int, ...], tuple[int, float]] = {}
+        """Plans that were left: in which step, and how long the slowest had computed in them."""
+        self.took: deque[float] = deque(maxlen=REMEMBERED)
+        """How long the slowest computed in each step of the plan in force."""
         self.probing: list[int] | None = None
         """The plan to go back to after a look at an idle process."""
         self.step = 0
@@ -153,6 +156,9 @@ class Balance:
         changed = [name for name in self.names if self.meters[name].add(nodes[name]["rows"], nodes[name]["compute_s"])]
         if changed:
             self.left.clear()
+            self.took.clear()
+        if self.probing is None:
+            self.took.append(max(nodes[name]["compute_s"] for name in self.names))
         if not self.moves or hold or not all(meter.measured for meter in self.meters.values()):
             return None
         if self.probing is None:
@@ -167,12 +173,14 @@ class Balance:
         speeds = self._now()
         counts = fastest_split(self.rows, speeds)
         old_s, new_s = compute_seconds(self.counts, speeds), compute_seconds(counts, speeds)
-        left = self.left.get(tuple(counts))
-        returning = left is not None and self.step - left < LATELY
-        if old_s / new_s - 1 < (WORTH_RETURNING if returning else WORTH):
+        now_s = statistics.median(self.took) if self.took else old_s
+        when, then_s = self.left.get(tuple(counts), (-LATELY, 0.0))
+        returning = self.step - when < LATELY
+        if old_s / new_s - 1 < WORTH or (returning and now_s / then_s - 1 < WORTH_RETURNING):
             return None
         reason = self._why(counts, old_s, new_s)
-        self.left[tuple(self.counts)] = self.step
+        self.left[tuple(self.counts)] = (self.step, max(now_s, 1e-9))
+        self.took.clear()
         self.counts, self.planned = counts, dict(zip(self.names, speeds, strict=True))
         return self._change(reason)
 
