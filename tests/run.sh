@@ -20,8 +20,11 @@ lab_packages() {
 
 browser() { # the report is looked at with one; Debian has a small one, elsewhere that test is named as not run
   if [ "$(id -u)" = 0 ] && ! command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null; then
-    DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends \
-      chromium-headless-shell >/dev/null 2>&1 || true
+    {
+      apt-get -qq update
+      DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends \
+        chromium-headless-shell
+    } >/dev/null 2>&1 || true
   fi
 }
 

@@ -41,6 +41,7 @@ FOLDER = Path("/var/lib/motley/rollback")
 APPLIED = FOLDER / "applied"
 APPLY = f"netplan apply; touch {APPLIED}; python3 {FOLDER}/lan.py {{mac}}"
 UNIT = "motley-network-rollback"
+APPLY_UNIT = "motley-network-apply"
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
 AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
 AT_BOOT_WANTED = AT_BOOT.parent / "multi-user.target.wants" / AT_BOOT.name
@@ -101,6 +102,7 @@ def begin(module: AnsibleModule) -> None:
         before.remember("reached_at", wish["reached_at"])
         for path in wanted:
             before.keep(path)
+    stop_announcing()
     save_way_back(old, wish["mac"])
     arm(wish["rollback_s"])
     refused = write_and_generate(wanted)
@@ -112,7 +114,7 @@ def begin(module: AnsibleModule) -> None:
         for path in wanted:
             before.wrote(path)
     # After our answer has left the machine.
-    run_later("motley-network-apply", 1, "sh", "-c", APPLY.format(mac=shlex.quote(wish["mac"])))
+    run_later(APPLY_UNIT, 1, "sh", "-c", APPLY.format(mac=shlex.quote(wish["mac"])))
     module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
 
 
@@ -159,6 +161,13 @@ def wait_for_way_back(module: AnsibleModule) -> None:
             fix = "wait a minute and run again"
             module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
         time.sleep(0.5)
+
+
+def stop_announcing() -> None:
+    """A change confirmed seconds ago may still tell the others its address, under the name that this one needs."""
+    subprocess.run(
+        ["systemctl", "stop", f"{APPLY_UNIT}.timer", f"{APPLY_UNIT}.service"], check=False, capture_output=True
+    )
 
 
 def save_way_back(old: dict, mac: str) -> None:

@@ -12,6 +12,7 @@ from lab.host import Host
 from lab.profile import USER
 from tests.support.cluster import REPOSITORY, Cluster, Played
 
+pytestmark = pytest.mark.alone
 RATE_MBIT = 100.0
 SIZE = 200_000_000
 PLAYBOOK = """
@@ -45,7 +46,6 @@ def bytes_on(host: Host, direction: str) -> int:
     return int(host.run("cat", f"/sys/class/net/{nic}/statistics/{direction}_bytes"))
 
 
-@pytest.mark.alone
 def test_it_takes_as_long_as_one_link(trio: Cluster, source: Path) -> None:
     for host in trio.hosts:
         faults.inject(trio.lab, host, "slow-link", {"rate_mbit": RATE_MBIT})
