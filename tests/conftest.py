@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
     from tests.support.bootstrap import Person
 
 BASES = sorted({"bookworm", "trixie", base.default_suite()})
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What did not run, a line for each reason: a hundred lines are not read."""
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
+    for reason, count in reasons.items():
+        terminalreporter.write_line(f"{count} {'test' if count == 1 else 'tests'}: {reason}", yellow=True)
 
 
 @pytest.fixture(scope="session")
