@@ -271,24 +271,29 @@ def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
     return float(told[slowest]), f"as {slowest}'s network card says"
 
 
-def foretell(rates: Mapping[str, float], rows: int, sync_s: float) -> float:
-    """Seconds of a step when every node takes the share that it can carry."""
-    return rows / sum(rates.values()) + sync_s
-
-
-def slows_the_run(rates: dict[str, float], rows: int, sync_s: Mapping[int, float]) -> list[str]:
-    """Nodes without which a step would be quicker, with both figures. `sync_s` is by number of nodes."""
-    if len(rates) < 2:
+def outlook_words(nodes: list[Node], rates: Mapping[str, float], settings: Mapping[str, Any], mbit: float) -> list[str]:
+    """What `python -m train plan` is asked to foretell the run from. Empty until every node's speed is known."""
+    if len(rates) < len(nodes):
         return []
-    whole = foretell(rates, rows, sync_s[len(rates)])
-    said = []
-    for name in rates:
-        rest = {other: rate for other, rate in rates.items() if other != name}
-        without = foretell(rest, rows, sync_s[len(rest)])
-        if without < 0.98 * whole:
-            figures = f"{whole:.2f} s a step with it, {without:.2f} s on {', '.join(rest)} alone"
-            said.append(f"{name} slows the run: {figures}")
-    return said
+    speeds_ = ",".join(f"{node.name}={rates[node.name]:.4f}" for node in nodes)
+    words = ["--speeds", speeds_, "--rows-per-step", str(settings["rows_per_step"]), "--wire", settings["wire"]]
+    wired = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
+    if 0 < len(wired) < len(nodes):  # what was measured is the others' link: Wi-Fi tells no speed of its own
+        words += ["--links", ",".join(f"{name}={max(speed, mbit):.0f}" for name, speed in wired.items())]
+    return words
+
+
+def slows_the_run(outlook: Mapping[str, Any]) -> list[str]:
+    """Nodes without which a step would be quicker, with both figures."""
+    if not outlook or outlook["best"]["rows_per_s"] < 1.02 * outlook["together"]["rows_per_s"]:
+        return []
+    rest = list(outlook["best"]["shares"])
+    slow = ", ".join(outlook["slower_with"])
+    figures = (
+        f"{outlook['together']['step_s']:.2f} s a step with it, "
+        f"{outlook['best']['step_s']:.2f} s on {', '.join(rest)} alone: -e nodes={','.join(rest)}"
+    )
+    return [f"{slow} slows the run: {figures}"]
 
 
 # -- what a person sees ----------------------------------------------------------------------------------------
@@ -308,10 +313,14 @@ class Plan:
     help: dict[str, str] = field(default_factory=dict)
     """Of each setting."""
     model_bytes: int = 0
+    shape: str = ""
+    """What `python -m train plan` knows the model's shape by."""
     here: dict[str, bool] = field(default_factory=dict)
     """Which nodes have the model already."""
     rates: dict[str, float] = field(default_factory=dict)
     rates_why: str = ""
+    outlook: dict[str, Any] = field(default_factory=dict)
+    """What `python -m train plan --speeds` foretells; empty until every node's speed is known."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -353,12 +362,12 @@ def lines(plan: Plan) -> list[str]:
 
 
 def shared_rows(plan: Plan) -> dict[str, str]:
-    rows = plan.settings["rows_per_step"]
-    even = plan.settings["balance"] == "even"
-    if even or len(plan.rates) < len(plan.nodes):
-        return {node.name: "even" if even else "found while it runs" for node in plan.nodes}
-    total = sum(plan.rates.values())
-    return {name: f"{rows * rate / total:.1f}  ({rate:.2f} rows/s)" for name, rate in plan.rates.items()}
+    if plan.settings["balance"] == "even":
+        return {node.name: "even" for node in plan.nodes}
+    if not plan.outlook:
+        return {node.name: "found while it runs" for node in plan.nodes}
+    shares = plan.outlook["together"]["shares"]
+    return {name: f"{count}  ({plan.rates[name]:.2f} rows/s)" for name, count in shares.items()}
 
 
 def summary(plan: Plan) -> list[tuple[str, str]]:
@@ -370,7 +379,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     where = f"{gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "on every node"
     model = f"{plan.model['reason']}; {where}"
     speed = ""
-    if len(plan.rates) == count:
+    if plan.outlook:
         step_s = foretold(plan)["step_s"]
         speed = f"{step_s:.2f} s a step ({plan.rates_why})"
         if steps := plan.settings["max_steps"]:
@@ -386,13 +395,13 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
 
 def foretold(plan: Plan) -> dict[str, Any]:
     """Kept with the run, so that its report can hold it against what came. Empty until speeds are known."""
-    if len(plan.rates) < len(plan.nodes):
+    if not plan.outlook:
         return {}
-    rows, together = plan.settings["rows_per_step"], sum(plan.rates.values())
-    return {
-        "step_s": foretell(plan.rates, rows, plan.sync_s if len(plan.nodes) > 1 else 0),
-        "shares": {name: round(rows * rate / together, 1) for name, rate in plan.rates.items()},
-    }
+    together, rows = plan.outlook["together"], plan.settings["rows_per_step"]
+    if plan.settings["balance"] == "even":
+        even = {node.name: round(rows / len(plan.nodes), 1) for node in plan.nodes}
+        return {"step_s": together["step_s"] * plan.outlook["over_even_split"], "shares": even}
+    return {"step_s": together["step_s"], "shares": together["shares"]}
 
 
 def drawn(table: list[tuple[str, ...]]) -> list[str]:

@@ -63,11 +63,10 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     findings += plan.in_the_way(nodes, needed)
     if findings:
         raise asked.Refused("\n".join(findings))
-    rates, found.rates_why = plan.speeds(nodes, found.settings)
-    found.rates = rates
+    found.rates, found.rates_why = plan.speeds(nodes, found.settings)
+    found.outlook = ask_outlook(found)
     found.warnings += [f"{why}; it is left out" for why in off.values()]
-    if len(rates) == len(nodes):
-        found.warnings += plan.slows_the_run(rates, found.settings["rows_per_step"], seconds_by_count(found))
+    found.warnings += plan.slows_the_run(found.outlook)
     wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
     found.warnings += [f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless]
     return found
@@ -166,25 +165,26 @@ def with_memory(
         memory=memory,
         link_mbit=mbit,
         model_bytes=size or 2 * memory["parameters"],
+        shape=shape,
         here=here,
     )
 
 
 def ask_memory(shape: str, settings: dict[str, Any], nodes: list[plan.Node], mbit: float) -> dict[str, Any]:
+    sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / plan.GIB:.3f}" for node in nodes]
+    return ask_plan(shape, settings, mbit, "--nodes", ",".join(sizes))
+
+
+def ask_outlook(found: plan.Plan) -> dict[str, Any]:
+    words = plan.outlook_words(found.nodes, found.rates, found.settings, found.link_mbit)
+    return ask_plan(found.shape, found.settings, found.link_mbit, *words) if words else {}
+
+
+def ask_plan(shape: str, settings: dict[str, Any], mbit: float, *more: str) -> dict[str, Any]:
     names = ("max_seq_length", "load_in", "lora_r", "lora_targets", "method", "optimizer", "gradient_checkpointing")
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     words += ["--micro-batch", str(settings["micro_batch"] or 1), "--backend", settings["backend"]]
-    sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / plan.GIB:.3f}" for node in nodes]
-    told, failures = asked.train(
-        "plan", "--model", shape, "--nodes", ",".join(sizes), "--link-mbit", f"{mbit:.0f}", *words
-    )
+    told, failures = asked.train("plan", "--model", shape, "--link-mbit", f"{mbit:.0f}", *words, *more)
     if failures:
         raise asked.Refused("\n".join(failures))
     return told
-
-
-def seconds_by_count(found: plan.Plan) -> dict[int, float]:
-    """A ring moves 2(N-1)/N of the gradients: what an exchange takes among fewer nodes."""
-    count = len(found.nodes)
-    whole = found.sync_s / ((count - 1) / count) if count > 1 else 0
-    return {n: whole * (n - 1) / n for n in range(1, count + 1)}

@@ -122,11 +122,45 @@ def test_a_small_disk_and_a_lost_way_are_told() -> None:
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
 
 
+def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
+    """As a launch asks the training package."""
+    found = made(nodes(*looks), settings, rates=rates, rates_why="measured in earlier", link_mbit=mbit)
+    words = plan.outlook_words(found.nodes, rates, found.settings, mbit)
+    told, failures = asked.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
+    assert not failures
+    found.outlook = told
+    return found
+
+
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
-    sync = {1: 0.0, 2: 0.4, 3: 0.53}
-    [finding] = plan.slows_the_run({"a": 10.0, "b": 9.0, "c": 0.1}, 16, sync)
-    assert finding == "c slows the run: 1.37 s a step with it, 1.24 s on a, b alone"
-    assert plan.slows_the_run({"a": 10.0, "b": 9.0, "c": 5.0}, 24, sync) == []
+    rates = {"n0": 10.0, "n1": 9.0, "n2": 0.1}
+    slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)
+    [finding] = plan.slows_the_run(slow.outlook)
+    assert re.fullmatch(
+        r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: -e nodes=n0,n1", finding
+    )
+    assert plan.slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).outlook) == []
+    assert plan.outlook_words(slow.nodes, {"n0": 10.0}, slow.settings, 1000) == [] and plan.slows_the_run({}) == []
+
+
+def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
+    wifi = look(way={"why": "", "card": "wlan0", "mbit": 0, "wireless": True})
+    found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 8.0}, [look(), look(), wifi], 50)
+    assert {node["name"]: node["link_mbit"] for node in found.outlook["nodes"]} == {"n0": 1000, "n1": 1000, "n2": 50}
+    assert found.outlook["slower_with"] == ["n2"]
+
+
+def test_what_is_foretold_is_what_stands_in_the_table() -> None:
+    found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
+    told = plan.foretold(found)
+    assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
+    text = "\n".join(plan.lines(found))
+    assert (
+        "8  (4.00 rows/s)" in text and f"foretold  {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
+    )
+    found.settings["balance"] = "even"
+    assert plan.foretold(found)["step_s"] == pytest.approx(told["step_s"] + 1.0, abs=0.01)
+    assert plan.foretold(made(nodes(look(), look()))) == {}
 
 
 def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
@@ -134,9 +168,6 @@ def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
     other = {"launched": {"all": ABOUT["all"] | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
     found = nodes(look(measured=[other, same]), look())
     assert plan.speeds(found, ABOUT["all"]) == ({"n0": 4.0, "n1": 2.0}, "measured in earlier")
-    whole = made(found, rates={"n0": 4.0, "n1": 2.0}, rates_why="measured in earlier")
-    text = "\n".join(plan.lines(whole))
-    assert "10.7  (4.00 rows/s)" in text and "3.07 s a step (measured in earlier), 0:02:03 in all" in text
 
 
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
