@@ -70,6 +70,9 @@ stop: env ## save and stop the run on every node; nothing of it is left
 fetch: env ## adapter and diaries of a run to results/RUN: RUN=NAME, otherwise the newest
 	@$(LIFE) $(if $(RUN),--run "$(RUN)")
 
+tensorboard: env ## the curves of a run in a browser, also while it is on: RUN=NAME PORT=6006
+	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(PORT),--port $(PORT))
+
 runs: env ## every run on every node
 	@$(LIFE)
 

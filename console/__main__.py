@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from console import ask, contact, life, play, restart, versions
+from console import ask, board, contact, life, play, restart, versions
 from console.inventory import Inventory, check, is_local, nearest
 
 PHASES = (
@@ -90,8 +90,13 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb.add_argument("--lines", type=int, default=200, help="how many old lines of each node")
     verb.add_argument("--no-follow", action="store_true", help="the old lines only")
     add("stop", "save, stop, and prove that nothing is left", lambda _, inv: life.stop(inv))
-    verb = add("fetch", "bring results, diaries and settings to results/RUN", lambda a, inv: life.fetch(inv, a.run))
+    verb = add("fetch", "bring results, diaries and settings to results/RUN", _fetch)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
+    verb.add_argument("--results", type=Path, default=life.RESULTS, metavar="FOLDER")
+    verb = add("tensorboard", "the curves of a run, also while it is on", _tensorboard)
+    verb.add_argument("--run", default="", help="its name; otherwise the newest")
+    verb.add_argument("--results", type=Path, default=life.RESULTS, metavar="FOLDER")
+    verb.add_argument("--port", type=int, default=6006, help="where the browser finds it (default 6006)")
     add("runs", "all runs of all nodes", lambda _, inv: life.runs(inv))
     verb = add("clean", "delete the checkpoints of runs that are done", _clean)
     verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
@@ -102,6 +107,14 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
 
 def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
     return life.logs(inventory, chosen_nodes(inventory, args.limit), lines=args.lines, following=not args.no_follow)
+
+
+def _fetch(args: argparse.Namespace, inventory: Inventory) -> int:
+    return life.fetch(inventory, args.run, args.results)
+
+
+def _tensorboard(args: argparse.Namespace, inventory: Inventory) -> int:
+    return board.tensorboard(inventory, args.run, args.results, args.port)
 
 
 def _clean(args: argparse.Namespace, inventory: Inventory) -> int:

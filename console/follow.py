@@ -304,6 +304,8 @@ class Follower:
 
     def _read(self) -> None:
         end = time.monotonic() + 0.5
+        if not self.process:  # without a network of our own each try fails at once
+            time.sleep(0.5)
         while self.process and (left := end - time.monotonic()) > 0:
             try:
                 line = self.news.get(timeout=left)

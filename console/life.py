@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -24,6 +23,9 @@ from console.inventory import Inventory
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 STOP_S = 15.0
+GAVE_UP = 130
+LITTLE_BYTES = 500e6
+"""With less free room a node's checkpoints may soon be missing."""
 
 
 def say(line: str) -> None:
@@ -54,7 +56,8 @@ def status_lines(names: list[str], answers: dict[str, Any], silent: dict[str, st
     width = max(map(len, names))
     newest = newest_step(on)
     for name in names:
-        lines.append(f"  {name:<{width}}  {node_words(name, answers.get(name), silent.get(name, ''), newest)}")
+        words = node_words(name, answers[name], newest) if name in answers else off_words(name, silent[name], on)
+        lines.append(f"  {name:<{width}}  {words}")
     if not on:
         lines[:0] = [f"no run is on{last_run(answers)}"]
     elif happened := last_happened(on):
@@ -87,10 +90,13 @@ def run_line(run: str, looks: list[dict[str, Any]]) -> str:
     return "  ".join(words)
 
 
-def node_words(name: str, look: dict[str, Any] | None, silent: str, newest: dict[str, Any]) -> str:
-    if look is None:
-        since = f"; it trained until step {newest['step']}" if newest and name in rows_of(newest) else ""
-        return f"{silent}{since}"
+def off_words(name: str, silent: str, on: dict[str, Any]) -> str:
+    """Since when the others train without it."""
+    lost = [e for look in on.values() for e in look["members"] if e["event"] == "lost" and name in e["nodes"]]
+    return f"{silent}; lost at step {max(lost, key=lambda e: float(e['time']))['step']}" if lost else silent
+
+
+def node_words(name: str, look: dict[str, Any], newest: dict[str, Any]) -> str:
     if not look["on"]:
         free = look["free_bytes"] / 1e9
         return f"no run here · {free:.0f} GB free{cards(look['gpus'])}"
@@ -103,6 +109,8 @@ def node_words(name: str, look: dict[str, Any] | None, silent: str, newest: dict
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
     words.append(f"checkpoint {look['checkpoint']}")
+    if look["free_bytes"] < LITTLE_BYTES:
+        words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
     if look["how"] != "unit":
         words.append({"by hand": "started by hand", "detached": "without a unit"}.get(look["how"], look["how"]))
     return "  ".join(words) + cards(view.get("gpus") or [])
@@ -225,7 +233,7 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
 # -- fetch -----------------------------------------------------------------------------------------------------------
 
 
-def fetch(inventory: Inventory, run: str, target: Path | None = None) -> int:
+def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
     """Results of one run to results/RUN: the adapter once, hashes compared; each node's diaries."""
     nodes = reach.from_inventory(inventory)
     run = run or newest(nodes)
@@ -239,7 +247,7 @@ def fetch(inventory: Inventory, run: str, target: Path | None = None) -> int:
     adapter = f"results/{run}/adapter/"
     whole = {name: told for name, told in answers.items() if any(path.startswith(adapter) for path in told["files"])}
     differ = disagreeing(adapter, whole)
-    folder = (target or RESULTS) / run
+    folder = target / run
     got: dict[str, int] = {}
     for node in nodes:
         if node.name in answers:
@@ -402,9 +410,15 @@ def launch(inventory: Inventory, words: list[str]) -> int:
     file = launched_file(inventory)
     file.unlink(missing_ok=True)
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path), "launch.yml"]
-    done = subprocess.run([*command, *words, "-e", "motley_start_show=false"], check=False, cwd=ROOT, env=os.environ)
-    if done.returncode or not file.exists():
-        return done.returncode
+    with subprocess.Popen([*command, *words, "-e", "motley_start_show=false"], cwd=ROOT) as playbook:
+        try:
+            code = playbook.wait()
+        except KeyboardInterrupt:
+            if playbook.wait() != GAVE_UP:  # otherwise it has said so itself
+                say("interrupted before the run was shown to start; whether it did: make status")
+            return GAVE_UP
+    if code or not file.exists():
+        return code
     told = json.loads(file.read_text())
     story = Story(run=told["run"], order=told["nodes"], since=told["since"])
     nodes = [node for node in reach.from_inventory(inventory) if node.name in told["nodes"]]

@@ -60,7 +60,7 @@ def watch(
     finally:
         screen.clear()
     if ended is None:
-        say(f"step 1 is proven on {len(story.proven)} of {len(story.order)} nodes: {', '.join(story.proven)}")
+        say(f"the first step is proven on {len(story.proven)} of {len(story.order)} nodes: {', '.join(story.proven)}")
         say(DETACHED)
     elif ended.ok:
         for line in ended.lines:

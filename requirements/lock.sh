@@ -20,7 +20,7 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet
+  set -- controller controller-newest dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do

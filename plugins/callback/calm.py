@@ -33,6 +33,8 @@ class CallbackModule(Default):
         super().__init__()
         self.calm = False
         self.failures: dict[str, list[str]] = {}
+        self.waiting_for = ""
+        self.before_looking: Any = None
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0
@@ -41,6 +43,11 @@ class CallbackModule(Default):
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
         self._tell_failures()
+        if self.before_looking:
+            signal.signal(signal.SIGINT, self.before_looking)
+            self.before_looking = None
+        if self.calm and task.action == "launch_look":
+            self.before_looking = signal.signal(signal.SIGINT, self._give_up)
         if self.calm and task.action == "run_follow":
             signal.signal(signal.SIGINT, self._detach)
         if not self.calm:
@@ -75,12 +82,13 @@ class CallbackModule(Default):
 
     def _detach(self, *_: Any) -> None:
         """Ctrl-C while a run is shown ends the showing, and is no failure."""
-        self._display.display(
-            "\ndetached; the run goes on.   follow: make follow   status: make status   stop: make stop"
-        )
+        self._leave("\ndetached; the run goes on.   follow: make follow   status: make status   stop: make stop", 0)
+
+    def _leave(self, words: str, code: int) -> None:
+        self._display.display(words)
         for child in multiprocessing.active_children():
             child.terminate()
-        os._exit(0)
+        os._exit(code)
 
     def _tell_failures(self) -> None:
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""
@@ -107,8 +115,15 @@ class CallbackModule(Default):
             super().v2_runner_item_on_failed(result)
 
     def v2_runner_retry(self, result: Any) -> None:
+        """The one thing that is waited for is the end of another run (-e queue=true)."""
         if not self.calm:
             super().v2_runner_retry(result)
+        elif (run := str(result.result["look"]["run_on"])) != self.waiting_for:
+            self.waiting_for = run
+            self._display.display(f"… '{run}' is on: waiting for its end   give up: Ctrl-C   watch it: make follow")
+
+    def _give_up(self, *_: Any) -> None:
+        self._leave("\nstopped: nothing was started or changed", 130)
 
     def v2_playbook_on_include(self, included_file: Any) -> None:
         if not self.calm:

@@ -381,6 +381,18 @@ def pack(home: Path, run: str) -> None:
             archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
 
 
+def more(home: Path, run: str, offset: int) -> None:
+    """The whole lines of a diary from there on; from the start where it is shorter. Nothing where there is none."""
+    file = home / "logs/runs" / run / "events.jsonl"
+    if not file.exists():
+        return
+    offset = offset if offset <= file.stat().st_size else 0
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        data = stream.read()
+    sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
+
+
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -422,6 +434,7 @@ VERBS = {
     "clean": clean,
     "hashes": hashes,
     "pack": pack,
+    "more": more,
 }
 
 

@@ -119,12 +119,18 @@ def look(**more: Any) -> dict[str, Any]:
 
 
 def test_status_with_a_node_that_is_off() -> None:
-    lines = status_lines(["a", "b"], {"a": look()}, {"b": "nobody answers at 192.168.1.5"})
-    assert lines == [
+    lost = {"event": "lost", "time": 9.0, "step": 11, "nodes": ["b"], "reason": "lost b (silent)"}
+    lines = status_lines(["a", "b"], {"a": look(members=[lost])}, {"b": "nobody answers at 192.168.1.5"})
+    assert lines[:3] == [
         "run r  step 12/40  loss 3.0000  4.0 rows/s  256 tok/s  eta 0:00:56",
         "  a  training  4 rows  checkpoint 10",
-        "  b  nobody answers at 192.168.1.5; it trained until step 12",
+        "  b  nobody answers at 192.168.1.5; lost at step 11",
     ]
+    assert lines[3].endswith("lost  lost b (silent)")
+
+
+def test_status_tells_a_disk_that_is_full() -> None:
+    assert status_lines(["a"], {"a": look(free_bytes=30e6)}, {})[1].endswith("checkpoint 10  only 30 MB free")
 
 
 def test_status_names_the_last_run_and_how_to_go_on() -> None:

@@ -1,6 +1,7 @@
 """What a launch is asked for, checked before anything is connected to: a bad value of each variable, its sentence."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -78,6 +79,29 @@ def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
 def test_nodes_keep_the_order_of_the_inventory() -> None:
     wish = asked.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
     assert wish.nodes == ["gpu-master", "gpu-worker-2"] and wish.named_nodes
+
+
+def examples() -> list[tuple[str, str]]:
+    """Every `name=value` of the documents' table."""
+    text = (REPOSITORY / "docs/launching.md").read_text()
+    table = text.split("\n## Variables\n")[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
+    return re.findall(r"`(\w+)=([^`]*)`", table)
+
+
+def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> None:
+    about, _ = asked.check_values({"model": "tiny"})
+    known = {*about["all"], *asked.LAUNCH_ONLY}
+    shown = examples()
+    assert {name for name, _ in shown} == known
+    of_your_own = ("./my-model", "./notes.jsonl")  # there is no such file here
+    refused = {}
+    for name, value in shown:
+        if value not in of_your_own:
+            try:
+                asked.read({"model": "tiny", name: value}, CLUSTER)
+            except asked.Refused as finding:
+                refused[f"{name}={value}"] = str(finding)
+    assert refused == {}
 
 
 def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:

@@ -1,0 +1,91 @@
+"""TensorBoard for any run, also while it is on: its diaries are brought here, and its curves drawn from them.
+
+python -m console tensorboard [--run NAME] [--port 6006]
+
+Nothing is installed on a node. TensorBoard has a locked environment of its own on the controller, made on first use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from console import reach
+from console.follow import end_group
+from console.inventory import Inventory
+from console.life import newest, say
+
+ROOT = Path(__file__).parents[1]
+EVERY_S = 5.0
+
+
+def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int:
+    nodes = reach.from_inventory(inventory)
+    run = run or newest(nodes) or newest_fetched(results)
+    folder = results / run / "nodes"
+    if not run or not (bring_all(nodes, run, folder) or list(folder.glob("*/events.jsonl"))):
+        say(f"no node that answers has run '{run}', nor has {results}" if run else "there is no run to show")
+        return 1
+    curves = results / run / "tensorboard"
+    shutil.rmtree(curves, ignore_errors=True)
+    python = environment()
+    drawing = [python, f"{ROOT}/console/curves.py", str(folder), str(curves)]
+    serving = [python, *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(), str(curves)]
+    shown = [subprocess.Popen(command, start_new_session=True) for command in (drawing, serving)]
+    say(f"run {run}: http://127.0.0.1:{port}   end: Ctrl-C")
+    try:
+        while all(process.poll() is None for process in shown):
+            time.sleep(EVERY_S)
+            bring_all(nodes, run, folder)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        for process in shown:
+            end_group(process)
+    say(f"TensorBoard has ended; if another program has port {port}: PORT=6007")
+    return 1
+
+
+def environment() -> str:
+    """Its Python, of the locked set, made where it is not there yet."""
+    cache = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser()
+    target = cache / "envs/tensorboard"
+    make = [f"{ROOT}/requirements/make_env.sh", str(target), "tensorboard"]
+    subprocess.run(make, check=True, env=dict(os.environ, PYTHON=sys.executable))
+    return f"{target}/bin/python"
+
+
+def newest_fetched(results: Path) -> str:
+    files = list(results.glob("*/nodes/*/events.jsonl"))
+    return max(files, key=lambda file: file.stat().st_mtime).parents[2].name if files else ""
+
+
+def bring_all(nodes: list[reach.Node], run: str, folder: Path) -> int:
+    """How many nodes have told what is new in their diaries."""
+    return sum(bring_more(node, run, folder / node.name / "events.jsonl") for node in nodes)
+
+
+def bring_more(node: reach.Node, run: str, file: Path) -> bool:
+    """Append what the node's diary has more than the copy here; begin anew where that is another diary."""
+    have = file.stat().st_size if file.exists() else 0
+    try:
+        process = reach.stream(node, "more", run=run, offset=have)
+    except reach.Silent:
+        return False
+    assert process.stdout
+    try:
+        head, _, data = process.stdout.read().partition(b"\n")
+    finally:
+        end_group(process)
+    if not head:
+        return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("ab") as copy:
+        copy.truncate(int(json.loads(head)["offset"]))
+        copy.write(data)
+    return True

@@ -1,0 +1,73 @@
+"""What TensorBoard reads, made from a run's diaries as they grow. Runs in TensorBoard's own environment, by itself:
+
+python console/curves.py FOLDER-OF-DIARIES FOLDER-FOR-TENSORBOARD [--once]
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+EVERY_S = 2.0
+OF_A_STEP = ("loss", "lr", "grad_norm", "step_s", "sync_s")
+OF_A_NODE = ("rows", "compute_s", "wait_s", "gpu_gb")
+
+
+def scalars(event: dict[str, Any]) -> dict[str, float]:
+    """Name of a curve → its point; nothing where the event is none of a step."""
+    if event["event"] == "eval":
+        return {"held_out/loss": float(event["loss"])}
+    if event["event"] != "step":
+        return {}
+    found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if name in event}
+    found["train/tokens_per_s"] = event["tokens"] / max(1e-6, float(event["step_s"]))
+    for node, did in event["nodes"].items():
+        found |= {f"{name}/{node}": float(did[name] or 0) for name in OF_A_NODE if name in did}
+    return found
+
+
+class Diaries:
+    """Every node tells the same; one that was away lacks some. A step is taken once, from whoever tells it first."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.read: dict[Path, int] = {}
+        self.seen: set[tuple[str, int]] = set()
+
+    def new(self) -> Iterator[dict[str, Any]]:
+        for file in sorted(self.folder.glob("*/events.jsonl")):
+            with file.open("rb") as stream:
+                stream.seek(self.read.get(file, 0))
+                data = stream.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            self.read[file] = self.read.get(file, 0) + len(whole)
+            for line in whole.splitlines():
+                event = json.loads(line)
+                key = (event["event"], event.get("step", 0))
+                if key not in self.seen and scalars(event):
+                    self.seen.add(key)
+                    yield event
+
+
+def main(diaries: Path, target: Path, *, once: bool) -> None:
+    from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  its own environment alone has it
+    from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+
+    source, writer = Diaries(diaries), EventFileWriter(str(target))
+    while True:
+        for event in source.new():
+            points = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(event).items()]
+            writer.add_event(Event(wall_time=event["time"], step=event["step"], summary=Summary(value=points)))
+        writer.flush()
+        if once:
+            return
+        time.sleep(EVERY_S)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), once="--once" in sys.argv)

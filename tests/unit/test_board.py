@@ -1,0 +1,77 @@
+"""TensorBoard of a run: its diaries are brought as they grow, each step is drawn once, and TensorBoard reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from console import board, curves
+from console.reach import Node
+
+DIARY = Path(__file__).with_name("diaries") / "lost-and-back.events.jsonl"
+LINES = DIARY.read_text().splitlines(keepends=True)
+
+
+def node(home: Path) -> Node:
+    return Node(name="a", addresses=(), home=str(home), state="", local=True)
+
+
+def test_a_diary_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:
+    there, here = tmp_path / "home/logs/runs/r/events.jsonl", tmp_path / "r/nodes/a/events.jsonl"
+    assert not board.bring_more(node(tmp_path / "home"), "r", here) and not here.exists()
+    there.parent.mkdir(parents=True)
+    half = "".join(LINES[:9])
+    there.write_text(half + LINES[9][:20])
+    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
+    there.write_text("".join(LINES))
+    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == "".join(LINES)
+    there.write_text(half)  # the run was begun anew under its name
+    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
+
+
+def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
+    for name, lines in (("a", LINES[:12]), ("b", LINES[6:])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "events.jsonl").write_text("".join(lines))
+    source = curves.Diaries(tmp_path)
+    steps = [event["step"] for event in source.new() if event["event"] == "step"]
+    whole = {json.loads(line)["step"] for line in LINES if '"event": "step"' in line}
+    assert sorted(steps) == sorted(whole) and list(source.new()) == []
+
+
+def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
+    """In its own environment, which this makes where it is not there yet."""
+    python = board.environment()
+    (tmp_path / "nodes/a").mkdir(parents=True)
+    (tmp_path / "nodes/a/events.jsonl").write_text("".join(LINES))
+    drawn = tmp_path / "tensorboard"
+    subprocess.run([python, curves.__file__, str(tmp_path / "nodes"), str(drawn), "--once"], check=True)
+    read = (
+        "import sys, json; from tensorboard.backend.event_processing.event_accumulator import EventAccumulator\n"
+        "found = EventAccumulator(sys.argv[1]); found.Reload()\n"
+        "print(json.dumps({tag: [(p.step, p.value) for p in found.Scalars(tag)] for tag in found.Tags()['scalars']}))"
+    )
+    done = subprocess.run([python, "-c", read, str(drawn)], capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    last = [json.loads(line) for line in LINES if '"event": "step"' in line][-1]
+    step, loss = found["train/loss"][-1]
+    assert step == last["step"] == len(found["train/loss"]) and abs(loss - last["loss"]) < 1e-5
+    assert {f"rows/{name}" for name in last["nodes"]} < set(found) and len(found["held_out/loss"]) == 1
+    help_ = subprocess.run([python, "-m", "tensorboard.main", "--help"], capture_output=True, text=True, check=False)
+    assert help_.returncode == 0 and "--reload_interval" in help_.stdout
+
+
+def test_without_a_run_it_says_so(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory"
+    inventory.mkdir()
+    host = {"ansible_connection": "local", "motley_address": "127.0.0.1", "motley_home": str(tmp_path / "home")}
+    shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.2"}
+    (inventory / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": {"a": host}}}))
+    words = ["tensorboard", "--inventory", str(inventory), "--results", str(tmp_path / "results"), "--run", "nobody"]
+    done = subprocess.run(
+        [sys.executable, "-m", "console", *words], capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+    assert done.returncode == 1 and "no node that answers has run 'nobody'" in done.stdout, done.stdout + done.stderr
