@@ -16,7 +16,7 @@ PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
-.PHONY: demo bench-balance bench-faults bench-load report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock
+.PHONY: demo bench-balance bench-faults bench-load bench-launch report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock tensorboard
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,12 +99,16 @@ test-train: ## tests of the training package, in its own environment
 
 bench: env ## measure; the tables of docs/BENCHMARKS.md
 	@$(PY) -m lab bench
+	@$(PY) -m tests.bench.launch
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20
 	@$(PY) -m tests.bench_faults --only faults $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-load: env ## an hour of training at full load without a false loss: MINUTES=60
 	@$(PY) -m tests.bench_faults --only load $(if $(MINUTES),--load-minutes $(MINUTES))
+
+bench-launch: env ## from the command to processes, and to the first step: REPEATS=3
+	@$(PY) -m tests.bench.launch $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-balance: env ## unequal machines, balanced, against an even split and HF Trainer: PARTS="trio peer pair throttle"
 	@$(PY) -m tests.bench.balance $(PARTS)

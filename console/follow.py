@@ -20,6 +20,7 @@ from typing import Any
 from console import reach
 
 SILENT_S = 6.0
+UNHEARD_S = 8.0
 BAR = 24
 
 
@@ -60,8 +61,7 @@ class Story:
     def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
         """One line of a diary of one node; returns what there is to tell about it."""
         if kind == "now":
-            self._now(node, facts)
-            return []
+            return self._now(node, facts)
         fresh = float(facts.get("time", 0)) >= self.since.get(node, 0.0)
         if kind == "member":
             return self._member(facts) if fresh else []
@@ -179,16 +179,32 @@ class Story:
 
     # -- the agent's view ------------------------------------------------------------------------------------------
 
-    def _now(self, node: str, facts: dict[str, Any]) -> None:
+    def _now(self, node: str, facts: dict[str, Any]) -> list[str]:
         view = facts.get("now") or {}
         if float(view.get("time", 0)) < self.since.get(node, 0.0):
-            return
+            return []
         if view.get("gpus"):
             self.gpus[node] = view["gpus"]
         if facts.get("on"):
             self.state, self.reason = str(view.get("state", self.state)), str(view.get("reason", ""))
-        elif view.get("state") in ("done", "failed") and not self.ended:
+            return self._unheard(node, view)
+        if view.get("state") in ("done", "failed") and not self.ended:
             self._end(f"{view['state']}: {view.get('reason', '')}")
+        return []
+
+    def _unheard(self, node: str, view: dict[str, Any]) -> list[str]:
+        """All were started a moment ago; a node that another cannot hear then has more than lost its power."""
+        if self.last or float(view.get("time", 0)) - self.since.get(node, float("inf")) < UNHEARD_S:
+            return []
+        found = []
+        for name, peer in (view.get("peers") or {}).items():
+            if peer["answers"] or name not in self.order or not self._once("unheard", name):
+                continue
+            if peer["how"] == "does not answer":
+                found.append(f"! {node} gets no answer from {name} on the ports of runs: make bootstrap PHASE=firewall")
+            else:
+                found.append(f"! {node} does not hear {name}: {peer['how']}   see: make logs NODE={name}")
+        return found
 
     # -- the live line ---------------------------------------------------------------------------------------------
 

@@ -110,6 +110,13 @@ def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
         for node in nodes
         if node.look["way"]["why"]
     ]
+    findings += [
+        f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
+        f"fix: make stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
+        f"-e motley_render_presence_port={taken + 1}"
+        for node in nodes
+        if (taken := node.look["port_taken"])
+    ]
     for node in nodes:
         needed = free_needed[node.name] + KEPT_FREE_BYTES
         if node.look["free_bytes"] < needed:

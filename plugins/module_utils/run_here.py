@@ -351,7 +351,7 @@ def clean(home: Path, names: list[str]) -> dict:
     freed = {}
     for name in names:
         folder = home / "models/checkpoints" / name
-        if name != on and "/" not in name and folder.is_dir():
+        if name != on and "/" not in name and not name.startswith(".") and folder.is_dir():
             freed[name] = size_of(folder)
             shutil.rmtree(folder)
     return {"freed": freed}

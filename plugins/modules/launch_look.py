@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
+import socket
 import statistics
 import subprocess
 import time
@@ -22,6 +24,7 @@ options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   address: {type: str, required: true, description: The node's own address}
   peers: {type: dict, default: {}, description: "The other nodes: name to address"}
+  port: {type: int, default: 29400, description: Where the agents of a run talk to each other}
 """
 AGENT_SILENT_S = 15.0
 TAIL_BYTES = 1 << 18
@@ -34,6 +37,7 @@ def main() -> None:
             "home": {"type": "path", "required": True},
             "address": {"type": "str", "required": True},
             "peers": {"type": "dict", "default": {}},
+            "port": {"type": "int", "default": 29400},
         },
         supports_check_mode=True,
     )
@@ -48,6 +52,7 @@ def main() -> None:
         "free_bytes": free_bytes(home),
         "way": way(wish["address"], wish["peers"]),
         "run_on": run_on(home),
+        "port_taken": wish["port"] if taken(wish["port"]) else 0,
         "runs": runs,
         "measured": measured(home, runs),
     }
@@ -95,6 +100,17 @@ def card_to(address: str) -> str:
     done = subprocess.run(["ip", "-json", "route", "get", address], capture_output=True, text=True, check=False)
     routes = json.loads(done.stdout or "[]")
     return str(routes[0].get("dev", "")) if done.returncode == 0 and routes else ""
+
+
+def taken(port: int) -> bool:
+    """Whether any program listens there: the agent wants it."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
 
 
 def link_mbit(folder: Path) -> int:

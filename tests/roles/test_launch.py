@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -154,6 +155,18 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
     faults.mend(tiny.cluster.lab, host, "disk-full")
     assert said.rc != 0 and "gpu-worker-2: " in said.out and "are free" in said.out, said.out
     assert "leave it out: -e nodes=gpu-master,gpu-worker-1" in said.out
+
+
+def test_a_port_that_another_program_has_is_refused(tiny: Person) -> None:
+    host = tiny.cluster["gpu-worker-1"]
+    listen = "import socket, time; s = socket.create_server(('', 29400)); print('on', flush=True); time.sleep(300)"
+    program = subprocess.Popen(host.inside("python3", "-c", listen), stdout=subprocess.PIPE)
+    assert program.stdout and program.stdout.readline() == b"on\n"
+    said = tiny.plans(model="tiny", max_steps=4)
+    program.kill()
+    host.outcome("fuser", "-k", "29400/tcp")
+    assert said.rc != 0 and "gpu-worker-1: port 29400 is taken there" in said.out, said.out
+    assert "motley_render_presence_port=29401" in said.out
 
 
 def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Person) -> None:

@@ -86,6 +86,23 @@ def test_the_live_line() -> None:
     assert progress_bar(0.5) == "━" * 12 + "─" * 12 and len(progress_bar(2.0)) == 24
 
 
+def test_a_node_that_is_not_heard_after_the_start_is_told_once_with_the_mend() -> None:
+    story = Story(run="r", order=["a", "b", "c"], since={"a": 100.0})
+    silent, absent = "does not answer", "its machine answers, but no agent runs on it"
+    peers = {name: {"answers": False, "how": how} for name, how in (("b", silent), ("c", absent))}
+
+    def at(seconds: float) -> list[str]:
+        view = {"time": seconds, "state": "waiting", "reason": "waiting up to 60 s for b, c", "peers": peers}
+        return story.take("a", "now", {"on": True, "now": view})
+
+    assert at(104.0) == []
+    assert at(109.0) == [
+        "! a gets no answer from b on the ports of runs: make bootstrap PHASE=firewall",
+        f"! a does not hear c: {absent}   see: make logs NODE=c",
+    ]
+    assert at(110.0) == []
+
+
 def test_a_failure_is_told_in_the_trainers_words() -> None:
     story = Story(run="r", order=NODES)
     failed = {

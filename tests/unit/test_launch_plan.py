@@ -26,6 +26,7 @@ def look(**more: Any) -> dict[str, Any]:
         "free_bytes": 100 * GB,
         "way": {"why": "", "card": "enp3s0", "mbit": 1000, "wireless": False},
         "run_on": "",
+        "port_taken": 0,
         "runs": {},
         "measured": [],
     }
@@ -113,6 +114,11 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_ways_out() -> None:
     assert "fix: -e load_in=4bit -e max_seq_length=256, or -e nodes=n0" in finding
     [finding] = plan.does_not_fit(found, memory(found, fits=False))
     assert finding.endswith("fix: -e nodes=n0")
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    [finding] = plan.in_the_way(nodes(look(), look(port_taken=29400)), {"n0": 0, "n1": 0})
+    assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
 
 
 def test_a_small_disk_and_a_lost_way_are_told() -> None:

@@ -1,0 +1,135 @@
+"""`make bench-launch`: from the command to processes, and to the first step, of a launch to which nothing is new.
+
+    python -m tests.bench.launch [--repeats 3]
+
+Three hosts of the lab, model `tiny`; a first launch brings everything, the following ones are measured. Where the time
+goes is read from Ansible's log (a line with its time for each task) and from the diaries of the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+
+from lab import base
+from lab import lab as labs
+from lab.place import Place
+from tests.bench.balance import PAGE, row
+from tests.support import cluster as clusters
+from tests.support.bootstrap import Person
+
+MARKS = ("<!-- launch: made by make bench-launch -->", "<!-- end of launch -->")
+HOME = "home/user/ai-cluster"
+WISH = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
+PARTS = {
+    "ansible, until its first task": "",
+    "check what is asked": "motley_request",
+    "meet the nodes": "motley_contact",
+    "look at them, versions, plan": "motley_plan",
+    "model, data: all is there": "motley_distribute",
+    "write each node's files": "motley_render",
+    "start, until the last agent is up": "motley_start",
+    "agents agree on a plan": "plan",
+    "import torch, build the model, join": "start",
+    "the first step": "step",
+}
+PROCESSES, WHOLE = "command to processes up", "command to the first step"
+AIMS = {PROCESSES: "≤ 10 s", WHOLE: "≤ 25 s"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    place = Place(name="benchlaunch")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            person = ready(place, Path(folder))
+            measured(person, "first")
+            found = [measured(person, f"warm-{count}") for count in range(args.repeats)]
+        finally:
+            labs.down(place)
+    lines = table(found)
+    print("\n".join(lines))
+    write(PAGE, lines)
+    return 0
+
+
+def ready(place: Place, folder: Path) -> Person:
+    person = Person(clusters.start(place.name, "trio", base.default_suite(), folder, ["train"]), folder)
+    person.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
+    for phase in ("ssh_trust", "static_ip", "run"):
+        person.bootstraps(phase=phase)
+    return person
+
+
+def measured(person: Person, run: str) -> dict[str, float]:
+    """Seconds of each part of one launch, and of the whole."""
+    log = person.folder / f"{run}.log"
+    began = time.time()
+    said = person.launches("-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log)}, **WISH)
+    if said.rc:
+        raise SystemExit(said.out)
+    parts = split(began, tasks_of(log.read_text()), {name: first(person, run, name) for name in ("up", *LATER)})
+    print(f"{run}: " + "  ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items()), flush=True)
+    if person.types("stop").rc:
+        raise SystemExit("the run did not stop")
+    return parts
+
+
+LATER = ("plan", "start", "step")
+
+
+def first(person: Person, run: str, kind: str) -> float:
+    """When the last node told this for the first time."""
+    found = []
+    for host in person.cluster.hosts:
+        folder = host.disk.root / HOME / "logs/runs" / run
+        lines = [line for name in ("members", "events") for line in (folder / f"{name}.jsonl").read_text().splitlines()]
+        found.append(min(event["time"] for event in map(json.loads, lines) if event["event"] == kind))
+    return max(found)
+
+
+def tasks_of(log: str) -> list[tuple[float, str]]:
+    """When each task began, and the role that it is of."""
+    found = re.findall(r"(?m)^(\S+ \S+) .*\| TASK \[(\w+) : ", log)
+    return [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp(), role) for at, role in found]
+
+
+def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) -> dict[str, float]:
+    """Each part ends where the next begins."""
+    roles = {role: part for part, role in PARTS.items()}
+    parts = dict.fromkeys(PARTS, 0.0)
+    at, part = began, roles[""]
+    for moment, role in tasks:
+        parts[part] += min(moment, told["up"]) - at
+        at = min(moment, told["up"])
+        part = roles.get(role, roles["motley_distribute"])
+    parts[part] += told["up"] - at
+    at = told["up"]
+    for kind in LATER:
+        parts[roles[kind]] += told[kind] - at
+        at = told[kind]
+    return parts | {PROCESSES: told["up"] - began, WHOLE: told["step"] - began}
+
+
+def table(found: list[dict[str, float]]) -> list[str]:
+    lines = ["| part of a launch | seconds | aim |", "| --- | --- | --- |"]
+    return lines + [row(name, [parts[name] for parts in found], "{:.1f}", AIMS.get(name, "")) for name in found[0]]
+
+
+def write(page: Path, lines: list[str]) -> None:
+    before, rest = page.read_text().split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    taken = time.strftime("Taken on %d %B %Y.")
+    page.write_text("\n".join([before + MARKS[0], "", taken, "", *lines, "", MARKS[1]]) + after)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

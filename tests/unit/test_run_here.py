@@ -1,0 +1,157 @@
+"""What a node does for stop, status, runs and clean: on processes and files of this machine, without any cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+OBEYS = "import time; print('on', flush=True); time.sleep(60)"
+IGNORES = "import signal; signal.signal(15, 1); " + OBEYS
+LISTENS = "import socket; s = socket.create_server(('127.0.0.1', 29471)); " + OBEYS
+Starter = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("run_here", ROOT / "plugins/module_utils/run_here.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "SAVE_S", 1.0)
+    return module
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for folder in ("config", "logs/runs/r", "models/checkpoints/r/step-8", "models/checkpoints/r/step-10"):
+        (tmp_path / "home" / folder).mkdir(parents=True)
+    (tmp_path / "home/config/cluster_config.yaml").write_text("run: r\n")
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def starts(home: Path) -> Iterator[Starter]:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def start(code: str, *words: str, of: Path = home, **more: str) -> subprocess.Popen[bytes]:
+        env = dict(os.environ, MOTLEY_HOME=str(of), **more)
+        process = subprocess.Popen([sys.executable, "-c", code, *words], env=env, stdout=subprocess.PIPE)
+        assert process.stdout and process.stdout.readline() == b"on\n"
+        begun.append(process)
+        return process
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def test_stop_asks_the_agent_kills_what_stays_and_touches_nobody_else(
+    here: ModuleType, home: Path, starts: Starter, tmp_path: Path
+) -> None:
+    (home / "config/run-wanted").write_text("r\n")
+    agent, stubborn = starts(OBEYS, "train", "agent"), starts(IGNORES, "train", "run")
+    other = starts(OBEYS, "train", "agent", of=tmp_path / "other")
+    told = here.stop(home)
+    assert told["was_on"] and told["run"] == "r" and told["checkpoint"] == 10
+    assert (agent.wait(5), stubborn.wait(5)) == (-15, -9)
+    assert told["forced"] == 1 and told["left"] == [] and told["ports"] == [] and 1.0 <= told["seconds"] < 4
+    assert other.poll() is None and not (home / "config/run-wanted").exists()
+    assert not here.stop(home)["was_on"]
+
+
+def test_with_an_agent_its_workers_are_left_to_it(here: ModuleType, home: Path, starts: Starter) -> None:
+    """It tells them to save; a signal of ours on top would end them in the middle of that."""
+    starts(OBEYS, "train", "agent")
+    worker = starts("import signal; signal.signal(15, lambda *_: print('asked', flush=True)); " + OBEYS, "train", "run")
+    here.stop(home)
+    worker.wait(5)
+    assert worker.stdout and worker.stdout.read() == b""
+
+
+def test_orphans_are_asked_themselves_whatever_is_left_of_their_files(
+    here: ModuleType, home: Path, starts: Starter
+) -> None:
+    orphan = starts(OBEYS, "train", "run")
+    for file in ("config/cluster_config.yaml",):
+        (home / file).unlink()
+    told = here.stop(home)
+    assert orphan.wait(5) == -15 and told["was_on"] and told["forced"] == 0
+
+
+def test_a_port_of_a_run_is_seen_while_it_is_open(here: ModuleType, home: Path, starts: Starter) -> None:
+    assert here.listening(home) == []
+    starts(LISTENS, "train", "agent")
+    assert here.listening(home) == [29471]
+
+
+def test_a_look_tells_how_it_was_started(here: ModuleType, home: Path, starts: Starter) -> None:
+    assert not here.look(home)["on"]
+    process = starts(OBEYS, "train", "agent")
+    told = here.look(home)
+    assert told["on"] and told["agent"] == process.pid and told["how"] == "by hand" and told["checkpoint"] == 10
+    process.kill()
+    process.wait()
+    starts(OBEYS, "train", "agent", MOTLEY_STARTED="launch")
+    assert here.look(home)["how"] == "detached"
+    assert "a run is on already: 'r'\nfix: make stop" in here.start(home, "next")["failed"]
+
+
+def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, home: Path) -> None:
+    step = {"event": "step", "time": 5.0, "step": 12, "loss": 3.0}
+    start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
+    diary = "".join(json.dumps(event) + "\n" for event in (start, step)) + '{"event": "step", "ti'
+    (home / "logs/runs/r/events.jsonl").write_text(diary)
+    (home / "models/checkpoints/r/step-10/weights").write_bytes(b"x" * 1000)
+    (home / "results/done/adapter").mkdir(parents=True)
+    (home / "logs/runs/done").mkdir()
+    found = here.runs(home)
+    assert found["on"] == "" and found["runs"]["done"]["done"] and found["runs"]["done"]["step"] == 0
+    known = found["runs"]["r"]
+    assert (known["step"], known["steps"], known["loss"], known["bytes"], known["done"]) == (12, 40, 3.0, 1000, False)
+
+
+def test_clean_takes_the_named_checkpoints_alone_and_never_those_of_a_run_that_is_on(
+    here: ModuleType, home: Path, starts: Starter
+) -> None:
+    for run in ("old", "kept"):
+        (home / "models/checkpoints" / run).mkdir()
+    (home / "results/old/adapter").mkdir(parents=True)
+    starts(OBEYS, "train", "agent")
+    assert set(here.clean(home, ["old", "r", "..", "../base", "unknown"])["freed"]) == {"old"}
+    assert sorted(path.name for path in (home / "models/checkpoints").iterdir()) == ["kept", "r"]
+    assert (home / "results/old/adapter").is_dir()
+
+
+def test_a_diary_is_read_in_whole_lines_also_when_it_was_made_anew(here: ModuleType, tmp_path: Path) -> None:
+    file = tmp_path / "events.jsonl"
+    reader = here.Reader(file)
+    assert reader.new() == []
+    file.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert reader.new() == [b'{"step": 1}', b'{"step": 2}']
+    file.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n')
+    assert reader.new() == [b'{"step": 3}'] and reader.new() == []
+    file.write_text('{"step": 9}\n')
+    reader.new()
+    with file.open("a") as more:
+        more.write('{"step": 10}\n')
+    assert reader.new()[-1] == b'{"step": 10}'
+
+
+def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home: Path) -> None:
+    """What counts is a process, not a file that a power cut left."""
+    view = {"state": "training", "time": time.time(), "pid": 1}
+    (home / "logs/runs/r/agent.json").write_text(json.dumps(view))
+    (home / "logs/runs/r/members.jsonl").write_text("")
+    told = here.look(home)
+    assert told["run"] == "r" and not told["on"] and told["now"]["state"] == "training"
