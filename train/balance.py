@@ -35,25 +35,28 @@ PROBE_COST = 0.01
 """Part of the run's time that such looks may take."""
 
 
-def fastest_split(rows: int, speeds: Sequence[float]) -> list[int]:
-    """The split whose slowest part ends first: each row to whoever would have it done earliest.
+def fastest_split(rows: int, speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> list[int]:
+    """The split whose slowest part ends first: each row to whoever would have it done earliest. `fixed_s` are seconds
+    that a step takes each of them whatever its rows.
 
     Largest remainder would be nearest to the proportions, but not always the quickest: of 6 rows at speeds 10 and 1
     it gives one to the slow process, and the step takes 1 s instead of 0.6 s.
     """
     counts = [0] * len(speeds)
-    ends = [(1 / speed, rank) for rank, speed in enumerate(speeds)]
+    before = list(fixed_s) or [0.0] * len(speeds)
+    ends = [(before[rank] + 1 / speed, rank) for rank, speed in enumerate(speeds)]
     heapq.heapify(ends)
     for _ in range(rows):
         _, rank = heapq.heappop(ends)
         counts[rank] += 1
-        heapq.heappush(ends, ((counts[rank] + 1) / speeds[rank], rank))
+        heapq.heappush(ends, (before[rank] + (counts[rank] + 1) / speeds[rank], rank))
     return counts
 
 
-def compute_seconds(counts: Sequence[int], speeds: Sequence[float]) -> float:
+def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
     """How long the slowest computes."""
-    return max(count / speed for count, speed in zip(counts, speeds, strict=True))
+    before = list(fixed_s) or [0.0] * len(speeds)
+    return max(fixed + count / speed for fixed, count, speed in zip(before, counts, speeds, strict=True))
 
 
 @dataclass

@@ -38,6 +38,7 @@ from train.memory import (
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
 LINK_EFFICIENCY = outlook.LINK_EFFICIENCY
+FEWER = ("q_proj", "v_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
     parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: foretell the run instead")
     parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
+    parser.add_argument("--wireless", default="", help="with --speeds: NAME,… whose link is Wi-Fi")
+    parser.add_argument("--fixed", default="", help="with --speeds: NAME=SECONDS,… of a step whatever its rows")
     parser.add_argument("--rows-per-step", type=int, default=16, help="with --speeds: rows of a step (default 16)")
     parser.add_argument("--wire", default="auto", help="with --speeds: fp32, bf16 or auto (default)")
 
@@ -121,8 +124,8 @@ def foretell(args: argparse.Namespace, model: Model, facts: Facts, setup: Setup)
     wire = args.wire
     if wire == "auto":  # as a run decides
         wire = "bf16" if outlook.sync_seconds(machines, 4 * weights) > outlook.SLOW_S else "fp32"
-    gradient_bytes = weights * (4 if wire == "fp32" else 2)
-    found = outlook.as_json(machines, args.rows_per_step, gradient_bytes)
+    traffic = outlook.Traffic(weights, wire, {} if setup.full else fewer_weights(facts, setup))
+    found = outlook.as_json(machines, args.rows_per_step, traffic)
     if args.json:
         print(json.dumps({"ok": True, "failures": [], "model": model.name, "wire": wire, **found}))
     else:
@@ -130,17 +133,28 @@ def foretell(args: argparse.Namespace, model: Model, facts: Facts, setup: Setup)
     return 0
 
 
+def fewer_weights(facts: Facts, setup: Setup) -> dict[str, int]:
+    """The usual smaller choice of targets, where it is smaller."""
+    named = ",".join(FEWER)
+    return {named: lora_parameters(facts, setup.lora_r, FEWER)} if set(setup.lora_targets) - set(FEWER) else {}
+
+
 def parse_machines(args: argparse.Namespace) -> list[outlook.Machine]:
     parsed = {}
-    for name in ("speeds", "links"):
+    for name in ("speeds", "links", "fixed"):
         try:
             parsed[name] = parse_speeds(getattr(args, name))
         except ValueError as error:
             raise BadInput(f"{name}: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
-    speeds, links = parsed["speeds"], parsed["links"]
-    if unknown := sorted(set(links) - set(speeds)):
-        raise BadInput(f"links: {', '.join(unknown)} is not among the speeds", fix="name each node in --speeds")
-    return [outlook.Machine(name, speed, links.get(name, args.link_mbit)) for name, speed in speeds.items()]
+    speeds, links, fixed = parsed["speeds"], parsed["links"], parsed["fixed"]
+    wireless = {name for name in args.wireless.split(",") if name}
+    for option, names in (("links", set(links)), ("fixed", set(fixed)), ("wireless", wireless)):
+        if unknown := sorted(names - set(speeds)):
+            raise BadInput(f"{option}: {', '.join(unknown)} is not among the speeds", fix="name each node in --speeds")
+    return [
+        outlook.Machine(name, speed, links.get(name, args.link_mbit), fixed.get(name, 0.0), name in wireless)
+        for name, speed in speeds.items()
+    ]
 
 
 def setup_of(args: argparse.Namespace) -> Setup:

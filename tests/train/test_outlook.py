@@ -3,11 +3,24 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from train import __main__
-from train.outlook import Machine, as_json, best, gains, together
+from train.outlook import (
+    TOO_MUCH,
+    Machine,
+    Traffic,
+    as_json,
+    best,
+    break_even_rows,
+    gain,
+    gains,
+    sentence,
+    together,
+    together_local,
+    ways_out,
+)
 
 MB = 1_000_000
 TRIO = [Machine("a", 11.3, 1000), Machine("b", 6.1, 1000), Machine("c", 2.8, 1000)]
@@ -46,6 +59,61 @@ def test_without_traffic_nobody_makes_a_run_slower(group, rows):
     assert as_json(group, rows, 0)["slower_with"] == []
 
 
+WIFI = Machine("laptop", 3.0, 120, wireless=True)
+
+
+def test_the_sentence_says_what_it_is_now_on_a_cable_and_from_how_many_rows():
+    group, size = [*TRIO[:2], WIFI], 48 * MB
+    now = gain(WIFI, TRIO[:2], 24, size)
+    cable = gain(Machine("laptop", 3.0, 1000), TRIO[:2], 24, size)
+    rows = break_even_rows(WIFI, TRIO[:2], 24, size)
+    said = sentence(WIFI, group, 24, Traffic(12 * MB))
+    assert now < 1 <= cable
+    assert said.startswith(f"adding laptop over Wi-Fi (120 Mbit/s) makes it {now:.1f}×; on a cable {cable:.1f}×")
+    assert f"it pays from {rows} rows a step; with sync=local" in said
+    assert as_json(group, 24, Traffic(12 * MB))["sentences"] == [said]
+    assert as_json(TRIO, 24, Traffic(MB))["sentences"] == []
+
+
+@settings(deadline=None)
+@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(0, 200 * MB))
+def test_break_even_is_where_a_node_stops_slowing_the_run(group, rows, size):
+    machine, *others = group
+    even = break_even_rows(machine, others, rows, size)
+    if even is None:
+        assert gain(machine, others, 64 * rows, size) < 1
+    else:
+        assert gain(machine, others, even, size) >= 1
+        assert even == 1 or gain(machine, others, even - 1, size) < 1
+
+
+@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
+def test_ways_out_come_in_order_where_the_network_holds_the_run_up(group, rows, weights):
+    traffic = Traffic(weights, "fp32", {"q_proj,v_proj": weights // 5})
+    now, ways = together(group, rows, traffic.bytes), ways_out(group, rows, traffic)
+    assert bool(ways) == (now.sync_part > TOO_MUCH)
+    order = [next(iter(way.settings)) for way in ways]
+    assert order == [name for name in ("rows_per_step", "wire", "lora_targets", "sync") if name in order]
+    for way in ways:
+        assert way.outlook.sync_part < now.sync_part
+        assert way.enough == (way.outlook.sync_part <= TOO_MUCH + 1e-9)
+
+
+@given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
+def test_local_steps_are_as_few_as_keep_exchanges_at_a_tenth(group, rows, weights):
+    found, steps = together_local(group, rows, Traffic(weights))
+    if steps < 64:
+        assert found.sync_part <= TOO_MUCH + 1e-9
+    if steps > 1:
+        assert found.sync_s * steps / (steps - 1) > TOO_MUCH / (1 - TOO_MUCH) * found.compute_s * (1 - 1e-6)
+
+
+def test_seconds_that_do_not_depend_on_rows_count_for_each_step():
+    slow_start = [Machine("a", 10, 1000, step_s=1.0), Machine("b", 10, 1000)]
+    found = together(slow_start, 30, 0)
+    assert found.shares == {"a": 10, "b": 20} and found.compute_s == pytest.approx(2.0)
+
+
 def plan(capsys, *flags) -> tuple[int, str]:
     code = __main__.main(["plan", "--model", "tiny", *flags])
     return code, "".join(capsys.readouterr())
@@ -59,6 +127,7 @@ def test_plan_foretells(capsys):
     assert found["slower_with"] == ["c"] and list(found["best"]["shares"]) == ["a", "b"]
     _, said = plan(capsys, *flags)
     assert "faster: a, b alone" in said and "makes the run slower" in said
+    assert "adding c over 0 Mbit/s makes it 0." in said and "sync=local" in said
 
 
 @pytest.mark.parametrize(
@@ -66,6 +135,7 @@ def test_plan_foretells(capsys):
     [
         (["--speeds", "a=fast"], "speeds: 'a=fast' is not NAME=NUMBER"),
         (["--speeds", "a=1", "--links", "b=100"], "links: b is not among the speeds"),
+        (["--speeds", "a=1", "--wireless", "b"], "wireless: b is not among the speeds"),
         (["--speeds", "a=1", "--rows-per-step", "0"], "rows_per_step: 0 is below 1"),
         (["--speeds", "a=1", "--wire", "fp8"], "wire: 'fp8' is not one of"),
     ],
