@@ -83,10 +83,10 @@ class Story:
             self.members = nodes_of(facts["nodes"])
             if fresh and self._once("start", self.resumed) and self.resumed and not self.broken:
                 return [f"goes on from step {self.resumed}"]
-        elif kind == "step" and (fresh or not self.last):
-            return self._step(facts)
         elif not fresh:
             return []
+        elif kind == "step":
+            return self._step(facts)
         elif kind == "proof" and not self.proven:
             self.proven = list(self.members)
         elif kind == "eval" and self._once(kind, facts["step"], facts["loss"]):

@@ -51,7 +51,7 @@ def test_an_earlier_part_of_the_run_is_not_told_as_news() -> None:
     diary = recorded("lost-and-back")
     story = Story(run="second", order=NODES, since={"gpu-master": diary[-1][1]["time"] + 1})
     assert told(story, diary) == []
-    assert story.ended is None and story.proven == []
+    assert story.ended is None and story.proven == [] and story.line(waited_s=2) == "starting · 2 s"
 
 
 def test_steps_trained_anew_are_counted() -> None:
@@ -101,6 +101,8 @@ def test_a_node_that_is_not_heard_after_the_start_is_told_once_with_the_mend() -
         f"! a does not hear c: {absent}   see: make logs NODE=c",
     ]
     assert at(110.0) == []
+    story = Story(run="r", order=["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
+    assert at(111.0) == []  # who is lost while it trains is told by the diaries
 
 
 def test_a_failure_is_told_in_the_trainers_words() -> None:
