@@ -16,7 +16,7 @@ PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
-.PHONY: demo bench-balance bench-faults bench-load bench-launch report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock tensorboard
+.PHONY: demo doctor bench-balance bench-faults bench-load bench-launch report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock tensorboard
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,6 +42,10 @@ report: env ## a run on one page, results/RUN/report.html: RUN=NAME (default: th
 check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE
 	@$(IN_LAB) $(PY) -m console check-versions --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(JSON),--json)
+
+doctor: env ## what is wrong with the cluster, each with its cause and mend: NODES=a,b FIX=yes QUICK=1 JSON=1
+	@$(IN_LAB) $(PY) -m console doctor --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
+	  $(if $(FIX),--fix) $(if $(QUICK),--quick) $(if $(JSON),--json)
 
 # The lab's controller reaches no package index: what it would fetch there is fetched before.
 embedded:

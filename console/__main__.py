@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from console import ask, board, contact, life, play, restart, versions
+from console.doctor import verb as doctor
 from console.inventory import Inventory, check, is_local, nearest
 
 PHASES = (
@@ -66,6 +67,12 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--json", action="store_true", help="the same as data")
     verb.add_argument("--fix", action="store_true", help="converge the Python side to the lock")
     verb.set_defaults(act=do_check_versions)
+    verb = verbs.add_parser("doctor", parents=[shared], help="what is wrong with the cluster, each with its mend")
+    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
+    verb.add_argument("--json", action="store_true", help="the same as data")
+    verb.add_argument("--fix", action="store_true", help="do what is safe, then look again")
+    verb.add_argument("--quick", action="store_true", help="leave out what loads the machines for a moment")
+    verb.set_defaults(act=do_doctor)
     verb = verbs.add_parser("report", help="a run on one page, from what fetch has brought")
     verb.add_argument("--run", default="", help="its name (default: the newest)")
     verb.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
@@ -197,6 +204,12 @@ def do_check_versions(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     only = chosen_nodes(inventory, args.limit)
     return versions.check(inventory, ",".join(only), as_json=args.json, fix=args.fix)
+
+
+def do_doctor(args: argparse.Namespace) -> int:
+    inventory = checked(args.inventory)
+    only = chosen_nodes(inventory, args.limit)
+    return doctor.run(inventory, ",".join(only), as_json=args.json, fix=args.fix, quick=args.quick)
 
 
 def do_report(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path("/var/lib/motley/before")
+SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
 BEGIN, END = "# motley begin", "# motley end"
 
 
@@ -78,6 +79,22 @@ def without_block(text: str) -> str:
         elif not inside:
             lines.append(line)
     return "".join(lines)
+
+
+def undone(path: Path, after: str, was: str | None) -> str:
+    """gone; back (as before Motley); no block (its part was taken out); empty when it stands."""
+    if not after:
+        return ""  # the phase only remembered it
+    if not path.exists():
+        return "gone"
+    if digest(path) == after:
+        return ""
+    now = read_text(path) or ""
+    if was is not None and now == was:
+        return "back"
+    if path.name in SHARED:
+        return "" if BEGIN in now else "no block"
+    return "edited"
 
 
 class Before:

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -23,6 +24,8 @@ options:
   addresses: {type: list, elements: str, required: true, description: "The nodes' addresses, in order of rank"}
   port: {type: int, default: 29891, description: Where rank 0 is met}
   timeout_s: {type: float, default: 150, description: Until when it must be over}
+  settings: {type: dict, default: {}, description: Further environment of the script}
+  torchrun: {type: bool, default: true, description: "false starts the script itself, which saves loading torch twice"}
 """
 
 
@@ -35,6 +38,8 @@ def main() -> None:
             "addresses": {"type": "list", "elements": "str", "required": True},
             "port": {"type": "int", "default": 29891},
             "timeout_s": {"type": "float", "default": 150},
+            "settings": {"type": "dict", "default": {}},
+            "torchrun": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -43,20 +48,29 @@ def main() -> None:
     if not list(Path(wish["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
         module.fail_json(msg="there is no torch in its environment\nfix: make bootstrap PHASE=python_env")
     me = wish["addresses"][wish["rank"]]
+    start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "all_reduce.py"
         script.write_text(wish["script"])
-        command = [str(python), "-m", "torch.distributed.run", f"--nnodes={len(wish['addresses'])}"]
-        command += [f"--node-rank={wish['rank']}", "--nproc-per-node=1", "--max-restarts=0"]
-        command += [f"--master-addr={wish['addresses'][0]}", f"--master-port={wish['port']}", f"--local-addr={me}"]
-        code, said = run([*command, str(script)], environment(me), wish["timeout_s"])
+        environ = environment(me) | {name: str(value) for name, value in wish["settings"].items()}
+        command = [str(python)]
+        if wish["torchrun"]:
+            command += ["-m", "torch.distributed.run", f"--nnodes={len(wish['addresses'])}"]
+            command += [f"--node-rank={wish['rank']}", "--nproc-per-node=1", "--max-restarts=0"]
+            command += [f"--master-addr={wish['addresses'][0]}", f"--master-port={wish['port']}", f"--local-addr={me}"]
+        else:
+            environ |= {"RANK": str(wish["rank"]), "WORLD_SIZE": str(len(wish["addresses"]))}
+            environ |= {"MASTER_ADDR": wish["addresses"][0], "MASTER_PORT": str(wish["port"])}
+        code, said = run([*command, str(script)], environ, wish["timeout_s"])
+    took_s = round(time.monotonic() - start, 2)
     told = [json.loads(line.removeprefix("MOTLEY ")) for line in said.splitlines() if line.startswith("MOTLEY ")]
     if told:
-        words = f"all-reduce 16 MB {told[0]['seconds'] * 1000:.0f} ms = {told[0]['percent_of_link']} % of the link"
+        size = f"all-reduce {told[0]['megabytes']:.0f} MB"
+        words = f"{size} {told[0]['seconds'] * 1000:.0f} ms = {told[0]['percent_of_link']} % of the link"
         words += f" ({told[0]['link_mbit']:.0f} Mbit/s, {told[0]['backend']}, {told[0]['world']} nodes)"
-        module.exit_json(changed=False, measured=told[0], motley_say=words)
+        module.exit_json(changed=False, measured=told[0], motley_say=words, took_s=took_s)
     if code == 0:
-        module.exit_json(changed=False)
+        module.exit_json(changed=False, took_s=took_s)
     lines = [line for line in said.splitlines() if "Error" in line] or said.splitlines()[-2:]
     module.fail_json(
         msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"

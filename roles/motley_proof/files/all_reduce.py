@@ -1,9 +1,10 @@
-"""One rank of the proof: how fast the slowest link is, and how close an all-reduce of 16 MB comes to it.
+"""One rank of the proof: how fast the slowest link is, and how near an all-reduce comes to it; on request pair by pair.
 
 Started by torchrun on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON.
 """
 
 import datetime
+import itertools
 import json
 import os
 import socket
@@ -14,9 +15,10 @@ import time
 import torch
 import torch.distributed as dist
 
-FLOATS = 4 << 20  # 16 MiB
+FLOATS = int(os.environ.get("MOTLEY_FLOATS", str(4 << 20)))  # 16 MiB, or as many as an adapter has
 LINK_BYTES = 16 << 20
-LASTS_S = 2.0
+LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "2"))
+PAIRS = os.environ.get("MOTLEY_PAIRS") == "1"
 
 
 def main() -> None:
@@ -27,11 +29,13 @@ def main() -> None:
     rates: list = [None] * world
     dist.all_gather_object(rates, slowest_neighbour_mbit(rank, world))
     times_s = all_reduces(rank, world, device)
+    pairs = pair_by_pair(rank, world, device) if PAIRS and world > 2 else {}
     if rank == 0:
         link_mbit, took_s = min(rates), statistics.median(times_s)
         ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
         told = {"backend": backend, "world": world, "seconds": took_s, "times_s": times_s}
         told |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
+        told |= {"megabytes": FLOATS * 4 / (1 << 20), "pairs": pairs}
         print("MOTLEY " + json.dumps(told), flush=True)  # before the teardown, which may fail without harm
     dist.barrier()
     dist.destroy_process_group()
@@ -79,6 +83,25 @@ def all_reduces(rank: int, world: int, device: str) -> list[float]:
             count = torch.tensor([float(max(2, min(20, LASTS_S / times_s[0])))], device=device)
             dist.broadcast(count, 0)
     return times_s
+
+
+def pair_by_pair(rank: int, world: int, device: str) -> dict[str, float]:
+    """ "0-1" → the seconds that those two take alone, the others idle; told to rank 0."""
+    values, mine = torch.ones(FLOATS, device=device), {}
+    for one, other in itertools.combinations(range(world), 2):
+        group = dist.new_group([one, other])
+        dist.barrier()
+        if rank in (one, other):
+            dist.all_reduce(torch.ones(1024, device=device), group=group)
+            start = time.perf_counter()
+            dist.all_reduce(values, group=group)
+            if device != "cpu":
+                torch.cuda.synchronize()
+            mine[f"{one}-{other}"] = time.perf_counter() - start
+            values.fill_(1.0)
+    told: list = [None] * world
+    dist.all_gather_object(told, mine)
+    return {pair: max(times[pair] for times in told if pair in times) for pair in {p for t in told for p in t}}
 
 
 if __name__ == "__main__":

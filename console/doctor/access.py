@@ -1,0 +1,73 @@
+"""Whether the nodes can be reached, entered and administered. Pure."""
+
+from __future__ import annotations
+
+from console.doctor.common import Found, Skipped, bootstrap, explained
+from console.doctor.readings import Finding, Node, Readings
+
+KNOCKS = {
+    "silent": (
+        "it hangs: its kernel takes connections at {at}, its programs do not answer",
+        "look at its screen; otherwise press its power button",
+    ),
+    "refused": (
+        "it is on, but no SSH server answers at {at}",
+        "on it: sudo apt install openssh-server",
+    ),
+}
+OFF = (
+    "nobody answers at {at}: it is off, asleep, or its cable or Wi-Fi is out",
+    "wake it, look at its cable, then again",
+)
+
+
+def ssh(readings: Readings) -> Found:
+    wrong = [finding for node in readings.nodes for finding in _met(node)]
+    good = len(readings.nodes) - len({finding.node for finding in wrong})
+    return f"{good} of {len(readings.nodes)} nodes answer, by key and with the pinned host key", wrong
+
+
+def _met(node: Node) -> list[Finding]:
+    state = node.met.get("state", "off") if node.managed else "known"
+    if state != "known":
+        return [_stranger(node, state)]
+    if not node.unreachable:
+        return _not_looked_at(node)
+    if "Permission denied" in node.unreachable or "password" in node.unreachable:
+        what, fix = "its SSH server refuses the controller's key", bootstrap("ssh_trust", node.name)
+        return [Finding(probe="ssh", node=node.name, what=what, fix=fix, phase="ssh_trust", safe=True)]
+    return [explained("ssh", node.name, node.unreachable)]
+
+
+def _stranger(node: Node, state: str) -> Finding:
+    """Nobody answers, or not the machine that is meant."""
+    met = node.met
+    at = str(met.get("address") or " or ".join(met.get("tried", [node.address])))
+    twin = str(met.get("twin") or "")
+    changed = f"it shows another host key than the one pinned on {met.get('pinned_on') or 'an earlier day'}"
+    copied = "on one of them: sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
+    told = {
+        "changed": (changed, f"if it was reinstalled: make bootstrap REPIN={node.name}; else find who has its address"),
+        "double": (f"it has the same host key as {twin}: one disk was copied to both", copied),
+        "new": ("it has not been bootstrapped: its host key is not pinned", "make bootstrap"),
+        "off": KNOCKS.get(str(met.get("knock", "")), OFF),
+    }
+    what, fix = told[state]
+    if state == "off" and twin:
+        what, fix = f"{{at}} is answered by {twin}", "see who has which address, on both: ip -4 address"
+    return Finding(probe="reach" if state == "off" else "host key", node=node.name, what=what.format(at=at), fix=fix)
+
+
+def _not_looked_at(node: Node) -> list[Finding]:
+    return [explained("ssh", node.name, node.look_failed)] if node.look is None and node.look_failed else []
+
+
+def sudo(readings: Readings) -> Found:
+    tried = [node for node in readings.looked_at if node.managed]
+    if not tried:
+        raise Skipped("the nodes are folders on this machine" if readings.looked_at else "no node could be looked at")
+    asked = [node for node in tried if node.sudo is not None]
+    if not asked:
+        raise Skipped("no password was given: what needs root is left out")
+    wrong = [explained("sudo", node.name, node.sudo or "") for node in asked if node.sudo]
+    return f"{len(asked) - len(wrong)} of {len(tried)} nodes let us become root", wrong

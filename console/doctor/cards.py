@@ -1,0 +1,87 @@
+"""Graphics cards and their driver. Pure."""
+
+from __future__ import annotations
+
+from console.doctor.common import Found, Skipped, bootstrap, listed, need, number
+from console.doctor.readings import Facts, Finding, Node, Readings
+
+BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
+HOT = "it is too hot"
+THROTTLED = {0x8: "the hardware slows it down", 0x20: HOT, 0x40: HOT, 0x80: "its power is short"}
+
+
+def driver(readings: Readings) -> Found:
+    found = [(node, told) for node, told in need(readings, "gpu") if node.wish["gpu_driver"] and told["cards"]]
+    if not found:
+        raise Skipped("no NVIDIA card, or motley_gpu_driver_manage is false")
+    wrong = []
+    for node, told in found:
+        what, _, fix = node.driver_fault.partition("\nfix: ")
+        if what and not any(card["lost"] for card in told["cards"]):
+            fix = (fix or bootstrap("gpu_driver", node.name)).replace(
+                "PHASE=gpu_driver", f"PHASE=gpu_driver LIMIT={node.name}", 1
+            )
+            fix = fix.replace(f"LIMIT={node.name} LIMIT={node.name}", f"LIMIT={node.name}")
+            wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
+    return f"driver, module and library agree on {len(found) - len(wrong)} of {len(found)} nodes with cards", wrong
+
+
+def gpu(readings: Readings) -> Found:
+    found = [(node, told) for node, told in need(readings, "gpu") if told["cards"]]
+    if not found:
+        raise Skipped("no NVIDIA card on any bus")
+    wrong = [finding for node, told in found for finding in _cards_of(node, told, on=node.name in readings.runs_on)]
+    heat = [
+        float(card["temperature.gpu"]) for _, told in found for card in told["shown"] if number(card["temperature.gpu"])
+    ]
+    cards = sum(len(told["shown"]) for _, told in found)
+    warm = f", up to {max(heat):.0f} °C" if heat else ""
+    persists = sum(card["persistence_mode"] == "Enabled" for _, told in found for card in told["shown"])
+    return f"{cards} cards answer{warm}; persistence on {persists}", wrong
+
+
+def _cards_of(node: Node, told: Facts, *, on: bool) -> list[Finding]:
+    lost = [card["bus"] for card in told["cards"] if card["lost"]]
+    if lost:
+        xid = f" (Xid {told['xid']})" if told["xid"] else ""
+        what, fix = (
+            f"the card at {listed(lost)} has fallen off the bus{xid}",
+            "switch the machine off, wait, switch it on",
+        )
+        return [Finding(probe="gpu", node=node.name, what=what, fix=fix)]
+    found = []
+    for card in told["shown"]:
+        slowed = _throttle(card["reasons"])
+        if slowed:
+            what = f"{card['name']} is throttled at {card['temperature.gpu']} °C: {slowed}"
+            fix = "dust, fan, air around it; or less: sudo nvidia-smi -pl WATTS"
+            found.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
+        if not on and (what := _in_use(card, told["programs"], throttled=bool(slowed))):
+            fix = "close that program; on it: nvidia-smi shows which"
+            found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
+        limit, usual = number(card["power.limit"]), number(card["power.default_limit"])
+        if limit and usual and limit < 0.9 * usual:
+            what = f"{card['name']} may draw {limit:.0f} of {usual:.0f} W: somebody set that limit"
+            found.append(
+                Finding(probe="gpu", node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True)
+            )
+    return found
+
+
+def _throttle(reasons: str) -> str:
+    try:
+        bits = int(reasons, 16)
+    except ValueError:
+        return ""  # not supported by that card
+    return listed([words for bit, words in THROTTLED.items() if bits & bit])
+
+
+def _in_use(card: Facts, programs: list[str], *, throttled: bool) -> str:
+    used, whole = number(card["memory.used"]), number(card["memory.total"])
+    load = number(card["utilization.gpu"])
+    full = bool(whole) and used > BUSY_MEMORY * whole
+    if not full and not programs and (throttled or load < BUSY_PERCENT):
+        return ""
+    who = f" ({programs[0]})" if programs else ""
+    taken = f"{load:.0f} % busy, {used / 1024:.1f} of {whole / 1024:.0f} GB taken"
+    return f"{card['name']} is used by somebody else{who}: {taken}"

@@ -1,0 +1,64 @@
+"""What every probe needs: why it says nothing, whom it can judge, and how a sentence is made. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console import causes
+from console.doctor.readings import Finding, Node, Readings
+
+WITHOUT_ROOT = "needs sudo"
+# Phases of bootstrap that neither an address nor a driver nor a restart depends on.
+SAFE_PHASES = ("ssh_trust", "hostname", "firewall", "clock", "power", "python_env", "workspace", "run")
+# What Ansible says, by the probe that it belongs to.
+BELONGS = (("its disk is full", "disk"), ("apt is busy there", "apt"))
+
+Found = tuple[str, list[Finding]]
+"""What was seen, and what is wrong with it."""
+
+
+class Skipped(Exception):
+    """Why a probe says nothing."""
+
+
+def bootstrap(phase: str, node: str) -> str:
+    return f"make bootstrap PHASE={phase} LIMIT={node}"
+
+
+def need(readings: Readings, part: str) -> list[tuple[Node, Any]]:
+    """The nodes whose look has this part; where none has, the reason."""
+    known = [(node, node.part(part)) for node in readings.looked_at]
+    found = [(node, facts) for node, facts in known if facts is not None]
+    if found:
+        return found
+    if not known:
+        raise Skipped("no node could be looked at")
+    troubles = [str((node.look or {}).get("troubles", {}).get(part, "")) for node, _ in known]
+    roots = any((node.look or {})["root"] for node, _ in known)
+    raise Skipped(next(filter(None, troubles), "not asked" if roots else WITHOUT_ROOT))
+
+
+def no_load(readings: Readings) -> None:
+    """What would load the machines waits until no run is on."""
+    if on := readings.runs_on:
+        raise Skipped(f"left out: run {next(iter(on.values()))} is on, on {', '.join(on)}")
+    if not readings.load:
+        raise Skipped("left out: QUICK=1")
+
+
+def listed(words: list[str]) -> str:
+    return ", ".join(dict.fromkeys(words))
+
+
+def explained(probe: str, name: str, message: str) -> Finding:
+    cause = causes.explain({"msg": message})
+    probe = next((mine for what, mine in BELONGS if cause.what == what), probe)
+    return Finding(probe=probe, node=name, what=cause.what, fix=cause.fix_on(name))
+
+
+def number(text: str) -> float:
+    """0 where it is none: nvidia-smi writes [N/A]."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

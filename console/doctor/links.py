@@ -1,0 +1,182 @@
+"""What was measured between pairs of nodes, and which machine is to blame for it. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
+from console.doctor.readings import Facts, Finding, Readings
+
+SLOW_SHARE = 0.5
+GIGABIT = 1000
+FAR_MS, UNEVEN_MS, LOST_PERCENT = 8.0, 5.0, 3.0
+
+Pair = tuple[str, str]
+
+
+def pairs(readings: Readings) -> dict[Pair, Facts]:
+    """(one, other) in the nodes' order → what the one that began has measured, as far as it was."""
+    order = [node.name for node in readings.nodes]
+    found: dict[Pair, Facts] = {}
+    for node in readings.nodes:
+        for peer, link in (node.links or {}).items():
+            if peer in order and order.index(node.name) < order.index(peer):
+                found[node.name, peer] = link
+    return found
+
+
+def blame(bad: Iterable[Pair], good: Iterable[Pair]) -> tuple[list[str], list[Pair]]:
+    """Nodes of which every measured pair is bad, where somebody else's is good or they are in most; and the pairs left.
+
+    With two nodes nobody can tell which of them it is: the pair stays a pair.
+    """
+    left, healthy = list(bad), list(good)
+    guilty: list[str] = []
+    while left:
+        counts: dict[str, int] = {}
+        for pair in left:
+            for name in pair:
+                counts[name] = counts.get(name, 0) + 1
+        suspects = [name for name, count in counts.items() if count > 1 and not any(name in pair for pair in healthy)]
+        most = max((counts[name] for name in suspects), default=0)
+        worst = [name for name in suspects if counts[name] == most]
+        if len(worst) != 1:
+            break
+        guilty.append(worst[0])
+        left = [pair for pair in left if worst[0] not in pair]
+    return guilty, left
+
+
+def ports(readings: Readings) -> Found:
+    tried = [node for node in readings.nodes if node.links is not None or node.link_failed]
+    if len(tried) < 2:
+        raise Skipped("fewer than two nodes to try it between")
+    wrong = [explained("ports", node.name, node.link_failed) for node in tried if node.link_failed]
+    mute = {node.name for node in tried if node.link_failed}
+    shut: dict[str, dict[str, str]] = {}
+    for node in tried:
+        for peer, link in (node.links or {}).items():
+            if link.get("reached") and peer not in mute:
+                shut.setdefault(peer, {})[node.name] = str(link["reached"])
+    ways = sum(len(node.links or {}) for node in tried)
+    for name, callers in shut.items():
+        how = listed(list(callers.values()))
+        what = f"training ports there are closed to {listed(list(callers))} ({how})"
+        fix = f"{bootstrap('firewall', name)}; else sudo nft list ruleset there, or a router that isolates Wi-Fi"
+        wrong.append(Finding(probe="ports", node=name, what=what, fix=fix, phase="firewall", safe=True))
+    return f"{ways - sum(map(len, shut.values()))} of {ways} ways between nodes are open", wrong
+
+
+def _measured(readings: Readings, key: str) -> dict[Pair, float]:
+    found = {pair: told[key] for pair, told in pairs(readings).items() if told.get(key) is not None}
+    if not found:
+        missing = any("rtt_ms" in told for told in pairs(readings).values())
+        raise Skipped("pings " + WITHOUT_ROOT if missing and key != "mbit_to" else "no pair of nodes was measured")
+    return found
+
+
+def _blamed(probe: str, bad: dict[Pair, str], good: list[Pair], words: str, fix: str) -> list[Finding]:
+    guilty, left = blame(bad, good)
+    found = []
+    for name in guilty:
+        told = listed(
+            [f"{value} to {other}" for pair, value in bad.items() for other in pair if name in pair and other != name]
+        )
+        found.append(Finding(probe=probe, node=name, what=f"{words}: {told}", fix=fix))
+    for one, other in left:
+        what = f"{words} between {one} and {other}: {bad[one, other]}"
+        found.append(Finding(probe=probe, node=one, what=what, fix=fix))
+    return found
+
+
+def trips(readings: Readings) -> Found:
+    times, lost = _measured(readings, "loss_percent"), {}
+    late, uneven, good = {}, {}, []
+    for pair in times:
+        told = pairs(readings)[pair]
+        rtt, jitter, loss = told["rtt_ms"], told["jitter_ms"] or 0.0, told["loss_percent"]
+        if loss >= LOST_PERCENT:
+            lost[pair] = f"{loss:.0f} %"
+        elif rtt is not None and rtt > FAR_MS:
+            late[pair] = f"{rtt:.0f} ms"
+        elif jitter > UNEVEN_MS:
+            uneven[pair] = f"{jitter:.0f} ms"
+        else:
+            good.append(pair)
+    fix = "cable and switch port of that machine; on Wi-Fi: a cable"
+    wrong = _blamed("loss", lost, good, "packets are lost", fix)
+    wrong += _blamed("round trip", late, good, "packets are late, there and back", fix)
+    wrong += _blamed("round trip", uneven, good, "packets come unevenly", fix)
+    known = [told["rtt_ms"] for told in pairs(readings).values() if told.get("rtt_ms") is not None]
+    seen = f"{min(known):.1f}–{max(known):.1f} ms" if known else "no answer"
+    jitters = [told["jitter_ms"] for told in pairs(readings).values() if told.get("jitter_ms") is not None]
+    uneven_by = f", uneven by {max(jitters):.1f} ms" if jitters else ""
+    return f"{seen}{uneven_by}, {max(times.values()):.0f} % lost", wrong
+
+
+def throughput(readings: Readings) -> Found:
+    no_load(readings)
+    _measured(readings, "mbit_to")
+    claimed = _claims(readings)
+    slow, good, seen = {}, [], []
+    for pair, told in pairs(readings).items():
+        if told.get("mbit_to") is None or told.get("mbit_from") is None:
+            continue
+        mbit = min(told["mbit_to"], told["mbit_from"])
+        seen.append(mbit)
+        if (told.get("rtt_ms") or 0) > FAR_MS or (told.get("loss_percent") or 0) >= LOST_PERCENT:
+            continue  # late or lost packets make it slow: those are the cause
+        promised = min(GIGABIT, *(claimed.get(name, 0) for name in pair))  # 0: Wi-Fi promises nothing
+        if mbit < SLOW_SHARE * promised:
+            slow[pair] = f"{mbit:.0f} Mbit/s"
+        else:
+            good.append(pair)
+    words = "data moves far slower than its card promises"
+    wrong = _blamed(
+        "throughput", slow, good, words, "another cable or switch port; on it: sudo ethtool CARD; is it busy?"
+    )
+    return f"{min(seen):.0f}–{max(seen):.0f} Mbit/s, pair by pair", wrong
+
+
+def _claims(readings: Readings) -> dict[str, int]:
+    found = {}
+    for node in readings.looked_at:
+        told = node.part("network") or {"card": "", "links": []}
+        card = next((link for link in told["links"] if link["name"] == told["card"]), {"mbit": 0, "wireless": False})
+        found[node.name] = 0 if card["wireless"] else int(card["mbit"])
+    return found
+
+
+def packets(readings: Readings) -> Found:
+    """Full-size packets with "do not fragment", both ways."""
+    sizes = {}
+    for node, told in need(readings, "network"):
+        card = next((link for link in told["links"] if link["name"] == told["card"]), None)
+        if card:
+            sizes[node.name] = int(card["mtu"])
+    usual = Counter(sizes.values()).most_common(1)[0][0] if sizes else 0
+    wrong = []
+    for name, size in sizes.items():
+        if size != usual:
+            what = f"its card takes packets of {size} bytes, the others' {usual}: big ones are lost between them"
+            wrong.append(
+                Finding(probe="packets", node=name, what=what, fix=f"on it: sudo ip link set CARD mtu {usual}")
+            )
+    odd = {finding.node for finding in wrong}
+    bad: dict[Pair, str] = {}
+    tried: set[Pair] = set()
+    order = [node.name for node in readings.nodes]
+    for node in readings.nodes:
+        for peer, told in (node.links or {}).items():
+            pair = (node.name, peer) if order.index(node.name) < order.index(peer) else (peer, node.name)
+            if told.get("full_packets") is None:
+                continue
+            tried.add(pair)
+            if not told["full_packets"] and not odd & set(pair):
+                bad[pair] = f"{sizes.get(node.name, usual)} bytes"
+    if not tried:
+        raise Skipped("pings " + WITHOUT_ROOT)
+    fix = "a switch, tunnel or Wi-Fi between them takes smaller packets: set that size as mtu on all nodes"
+    wrong += _blamed("packets", bad, [pair for pair in tried if pair not in bad], "full packets do not arrive", fix)
+    return f"packets of {usual} bytes pass unbroken on {len(tried) - len(bad)} of {len(tried)} links", wrong

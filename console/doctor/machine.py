@@ -1,0 +1,104 @@
+"""Clock, power, disk, processor, package manager: the machine itself. Pure."""
+
+from __future__ import annotations
+
+from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, need, no_load
+from console.doctor.readings import Facts, Finding, Readings
+
+CORE_SHARE = 0.14
+DISK_MB_S = 5.0
+ROOM_WITH_ENV_GB = 5.0
+
+
+def clock(readings: Readings) -> Found:
+    wrong, seen = [], []
+    for node, told in need(readings, "clock"):
+        # Asking takes time and counts as skew: of two questions the one that was answered sooner is nearer.
+        skew_s = min([told["skew_s"], *([] if node.skew_again_s is None else [node.skew_again_s])], key=abs)
+        seen.append(abs(skew_s))
+        if abs(skew_s) > node.wish["skew_s"]:
+            what = f"its clock is {skew_s:+.0f} s off the controller's"
+            fix = bootstrap("clock", node.name) + "; see timedatectl there: it needs an NTP server that it can reach"
+            wrong.append(Finding(probe="clock", node=node.name, what=what, fix=fix, phase="clock", safe=True))
+    return f"at most {max(seen):.1f} s off (the way to ask included)", wrong
+
+
+def power(readings: Readings) -> Found:
+    wrong = []
+    found = need(readings, "power")
+    for node, told in found:
+        if told["battery"] and not told["on_mains"]:
+            what = f"it runs on battery ({told['percent'] or '?'} %): slower, and not for long"
+            wrong.append(Finding(probe="power", node=node.name, what=what, fix="plug it in"))
+        if told["lid"] == "closed":
+            what = "its lid is closed: while a run is on it stays awake, but it cools worse"
+            wrong.append(Finding(probe="power", node=node.name, what=what, fix="open it", note=True))
+    laptops = sum(told["battery"] for _, told in found)
+    kinds = f"{laptops} of {len(found)} with a battery" if laptops else "all on mains"
+    return f"{kinds}; a run keeps them awake", wrong
+
+
+def disk(readings: Readings) -> Found:
+    wrong, seen = [], []
+    for node, told in need(readings, "disk"):
+        least = float(node.wish["disk_gb"])
+        if (node.part("files") or {}).get("torch"):
+            least = min(least, ROOM_WITH_ENV_GB)  # the environment is there already
+        for place, facts in told.items():
+            needed = least if place == "home" else min(least, 0.5)
+            about: Facts = {
+                "probe": "disk",
+                "node": node.name,
+                "fix": f"on it: sudo du -xhd1 {facts['path']} | sort -h",
+            }
+            if facts["read_only"]:
+                about["fix"] = "on it: sudo dmesg | grep -i error; a disk that fails turns read-only"
+                wrong.append(Finding(what=f"{facts['path']} is read-only", **about))
+            elif facts["free_gb"] < needed:
+                what = f"{facts['free_gb']:.1f} GB are free for {facts['path']}, {needed:g} GB are needed"
+                wrong.append(Finding(what=what, **about))
+            elif facts["free_files"] == 0:
+                wrong.append(Finding(what=f"{facts['path']} can hold no more files", **about))
+        seen.append(told["home"]["free_gb"])
+    speeds = {node.name: node.part("disk_speed") for node in readings.looked_at if node.part("disk_speed")}
+    for name, told in speeds.items():
+        if told["write_mb_s"] < DISK_MB_S:
+            what = f"its disk writes {told['write_mb_s']:.1f} MB/s"
+            wrong.append(
+                Finding(probe="disk", node=name, what=what, fix="on it: sudo dmesg | grep -i error; is it busy?")
+            )
+    rates = [told["write_mb_s"] for told in speeds.values()]
+    wrote = f", writes {min(rates):.0f}–{max(rates):.0f} MB/s" if rates else ", speed not tried"
+    return f"{min(seen):.0f}–{max(seen):.0f} GB free{wrote}", wrong
+
+
+def processor(readings: Readings) -> Found:
+    no_load(readings)
+    wrong, shares = [], []
+    for node, told in need(readings, "processor"):
+        shares.append(told["share"])
+        if told["share"] < CORE_SHARE:
+            fair = min(1.0, told["cores"] / (told["load"] + 1))
+            shared = told["share"] > 0.6 * fair
+            why = f"other programs take the rest (load {told['load']:.0f})" if shared else "something throttles it"
+            what = f"a program that never waits gets {told['share']:.0%} of a core: {why}"
+            fix = "see who takes it, on it: top"
+            wrong.append(Finding(probe="processor", node=node.name, what=what, fix=fix, note=shared))
+    return f"{min(shares):.0%}–{max(shares):.0%} of a core for whoever wants it", wrong
+
+
+def apt(readings: Readings) -> Found:
+    known = [(node, told["holder"]) for node, told in need(readings, "apt") if told["holder"] is not None]
+    if not known:
+        raise Skipped(WITHOUT_ROOT)
+    wrong = [
+        Finding(
+            probe="apt",
+            node=node.name,
+            what=f"apt is busy: {holder}",
+            fix="let it finish; on it: systemctl status apt-daily-upgrade unattended-upgrades",
+        )
+        for node, holder in known
+        if holder
+    ]
+    return f"free on {len(known) - len(wrong)} of {len(known)} nodes", wrong

@@ -1,0 +1,105 @@
+"""What Motley itself brought: versions, phases, runs, and computing together. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from console import versions
+from console.doctor.common import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
+from console.doctor.readings import Facts, Finding, Readings
+
+
+def software(readings: Readings) -> Found:
+    told = {node.name: node.versions for node in readings.nodes if node.versions is not None}
+    if not told:
+        raise Skipped("no node could be looked at")
+    verdict = versions.judge(told)
+    broken = {node.name for node in readings.nodes if node.driver_fault or not node.wish.get("gpu_driver")}
+    wrong = []
+    for odd in verdict.odd:
+        if odd.cause != odd.key or (odd.key.startswith("driver") and odd.node in broken):
+            continue
+        is_ = f" is {odd.value}, not {odd.expected}" if odd.value and odd.expected else ""
+        what = f"{odd.key.replace('_', ' ')}{is_}: {odd.what}"
+        wrong.append(
+            Finding(
+                probe="versions", node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES
+            )
+        )
+    return f"{len(verdict.rows)} rows compared on {len(told)} nodes (make check-versions shows them)", wrong
+
+
+TROUBLES = {
+    "gone": "{path} is gone",
+    "back": "{path} is as it was before Motley",
+    "no block": "Motley's part of {path} was taken out",
+    "edited": "{path} was changed by hand",
+}
+
+
+def phases(readings: Readings) -> Found:
+    wrong = []
+    files, units = need(readings, "phases"), need(readings, "units")
+    undone: dict[tuple[str, str], list[str]] = {}
+    for node, changed in files:
+        for entry in changed:
+            words = TROUBLES[entry["trouble"]].format(path=entry["path"])
+            undone.setdefault((node.name, entry["phase"]), []).append(words)
+    for node, switched in units:
+        for unit, state in switched.items():
+            if state["enabled"] != "enabled" or state["active"] not in ("active", "activating"):
+                words = f"{unit} is {state['enabled'] or 'unknown'} and {state['active'] or 'unknown'}"
+                undone.setdefault((node.name, state["phase"]), []).append(words)
+    for (name, phase), told in undone.items():
+        what = f"the phase {phase} was undone by hand: {'; '.join(told[:2])}"
+        fix = bootstrap(phase, name)
+        wrong.append(Finding(probe="phases", node=name, what=what, fix=fix, phase=phase, safe=phase in SAFE_PHASES))
+    standing = len(files) - len({finding.node for finding in wrong})
+    return f"what bootstrap did still stands on {standing} of {len(files)} nodes", wrong
+
+
+def runs(readings: Readings) -> Found:
+    wrong = []
+    found = need(readings, "runs")
+    on = readings.runs_on
+    usual = Counter(on.values()).most_common(1)[0][0] if on else ""
+    for node, told in found:
+        about: Facts = {"probe": "runs", "node": node.name}
+        if told["orphans"]:
+            count = len(told["orphans"])
+            who = f"{count} processes of an older run live" if count > 1 else "a process of an older run lives"
+            what = f"{who} on there, without an agent"
+            wrong.append(Finding(what=what, fix="make stop", safe=not on, **about))
+        elif told["on"] and told["run"] != usual:
+            what = f"run {told['run']} is on there, run {usual} on the others"
+            wrong.append(Finding(what=what, fix="make stop, then make launch again", **about))
+        elif told["wanted"] and not told["on"]:
+            what = (
+                f"a run is wanted there and none is on (its unit: {told['unit'] or 'unknown'}, {told['result'] or '?'})"
+            )
+            wrong.append(
+                Finding(
+                    what=what, fix="make logs NODE=" + node.name + "; make stop ends the wish", safe=not on, **about
+                )
+            )
+    return f"run {usual} is on, on {listed(list(on))}" if on else "no run is on", wrong
+
+
+def collective(readings: Readings) -> Found:
+    no_load(readings)
+    if readings.no_collective:
+        raise Skipped(readings.no_collective)
+    failed = {node.name: node.collective_failed for node in readings.nodes if node.collective_failed}
+    measured = next((node.collective for node in readings.nodes if node.collective), None)
+    if failed:
+        what, _, fix = next(iter(failed.values())).partition("\nfix: ")
+        whole = f"{what} (on {listed(list(failed))})" if len(failed) > 1 else what
+        return "failed", [
+            Finding(probe="all-reduce", node=next(iter(failed)), what=whole, fix=fix or "make check-versions")
+        ]
+    if measured is None:
+        raise Skipped("no node told a result")
+    pairs_s = list(measured.get("pairs", {}).values())
+    two = f"; two and two {min(pairs_s) * 1000:.0f}–{max(pairs_s) * 1000:.0f} ms" if pairs_s else ""
+    size = f"{measured['megabytes']:.0f} MB, {measured['backend']}, {measured['world']} nodes"
+    return f"{size}: {measured['seconds'] * 1000:.0f} ms{two}", []

@@ -1,0 +1,53 @@
+"""The verdict for a person: one calm line a probe, then every finding with its cause and the command that mends it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from console.doctor.readings import Finding, Verdict
+
+
+def lines(verdict: Verdict, seconds: float) -> list[str]:
+    wrong_in = {finding.probe for finding in verdict.wrong}
+    width = max((len(probe.name) for probe in verdict.probes), default=0)
+    told = []
+    for probe in verdict.probes:
+        bad = any(where == probe.name or where.startswith(f"{probe.name} ") for where in wrong_in)
+        mark = "–" if probe.skipped else "✗" if bad or probe.name in {OF.get(where) for where in wrong_in} else "✓"
+        took = f"{probe.seconds:5.1f} s" if probe.seconds else ""
+        told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {probe.seen}".rstrip())
+    for finding in [*verdict.wrong, *(finding for finding in verdict.findings if finding.note)]:
+        told += ["", *of_finding(finding)]
+    return [*told, "", last_line(verdict, seconds)]
+
+
+# Findings under a name of their own, and the probe that finds them.
+OF = {"reach": "ssh", "host key": "ssh", "loss": "round trip"}
+
+
+def of_finding(finding: Finding) -> list[str]:
+    mark = "·" if finding.note else "✗"
+    return [
+        f"{mark} {finding.node or 'the cluster'}  {finding.probe}: {finding.what}",
+        f"    fix: {finding.fix}{'   (FIX=yes does it)' if finding.safe else ''}",
+    ]
+
+
+def last_line(verdict: Verdict, seconds: float) -> str:
+    done = sum(not probe.skipped for probe in verdict.probes)
+    skipped = len(verdict.probes) - done
+    left_out = f", {skipped} left out" if skipped else ""
+    count = len(verdict.wrong)
+    words = f"{count} finding{'s' * (count != 1)}" if count else "healthy"
+    return f"{done} probes on {len(verdict.nodes)} nodes{left_out} in {seconds:.0f} s · {words}"
+
+
+def as_data(verdict: Verdict, seconds: float) -> dict[str, Any]:
+    return {
+        "ok": verdict.ok,
+        "nodes": verdict.nodes,
+        "seconds": round(seconds, 1),
+        "probes": [asdict(probe) for probe in verdict.probes],
+        "findings": [asdict(finding) for finding in verdict.findings],
+    }

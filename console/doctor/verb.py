@@ -1,0 +1,142 @@
+"""`make doctor`: runs playbooks/doctor.yml, shows the verdict, and with FIX=yes does what is safe and looks again.
+
+Safe is a phase of bootstrap that changes neither address nor driver, and ending what an older run has left while none
+is on. All else is for a person: the command stands below the finding.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from typing import Any
+
+from console import play, reach
+from console.doctor import show
+from console.doctor.common import SAFE_PHASES
+from console.doctor.readings import Finding, Probe, Verdict
+from console.inventory import Inventory
+from console.progress import Progress
+
+ENDED_BY_STOP = "make stop"
+
+
+class _Reader(Progress):
+    """Keeps the verdict that the last task of the playbook tells."""
+
+    __slots__ = ("told",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: dict[str, Any] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        super().take(event)
+        data = (event.get("event_data") or {}).get("res") or {}
+        if "doctor" in data:
+            self.told = data["doctor"]
+
+
+class _NoView:
+    silent = False
+
+    def update(self) -> None:
+        """Nothing moves: the lines come when all is known."""
+
+
+def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bool) -> int:
+    passwords = play.ask_passwords(inventory)
+    verdict, seconds = look(inventory, limit, passwords, quick=quick)
+    if verdict is None:
+        return 1
+    if fix and any(finding.safe for finding in verdict.wrong):
+        if not as_json:
+            tell(verdict, seconds)
+        mend(inventory, verdict.wrong, passwords, quiet=as_json)
+        verdict, seconds = look(inventory, limit, passwords, quick=quick)
+        if verdict is None:
+            return 1
+    if as_json:
+        json.dump(show.as_data(verdict, seconds), sys.stdout, indent=1, ensure_ascii=False)
+        print()
+    else:
+        tell(verdict, seconds)
+    return 0 if verdict.ok else 1
+
+
+def tell(verdict: Verdict, seconds: float) -> None:
+    print("\n".join(show.lines(verdict, seconds)), flush=True)
+
+
+def look(inventory: Inventory, limit: str, passwords: play.Passwords, *, quick: bool) -> tuple[Verdict | None, float]:
+    reader, started = _Reader(), time.monotonic()
+    wish = play.Wish(
+        verb="doctor",
+        playbook="doctor",
+        inventory=inventory,
+        limit=limit,
+        variables={"motley_doctor_load": False} if quick else {},
+    )
+    work = inventory.state / "runs" / f"doctor-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
+    try:
+        play._ansible(wish, passwords, work, reader, _NoView())  # type: ignore[arg-type]
+        log = play._keep_log(work, wish)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    if not reader.told:
+        print(f"✗ Ansible did not get as far as a verdict; its words: {play._short(log)}", file=sys.stderr)
+        return None, 0.0
+    return from_data(reader.told), time.monotonic() - started
+
+
+def from_data(told: dict[str, Any]) -> Verdict:
+    return Verdict(
+        nodes=told["nodes"],
+        probes=[Probe(**probe) for probe in told["probes"]],
+        findings=[Finding(**finding) for finding in told["findings"]],
+    )
+
+
+# -- mending ---------------------------------------------------------------------------------------------------------
+
+
+def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> None:
+    """The safe ones; says of each finding whether it was done."""
+    say = (lambda _: None) if quiet else print
+    say("")
+    for finding in wrong:
+        word = "does now" if finding.safe else "leaves to you"
+        say(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
+    stopped = [finding.node for finding in wrong if finding.safe and not finding.phase]
+    for node in reach.from_inventory(inventory):
+        if node.name in stopped:
+            end_what_is_left(node, say)
+    for nodes, phases in by_nodes(wrong).items():
+        wish = play.Wish(
+            verb="doctor-fix", playbook="bootstrap", inventory=inventory, phase=",".join(phases), limit=",".join(nodes)
+        )
+        play.run(wish, passwords)
+
+
+def end_what_is_left(node: reach.Node, say: Any) -> None:
+    try:
+        told = reach.ask(node, "stop", timeout_s=20)
+    except reach.Silent as why:
+        say(f"{node.name}  {why}")
+        return
+    say(f"{node.name}  ended what an older run had left" if not told["left"] else f"{node.name}  it does not end")
+
+
+def by_nodes(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:
+    """Nodes that need the same phases are mended together, phases in bootstrap's own order."""
+    wanted: dict[str, set[str]] = {}
+    for finding in wrong:
+        if finding.safe and finding.phase:
+            wanted.setdefault(finding.node, set()).add(finding.phase)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for phases in {tuple(phase for phase in SAFE_PHASES if phase in chosen) for chosen in wanted.values()}:
+        nodes = tuple(node for node, chosen in wanted.items() if chosen == set(phases))
+        groups[nodes] = list(phases)
+    return groups

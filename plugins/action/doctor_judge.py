@@ -1,0 +1,122 @@
+"""Hands what every node told to console/doctor, which judges it; knocks where a node gave no answer."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console.doctor import show
+from console.doctor.judge import judge
+from console.doctor.readings import Node, Readings
+
+KNOCK_S = 1.5
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        known, args = task_vars or {}, self._task.args
+        names = list(known["ansible_play_hosts_all"])
+        with ThreadPoolExecutor(max(1, len(names))) as pool:
+            nodes = list(pool.map(lambda name: node_of(name, known["hostvars"]), names))
+        verdict = judge(Readings(nodes=nodes, load=args["load"], no_collective=args["no_collective"]))
+        seconds = sum(max((node.took.get(part, 0.0) for node in nodes), default=0.0) for part in PARTS)
+        data = show.as_data(verdict, seconds)
+        shown = show.lines(verdict, seconds)
+        if verdict.ok:
+            return result | {"changed": False, "doctor": data, "motley_lines": shown}
+        return result | {"failed": True, "doctor": data, "msg": "\n".join(["what was found:", *shown])}
+
+
+PARTS = ("contact", "look", "versions", "driver", "reach", "links", "collective")
+
+
+def node_of(name: str, hostvars: Any) -> Node:
+    values = hostvars[name]
+
+    def told(key: str) -> dict[str, Any]:
+        return dict(values.get(key) or {})
+
+    root, user = told("motley_doctor_as_root"), told("motley_doctor_as_user")
+    links, driver, together = (told(f"motley_doctor_{key}") for key in ("links", "driver", "together"))
+    look = root.get("look") or user.get("look")
+    contact = told("motley_doctor_contact")
+    met = dict((contact.get("met") or {}).get(name) or {})
+    if met.get("state") == "off":
+        met["knock"] = knock(met["tried"], int(values.get("ansible_port") or 22))
+    gone = next((str(answer["msg"]) for answer in (root, user) if answer.get("unreachable")), "")
+    took = {"contact": float(contact.get("waited_s") or 0)} | dict(links.get("took") or {})
+    took |= {"collective": float(together.get("took_s") or 0)}
+    took |= {"look": sum((look or {}).get("took", {}).values())}
+    return Node(
+        name=name,
+        address=str(values["motley_address"]),
+        managed=bool(values["motley_manage_host"]),
+        wish={
+            "subnet": str(values.get("motley_subnet") or "0.0.0.0/0"),
+            "disk_gb": float(values.get("motley_preflight_disk_gb", 20)),
+            "skew_s": float(values.get("motley_clock_skew_max_s", 10)),
+            "firewall": bool(values.get("motley_firewall_manage", True)),
+            "gpu_driver": bool(values.get("motley_gpu_driver_manage", True)),
+        },
+        met=met,
+        unreachable=gone,
+        sudo=refused(root),
+        look_failed=said(user) if look is None else "",
+        look=look,
+        links=links.get("links"),
+        link_failed=said(links),
+        skew_again_s=links.get("skew_s"),
+        versions=told("motley_doctor_versions").get("versions"),
+        driver_fault=said(driver),
+        collective=together.get("measured"),
+        collective_failed=said(together),
+        took=took,
+    )
+
+
+def said(answer: dict[str, Any]) -> str:
+    failed = answer.get("failed") or answer.get("unreachable")
+    words = [str(answer.get(key) or "") for key in ("msg", "module_stderr", "stderr")]
+    return "\n".join(filter(None, words)) or "it failed without a word" if failed else ""
+
+
+def refused(root: dict[str, Any]) -> str | None:
+    """Why sudo did not work; None where no password was there to try it with, empty where it worked."""
+    words = said(root)
+    return None if "Missing sudo password" in words or not root or root.get("skipped") else words
+
+
+def knock(addresses: list[str], port: int) -> str:
+    """What an SSH client would meet: nobody, a refusal, a connection without a word, or a greeting."""
+    worst = "nobody"
+    for address in addresses:
+        try:
+            with socket.create_connection((address, port), KNOCK_S) as line:
+                line.settimeout(KNOCK_S)
+                return "greets" if line.recv(4) else "silent"
+        except ConnectionRefusedError:
+            worst = "refused"
+        except TimeoutError as late:
+            if "timed out" in str(late) and worst == "nobody" and connected(address, port):
+                return "silent"
+        except OSError:
+            continue
+    return worst
+
+
+def connected(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), KNOCK_S):
+            return True
+    except OSError:
+        return False

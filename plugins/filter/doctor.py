@@ -1,0 +1,71 @@
+"""What the doctor decides on the way: who takes part, and whether an all-reduce is worth trying. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# LoRA r16 on all linear layers of a model of 135 million parameters: what is exchanged where no run was yet.
+FLOATS = 4_900_000
+LONGEST_S = 10.0
+
+
+def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
+    """Name → what the node told about itself, as root or else without; nodes that told nothing are not in it."""
+    found = {}
+    for name in names:
+        for key in ("motley_doctor_as_root", "motley_doctor_as_user"):
+            told = hostvars[name].get(key) or {}
+            if isinstance(told.get("look"), dict):
+                found[name] = told["look"]
+                break
+    return found
+
+
+def motley_doctor_mtu(look: dict[str, Any]) -> int:
+    told = look.get("network") or {}
+    return next((link["mtu"] for link in told.get("links", []) if link["name"] == told.get("card")), 1500)
+
+
+def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dict[str, Any]:
+    """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is on anywhere."""
+    looks = motley_doctor_looks(names, hostvars)
+    on = any((look.get("runs") or {}).get("on") for look in looks.values())
+    floats = max([0, *((look.get("files") or {}).get("adapter_bytes", 0) for look in looks.values())]) // 4 or FLOATS
+    bare = [name for name, look in looks.items() if not (look.get("files") or {}).get("torch")]
+    slow, apart = _ways(looks, hostvars)
+    link_s = 2 * floats * 4 * 8 / (slow * 1e6) if slow else 0.0
+    if on or not load:
+        why = "left out"
+    elif len(looks) < 2:
+        why = "fewer than two nodes to try it between"
+    elif bare:
+        why = f"no environment yet on {', '.join(bare)}: make bootstrap PHASE=python_env"
+    elif apart:
+        why = f"{apart[0]} does not reach {apart[1]}: it could not end well"
+    elif link_s > LONGEST_S:
+        why = f"at {slow:.0f} Mbit/s it would take {link_s:.0f} s"
+    else:
+        why = ""
+    return {"why": why, "floats": floats, "run_on": on}
+
+
+def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
+    """The slowest measured link (0: none was), and two nodes of which one does not reach the other."""
+    slow, apart = 0.0, []
+    for name in looks:
+        told = (hostvars[name].get("motley_doctor_links") or {}).get("links") or {}
+        for peer, link in told.items():
+            speeds = [link[key] for key in ("mbit_to", "mbit_from") if link.get(key)]
+            slow = min([*speeds, *([slow] if slow else [])], default=0.0)
+            if link.get("reached") and not apart:
+                apart = [name, peer]
+    return slow, apart
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Any]:
+        return {
+            "motley_doctor_looks": motley_doctor_looks,
+            "motley_doctor_mtu": motley_doctor_mtu,
+            "motley_doctor_collective": motley_doctor_collective,
+        }

@@ -1,0 +1,179 @@
+"""A node's clock, disk, processor, power and graphics cards, as they are this moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from ansible.module_utils.apt_lock import holder
+
+NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
+ASKED = (
+    "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"
+    " power.default_limit persistence_mode clocks.sm clocks.max.sm"
+).split()
+REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # the new name and the old one
+WRITTEN_MB = 16
+WINDOW_S = 0.3
+
+
+def clock(skew_s: float) -> dict:
+    said = run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
+    return {"skew_s": round(skew_s, 1), "synchronized": said.strip() == "yes"}
+
+
+# -- disk and processor ----------------------------------------------------------------------------------------
+
+
+def disk(home: Path) -> dict:
+    found = {}
+    for name, path in (("home", existing(home)), ("system", Path("/var"))):
+        now = os.statvfs(path)
+        found[name] = {
+            "path": str(path),
+            "free_gb": now.f_bavail * now.f_frsize / 1e9,
+            "whole_gb": now.f_blocks * now.f_frsize / 1e9,
+            "free_files": now.f_favail if now.f_files else -1,  # some file systems do not count
+            "read_only": bool(now.f_flag & os.ST_RDONLY),
+        }
+    return found
+
+
+def existing(path: Path) -> Path:
+    return next(folder for folder in [path, *path.parents] if folder.exists())
+
+
+def disk_speed(home: Path) -> dict:
+    """One file of some megabytes, written until it is on the disk."""
+    block = os.urandom(1 << 20)
+    with tempfile.TemporaryFile(dir=existing(home)) as file:
+        start = time.monotonic()
+        for _ in range(WRITTEN_MB):
+            file.write(block)
+        file.flush()
+        os.fdatasync(file.fileno())
+        took_s = time.monotonic() - start
+    return {"write_mb_s": WRITTEN_MB * 1.048576 / took_s}
+
+
+def processor() -> dict:
+    """How much of one core a program gets that never waits; the better of two moments."""
+    shares = []
+    for _ in range(2):
+        wall, used = time.monotonic(), time.process_time()
+        while time.monotonic() - wall < WINDOW_S:
+            pass
+        shares.append((time.process_time() - used) / (time.monotonic() - wall))
+    return {"share": round(max(shares), 3), "load": os.getloadavg()[0], "cores": len(os.sched_getaffinity(0))}
+
+
+# -- power -----------------------------------------------------------------------------------------------------
+
+
+def power() -> dict:
+    supplies = [path.parent for path in Path("/sys/class/power_supply").glob("*/type")]
+    # A mouse or a headset has a battery as well: its scope is Device.
+    own = [folder for folder in supplies if read(folder / "scope") != "Device"]
+    batteries = [folder for folder in own if read(folder / "type") == "Battery"]
+    mains = [read(folder / "online") == "1" for folder in own if read(folder / "type") in ("Mains", "USB")]
+    lids = [read(path).split()[-1] for path in Path("/proc/acpi/button/lid").glob("*/state") if read(path)]
+    return {
+        "battery": bool(batteries),
+        "percent": next((read(folder / "capacity") for folder in batteries), ""),
+        "on_mains": any(mains) if mains else not any(read(b / "status") == "Discharging" for b in batteries),
+        "lid": lids[0] if lids else "",
+    }
+
+
+# -- graphics cards --------------------------------------------------------------------------------------------
+
+
+def gpu() -> dict:
+    found = {"cards": cards(), "shown": [], "trouble": "", "programs": [], "xid": ""}
+    if not found["cards"]:
+        return found
+    found["xid"] = last_xid()
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return found | {"trouble": "nvidia-smi is not installed"}
+    for reasons in REASONS:
+        keys = [*ASKED, reasons]
+        done = smi(program, f"--query-gpu={','.join(keys)}")
+        if done.returncode == 0:
+            rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines() if line]
+            names = [*ASKED, "reasons"]
+            found["shown"] = [dict(zip(names, row)) for row in rows]  # noqa: B905  Python 3.9 has no strict=
+            found["programs"] = programs(program)
+            return found
+    return found | {"trouble": first_line(done.stdout + done.stderr)}
+
+
+def cards() -> list[dict]:
+    """NVIDIA's on the bus, with the driver or without."""
+    found = []
+    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
+        if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
+            config = (device / "config").read_bytes() if (device / "config").exists() else b""
+            found.append({"bus": device.name, "lost": config[:2] == FALLEN_OFF})
+    return found
+
+
+def programs(program: str) -> list[str]:
+    done = smi(program, "--query-compute-apps=pid,process_name,used_memory")
+    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
+
+
+def smi(program: str, question: str) -> subprocess.CompletedProcess:
+    ask = [program, question, "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.run(ask, capture_output=True, text=True, check=False, timeout=15)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(ask, 124, "", "nvidia-smi gave no answer within 15 s")
+
+
+def last_xid() -> str:
+    """The number of the last fault that the driver reported in this boot; empty where none, or not ours to read."""
+    found = re.findall(r"NVRM: Xid [^:]*:?[^:]*:[^:]*: (\d+),", run("journalctl", "-k", "-b", "-q", "--no-pager"))
+    return found[-1] if found else ""
+
+
+# -- small things ----------------------------------------------------------------------------------------------
+
+
+def apt() -> dict:
+    """Who has apt's locks; None where only root may ask."""
+    try:
+        return {"holder": holder()}
+    except PermissionError:
+        return {"holder": None}
+
+
+def run(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def run_json(*command: str) -> dict:
+    try:
+        return json.loads(run(*command) or "{}")
+    except ValueError:
+        return {}
+
+
+def first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "it gave no answer")
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""

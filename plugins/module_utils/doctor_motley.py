@@ -1,0 +1,155 @@
+"""What Motley left on a node: whether the phases' work stands, what is left of runs, how big an adapter is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils import run_here
+from ansible.module_utils.before import ROOT, Before, read_text, undone
+
+CLUSTER = "config/cluster_config.yaml"
+
+
+# -- the phases of bootstrap -----------------------------------------------------------------------------------
+
+
+def phases() -> list | None:
+    """Files that a phase wrote and that are no longer as it left them; None where only root may look."""
+    if not may_look():
+        return None
+    found = []
+    for manifest in sorted(ROOT.glob("*/manifest.json")):
+        phase = manifest.parent.name
+        for name, entry in Before(phase).data["files"].items():
+            trouble = undone(Path(name), entry.get("after", ""), original(manifest.parent, entry))
+            if trouble:
+                found.append({"phase": phase, "path": name, "trouble": trouble})
+    return found
+
+
+def may_look() -> bool:
+    try:
+        list(ROOT.iterdir())
+        next(ROOT.glob("*/manifest.json"), None)
+    except FileNotFoundError:
+        return True
+    except PermissionError:
+        return False
+    return all(_readable(folder) for folder in ROOT.iterdir())
+
+
+def _readable(folder: Path) -> bool:
+    try:
+        list(folder.iterdir())
+    except PermissionError:
+        return False
+    return True
+
+
+def original(folder: Path, entry: dict) -> str | None:
+    return read_text(folder / entry["copy"]) if entry["existed"] else None
+
+
+def units() -> dict | None:
+    """Every unit that a phase switched on, and how it is now: unit → {phase, enabled, active}."""
+    if not may_look():
+        return None
+    found = {}
+    for manifest in sorted(ROOT.glob("*/manifest.json")):
+        for command in Before(manifest.parent.name).data["undo"]:
+            if command[0] == "systemctl" and "disable" in command:
+                unit = command[-1]
+                found[unit] = {
+                    "phase": manifest.parent.name,
+                    "enabled": says("systemctl", "is-enabled", unit),
+                    "active": says("systemctl", "is-active", unit),
+                }
+    return found
+
+
+def firewall() -> dict | None:
+    """Whose firewall keeps strangers out, who is let in, and which of our rules are gone; None without root."""
+    if not may_look() or says("id", "-u") != "0":
+        return None
+    before = Before("firewall")
+    ufw = [command[2:] for command in before.data["undo"] if command[:2] == ["ufw", "delete"]]
+    if ufw:
+        added = says("ufw", "show", "added").splitlines()
+        gone = [" ".join(rule) for rule in ufw if f"ufw {' '.join(rule)}" not in added]
+        active = "Status: active" in says("ufw", "status")
+        friends = re.findall(r"(?m)^ufw allow from (\S+) to any port 29", "\n".join(added))
+        return {"kind": "ufw", "on": active, "friends": friends, "gone": gone}
+    nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
+    told = says(nft, "list", "table", "inet", "motley") if nft else ""
+    friends = re.search(r"elements = \{([^}]*)\}", told)
+    return {
+        "kind": "nft" if before.recorded else "none",
+        "on": "chain guard" in told and "reject" in told,
+        "friends": re.findall(r"[\d.]+", friends[1]) if friends else [],
+        "gone": [],
+    }
+
+
+# -- runs ------------------------------------------------------------------------------------------------------
+
+
+def runs(home: Path) -> dict:
+    """Processes of runs below this home, and what would start one."""
+    here = run_here.processes(home)
+    agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+    run = run_here.named_run(home)
+    view = run_here.read_json(home / "logs/runs" / run / "agent.json")
+    return {
+        "on": bool(agents),
+        "run": run,
+        "state": str(view.get("state") or ""),
+        "agents": agents,
+        "orphans": sorted(set(here) - set(agents)) if not agents else [],
+        "wanted": (home / run_here.WANTED).exists(),
+        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_here.UNIT),
+        "result": says("systemctl", "show", "-p", "Result", "--value", run_here.UNIT),
+    }
+
+
+def files(home: Path) -> dict:
+    """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
+    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_here.read(home / CLUSTER))
+    return {
+        "exists": home.is_dir(),
+        "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),
+        "interface": card[1].strip() if card else "",
+        "adapter_bytes": adapter_bytes(home),
+    }
+
+
+def adapter_bytes(home: Path) -> int:
+    """Of the newest adapter in float32, as gradients are; 0 where no run has left one."""
+    found = [*home.glob("results/*/adapter/adapter_model.safetensors")]
+    found += home.glob("models/checkpoints/*/step-*/adapter_model.safetensors")
+    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    return numbers_in(newest) * 4 if newest else 0
+
+
+def numbers_in(file: Path) -> int:
+    """How many, from the head of a safetensors file."""
+    with file.open("rb") as stream:
+        head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+    count = 0
+    for name, tensor in head.items():
+        if name != "__metadata__":
+            size = 1
+            for length in tensor["shape"]:
+                size *= length
+            count += size
+    return count
+
+
+def says(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

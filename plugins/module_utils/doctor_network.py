@@ -1,0 +1,97 @@
+"""A node's names, network cards and ways to its peers, as its own kernel and resolver tell them."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from pathlib import Path
+
+from ansible.module_utils.lan import ip, who_has
+
+NET = Path("/sys/class/net")
+
+
+def names(cluster: dict[str, str]) -> dict:
+    """What every name of the cluster leads to here, as a program would be told."""
+    own = socket.gethostname()
+    return {
+        "hostname": own,
+        "lead_to": {name: first_address(name) for name in cluster},
+        "loopback": loopback_names({own, *cluster}),
+    }
+
+
+def loopback_names(wanted: set[str]) -> list[str]:
+    """Those that /etc/hosts gives 127.…: which of two lines wins differs between resolvers."""
+    lines = [line.split("#")[0].split() for line in read(Path("/etc/hosts")).splitlines()]
+    return sorted({name for words in lines if words and words[0].startswith("127.") for name in words[1:]} & wanted)
+
+
+def first_address(name: str) -> str:
+    try:
+        return str(socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
+    except OSError:
+        return ""
+
+
+def look(address: str, others: dict[str, str]) -> dict:
+    links = [link_of(link) for link in ip("address", "show") if link["ifname"] != "lo"]
+    card = next((link["name"] for link in links if address in bare(link)), "")
+    return {
+        "card": card,
+        "links": links,
+        "ways": {name: way(other) for name, other in others.items()},
+        "also_has_address": somebody_else(card, address),
+    }
+
+
+def bare(link: dict) -> list[str]:
+    return [entry.split("/")[0] for entry in link["addresses"]]
+
+
+def link_of(link: dict) -> dict:
+    folder = NET / link["ifname"]
+    return {
+        "name": link["ifname"],
+        "mac": link.get("address", ""),
+        "addresses": [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if a["family"] == "inet"],
+        "mtu": link["mtu"],
+        "carrier": read(folder / "carrier") == "1",
+        "mbit": number(read(folder / "speed")),
+        "duplex": read(folder / "duplex"),
+        "wireless": (folder / "wireless").exists(),
+        "ethernet": read(folder / "type") == "1",
+    }
+
+
+def way(address: str) -> dict:
+    """The card that the kernel takes to there, and the address that it shows."""
+    with contextlib.suppress(Exception):
+        route = ip("route", "get", address)[0]
+        return {"card": str(route.get("dev", "")), "source": str(route.get("prefsrc", ""))}
+    return {"card": "", "source": ""}
+
+
+def somebody_else(card: str, address: str) -> str:
+    """The hardware address of another machine that answers for ours (needs root); None where it could not be asked."""
+    if not card:
+        return ""
+    try:
+        return who_has(card, address, timeout_s=0.6)
+    except PermissionError:
+        return None
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
+
+
+def number(text: str) -> int:
+    """0 where the card does not say (Wi-Fi, bridges)."""
+    try:
+        return max(0, int(text))
+    except ValueError:
+        return 0

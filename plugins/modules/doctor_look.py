@@ -1,0 +1,89 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Everything that `make doctor` wants to know of a node by itself, looked at once. Changes nothing, judges nothing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import time
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ansible.module_utils import doctor_machine as machine
+from ansible.module_utils import doctor_motley as motley
+from ansible.module_utils import doctor_network as network
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: doctor_look
+short_description: A node's own state, part by part, each with the seconds it took; a part that fails says why
+options:
+  user: {type: str, required: true, description: Whose home the cluster lives in}
+  home: {type: str, required: true, description: "The cluster's folder on the node, ~ is the user's"}
+  address: {type: str, required: true, description: The node's own address}
+  cluster: {type: dict, required: true, description: "All nodes: name to address"}
+  controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
+  manage_host: {type: bool, default: true, description: Whether the node is a machine and not a folder on one}
+  load: {type: bool, default: true, description: Whether disk and processor may be tried for a moment}
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "user": {"type": "str", "required": True},
+            "home": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+            "cluster": {"type": "dict", "required": True},
+            "controller_time": {"type": "float", "required": True},
+            "manage_host": {"type": "bool", "default": True},
+            "load": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    skew_s = time.time() - wish["controller_time"]
+    owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
+    home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
+    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
+    part(look, "runs", lambda: motley.runs(home))
+    parts = {
+        "names": lambda: network.names(wish["cluster"]),
+        "clock": lambda: machine.clock(skew_s),
+        "disk": lambda: machine.disk(home),
+        "files": lambda: motley.files(home),
+    }
+    if wish["manage_host"]:
+        others = {name: address for name, address in wish["cluster"].items() if address != wish["address"]}
+        parts |= {
+            "network": lambda: network.look(wish["address"], others),
+            "power": machine.power,
+            "gpu": machine.gpu,
+            "apt": machine.apt,
+            "phases": motley.phases,
+            "units": motley.units,
+            "firewall": motley.firewall,
+        }
+    with ThreadPoolExecutor(4) as pool:  # they wait for programs more than they compute
+        list(pool.map(lambda named: part(look, *named), parts.items()))
+    if wish["load"] and not (look["runs"] or {}).get("on"):
+        part(look, "disk_speed", lambda: machine.disk_speed(home))
+        part(look, "processor", machine.processor)
+    module.exit_json(changed=False, look=look)
+
+
+def part(look: dict, name: str, read) -> None:
+    """A part that cannot be read is no reason to know nothing of the others."""
+    start = time.monotonic()
+    try:
+        look[name] = read()
+    except Exception:
+        look[name] = None
+        look.setdefault("troubles", {})[name] = traceback.format_exc(limit=-1).strip().splitlines()[-1]
+    look["took"][name] = round(time.monotonic() - start, 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,329 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Every pair of nodes measured by itself: who reaches whom, round trip, jitter, loss, throughput, full-size packets.
+
+Runs on all nodes at the same time. All call all others first; then pairs take turns as in a tournament, so that no
+node is in two measurements at once. A node knows its turn by waiting for its partner: no clock is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+import queue
+import select
+import socket
+import statistics
+import struct
+import threading
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: link_probe
+short_description: Measure the links between nodes, pair by pair; runs on all of them in parallel
+options:
+  name: {type: str, required: true, description: This node}
+  address: {type: str, required: true, description: Its address}
+  nodes: {type: dict, required: true, description: "All nodes that run this now: name to address, in their order"}
+  port: {type: int, required: true, description: A free port of the training range}
+  mtu: {type: int, default: 1500, description: What this node's card takes}
+  controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
+  meet_s: {type: float, default: 6, description: How long to wait until all have been reached}
+  load: {type: bool, default: true, description: Whether to measure throughput}
+"""
+PINGS, PING_GAP_S, PING_WAIT_S = 60, 0.005, 0.5
+FLOOD_S, FLOOD_LIMIT_S = 0.35, 3.0
+TURN_S = 8.0
+CHUNK = bytes(1 << 18)
+ECHO_REQUEST, ECHO_REPLY = 8, 0
+IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # "do not fragment", whatever the kernel believes of the way
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+            "nodes": {"type": "dict", "required": True},
+            "port": {"type": "int", "required": True},
+            "mtu": {"type": "int", "default": 1500},
+            "controller_time": {"type": "float", "required": True},
+            "meet_s": {"type": "float", "default": 6},
+            "load": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    wish = module.params
+    skew_s = round(time.time() - wish["controller_time"], 1)
+    try:
+        door = socket.create_server(("", wish["port"]))
+    except OSError as taken:
+        module.fail_json(msg=f"port {wish['port']} is taken there: {taken.strerror}")
+    with door:
+        here = Here(wish)
+        threading.Thread(target=here.answer, args=(door,), daemon=True).start()
+        start = time.monotonic()
+        reached = here.call_all(start + wish["meet_s"])
+        met_s = time.monotonic() - start
+        links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(wish["name"], list(wish["nodes"]))}
+    links = {peer: (links.get(peer) or {}) | {"reached": reached[peer]} for peer in here.peers}
+    took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
+    module.exit_json(changed=False, links=links, heard=sorted(here.heard), skew_s=skew_s, took=took)
+
+
+def turns(me: str, names: list[str]) -> list[tuple[str, bool]]:
+    """This node's partners in the order of a tournament, and whether it is the one who begins."""
+    seats: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
+    order = []
+    for _ in range(len(seats) - 1):
+        for one, other in zip(seats[: len(seats) // 2], reversed(seats[len(seats) // 2 :])):  # noqa: B905
+            if me in (one, other) and one is not None and other is not None:
+                partner = other if one == me else one
+                order.append((partner, names.index(me) < names.index(partner)))
+        seats = [seats[0], seats[-1], *seats[1:-1]]
+    return order
+
+
+class Here:
+    """This node: answers everybody, calls everybody, and takes its turns."""
+
+    def __init__(self, wish: dict) -> None:
+        self.wish = wish
+        self.peers = {name: address for name, address in wish["nodes"].items() if name != wish["name"]}
+        self.heard: set[str] = set()
+        self.calls = {peer: queue.Queue() for peer in self.peers}
+
+    def answer(self, door: socket.socket) -> None:
+        while True:
+            try:
+                line, _ = door.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.greet, args=(line,), daemon=True).start()
+
+    def greet(self, line: socket.socket) -> None:
+        line.settimeout(TURN_S * len(self.peers) + self.wish["meet_s"])
+        try:
+            words = read_line(line).split()
+            if len(words) == 2 and words[1] in self.peers:
+                if words[0] == "hello":
+                    self.heard.add(words[1])
+                    line.sendall(b"motley\n")
+                    line.close()
+                else:
+                    self.calls[words[1]].put(line)
+        except OSError:
+            line.close()
+
+    def call_all(self, end: float) -> dict[str, str]:
+        """Peer → empty when it answered, else why not. Goes on until they have called as well: they may start later."""
+        found = dict.fromkeys(self.peers, "not tried")
+        while time.monotonic() < end:
+            for peer in [name for name, trouble in found.items() if trouble]:
+                found[peer] = self.call(peer)
+            if not any(found.values()) and self.heard == set(self.peers):
+                break
+            time.sleep(0.1)
+        return found
+
+    def call(self, peer: str) -> str:
+        try:
+            with self.open(peer, "hello", 1.0) as line:
+                return "" if read_line(line) == "motley" else "somebody else answers"
+        except ConnectionRefusedError:
+            return "refused"
+        except TimeoutError:
+            return "no answer"
+        except OSError as trouble:
+            return errno.errorcode.get(trouble.errno or 0, str(trouble)).lower()
+
+    def open(self, peer: str, word: str, timeout_s: float) -> socket.socket:
+        line = socket.create_connection((self.peers[peer], self.wish["port"]), timeout=timeout_s)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        line.sendall(f"{word} {self.wish['name']}\n".encode())
+        return line
+
+    def turn(self, peer: str, *, starts: bool) -> dict | None:
+        """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""
+        if not starts and peer not in self.heard:
+            return None  # it does not get here: it will not come to its turn either
+        try:
+            return self.begin(peer) if starts else self.follow(peer)
+        except (OSError, ValueError, queue.Empty):
+            return None
+
+    def begin(self, peer: str) -> dict:
+        with self.open(peer, "turn", 2.0) as line:
+            line.settimeout(TURN_S)
+            if read_line(line) != "ready":
+                raise OSError("it is not ready")
+            found = pings(self.peers[peer]) | {"full_packets": full_packets(self.peers[peer], self.wish["mtu"])}
+            if self.wish["load"]:
+                line.sendall(b"flood\n")
+                flood(line)
+                found["mbit_to"] = float(read_line(line))
+                found["mbit_from"] = drain(line)
+                line.sendall(f"{found['mbit_from']}\n".encode())
+            line.sendall(b"over\n")
+            return found
+
+    def follow(self, peer: str) -> dict:
+        with self.calls[peer].get(timeout=TURN_S) as line:
+            line.settimeout(TURN_S)
+            line.sendall(b"ready\n")
+            # The way back has its own limit on the size of packets; the rest is the same link.
+            found = {"full_packets": full_packets(self.peers[peer], self.wish["mtu"])}
+            if read_line(line) == "flood":
+                line.sendall(f"{drain(line)}\n".encode())
+                flood(line)
+                read_line(line)
+                read_line(line)
+            return found
+
+
+# -- throughput ------------------------------------------------------------------------------------------------
+
+
+def flood(line: socket.socket) -> None:
+    """As much as goes for a moment, then a word that it is over: blocks have a head that says whether more come."""
+    end = time.monotonic() + FLOOD_S
+    while time.monotonic() < end:
+        line.sendall(b"+" + CHUNK)
+    line.sendall(b"-")
+
+
+def drain(line: socket.socket) -> float:
+    """Mbit/s at which it arrived."""
+    buffer, size = bytearray(len(CHUNK) + 1), len(CHUNK) + 1
+    got, start = 0, 0.0
+    limit = time.monotonic() + FLOOD_LIMIT_S + TURN_S
+    while time.monotonic() < limit:
+        count = line.recv_into(buffer, size)
+        start = start or time.perf_counter()
+        if not count:
+            break
+        got += count
+        # The last byte of all is the word that it is over; blocks are zeros behind their heads.
+        if buffer[count - 1] == ord("-"):
+            break
+    took_s = time.perf_counter() - start
+    return got * 8 / 1e6 / took_s if took_s > 0 else 0.0
+
+
+def read_line(line: socket.socket) -> str:
+    """Byte by byte: what follows belongs to the flood."""
+    said = b""
+    while not said.endswith(b"\n") and len(said) < 200:
+        byte = line.recv(1)
+        if not byte:
+            break
+        said += byte
+    return said.decode(errors="replace").strip()
+
+
+# -- single packets --------------------------------------------------------------------------------------------
+
+
+def pings(address: str) -> dict:
+    """Round trips of small packets that the other's kernel answers by itself."""
+    line = echo_socket()
+    if line is None:
+        return {"rtt_ms": None, "jitter_ms": None, "loss_percent": None}
+    trips: dict[int, float] = {}
+    with line:
+        line.connect((address, 0))
+        line.setblocking(False)
+        sent: dict[int, float] = {}
+        end = 0.0
+        while len(sent) < PINGS or (len(trips) < len(sent) and time.monotonic() < end):
+            if len(sent) < PINGS:
+                number = len(sent) + 1
+                sent[number] = time.perf_counter()
+                with contextlib.suppress(OSError):
+                    line.send(echo(number))
+                end = time.monotonic() + PING_WAIT_S
+            gather(line, sent, trips, PING_GAP_S)
+    times_ms = [1000 * trip for _, trip in sorted(trips.items())]
+    steps = [abs(later - trip) for trip, later in itertools.pairwise(times_ms)]
+    return {
+        "rtt_ms": round(statistics.median(times_ms), 3) if times_ms else None,
+        "jitter_ms": round(statistics.median(steps), 3) if steps else None,
+        "loss_percent": round(100 * (1 - len(trips) / PINGS), 1),
+    }
+
+
+def gather(line: socket.socket, sent: dict[int, float], trips: dict[int, float], wait_s: float) -> None:
+    end = time.perf_counter() + wait_s
+    while (left := end - time.perf_counter()) > 0:
+        if not select.select([line], [], [], left)[0]:
+            return
+        now = time.perf_counter()
+        with contextlib.suppress(OSError):
+            number = number_of(line.recv(2048))
+            if number in sent:
+                trips.setdefault(number, now - sent[number])
+
+
+def full_packets(address: str, mtu: int) -> bool | None:
+    """Whether the largest packet that our card takes comes back whole; None where small ones do not either."""
+    line = echo_socket()
+    if line is None:
+        return None
+    with line:
+        line.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE)
+        line.connect((address, 0))
+        for size in (mtu - 28, 56):
+            for number in (1, 2, 3, 4):
+                if comes_back(line, number, size):
+                    return size > 56
+    return None
+
+
+def comes_back(line: socket.socket, number: int, size: int) -> bool:
+    try:
+        line.send(echo(number, size))
+        end = time.monotonic() + 0.25
+        while (left := end - time.monotonic()) > 0 and select.select([line], [], [], left)[0]:
+            answer = line.recv(65536)
+            if number_of(answer) == number and len(answer) >= size:
+                return True
+    except OSError:
+        return False
+    return False
+
+
+def echo_socket() -> socket.socket | None:
+    """Without root where the system lets its users ping (net.ipv4.ping_group_range), as root anyway."""
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+        try:
+            return socket.socket(socket.AF_INET, kind, socket.IPPROTO_ICMP)
+        except PermissionError:
+            continue
+    return None
+
+
+def echo(number: int, size: int = 56) -> bytes:
+    body = bytes(size)
+    head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, os.getpid() & 0xFFFF, number)
+    return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(head + body), os.getpid() & 0xFFFF, number) + body
+
+
+def number_of(packet: bytes) -> int:
+    """Of an answer; a raw socket gives the IP head as well. 0 for anything else."""
+    if packet and packet[0] >> 4 == 4 and len(packet) >= 28 and packet[9] == 1:
+        packet = packet[(packet[0] & 15) * 4 :]
+    return struct.unpack("!H", packet[6:8])[0] if len(packet) >= 8 and packet[0] == ECHO_REPLY else 0
+
+
+def checksum(data: bytes) -> int:
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data[: len(data) // 2 * 2]))
+    total = (total >> 16) + (total & 0xFFFF)
+    return ~(total + (total >> 16)) & 0xFFFF
+
+
+if __name__ == "__main__":
+    main()
