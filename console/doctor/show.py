@@ -9,21 +9,23 @@ from console.doctor.readings import Finding, Verdict
 
 
 def lines(verdict: Verdict, seconds: float) -> list[str]:
-    wrong_in = {finding.probe for finding in verdict.wrong}
+    bad: dict[str, list[str]] = {}
+    for finding in verdict.wrong:
+        bad.setdefault(OF.get(finding.probe, finding.probe), []).append(finding.node or "the cluster")
     width = max((len(probe.name) for probe in verdict.probes), default=0)
     told = []
     for probe in verdict.probes:
-        bad = any(where == probe.name or where.startswith(f"{probe.name} ") for where in wrong_in)
-        mark = "–" if probe.skipped else "✗" if bad or probe.name in {OF.get(where) for where in wrong_in} else "✓"
+        mark = "–" if probe.skipped else "✗" if probe.name in bad else "✓"
+        seen = f"{', '.join(dict.fromkeys(bad[probe.name]))}: see below" if probe.name in bad else probe.seen
         took = f"{probe.seconds:5.1f} s" if probe.seconds else ""
-        told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {probe.seen}".rstrip())
+        told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {seen}".rstrip())
     for finding in [*verdict.wrong, *(finding for finding in verdict.findings if finding.note)]:
         told += ["", *of_finding(finding)]
     return [*told, "", last_line(verdict, seconds)]
 
 
 # Findings under a name of their own, and the probe that finds them.
-OF = {"reach": "ssh", "host key": "ssh", "loss": "round trip"}
+OF = {"reach": "ssh", "host key": "ssh", "loss": "round trip", "gpu throttled": "gpu", "gpu in use": "gpu"}
 
 
 def of_finding(finding: Finding) -> list[str]:

@@ -430,10 +430,17 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
 # -- showing and mending -------------------------------------------------------------------------------------------
 
 
+def test_every_finding_marks_the_line_of_a_probe() -> None:
+    for spoil, probe, _, _ in FAULTS.values():
+        marked = [line for line in show.lines(judge(spoil(healthy())), 1.0) if line.startswith("  ✗")]
+        assert len(marked) == 1 and "left: see below" in marked[0], (probe, marked)
+
+
 def test_a_person_sees_a_line_a_probe_then_each_finding_with_its_mend() -> None:
     spoiled = with_part(with_links(healthy(), LEFT, loss_percent=30.0), "head", "names", loopback=["head"])
     lines = show.lines(judge(spoiled), 21.0)
     marks = {line.split()[1]: line.split()[0] for line in lines[: len(PROBES)]}
+    assert lines[2].endswith("head: see below"), lines[2]
     assert {name for name, mark in marks.items() if mark == "✗"} == {"names", "round"}
     at = lines.index(next(line for line in lines if line.startswith("✗ head  names:")))
     assert lines[at + 1] == "    fix: make bootstrap PHASE=hostname LIMIT=head   (FIX=yes does it)"
