@@ -16,13 +16,13 @@ PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
-.PHONY: demo doctor bench-balance bench-faults bench-load bench-launch report launch plan embedded check-versions inventory check bootstrap undo help env test lint test-unit test-train test-lab bench lab-up lab-down lab-status lock tensorboard
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: env ## a first evening on three simulated machines: training, a power cut, an adapter (root); DEMO_FAST=1
-	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast)
+demo: env ## a first evening on three simulated machines: training, a power cut, an adapter; DEMO_FAST=1 FOLDERS=1
+	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast) $(if $(FOLDERS),--folders)
 
 env: ## the controller's environment (.venv), made or refreshed
 	@requirements/make_env.sh .venv controller dev

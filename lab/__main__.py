@@ -11,7 +11,7 @@ import time
 from lab import base, bench, cgroups, demo, faults, inventory, layer, network, profile
 from lab import lab as labs
 from lab.place import Place, chosen
-from lab.shell import LabError, run
+from lab.shell import LabError
 
 
 def main() -> int:
@@ -72,9 +72,9 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
     verb("bench", do_bench, "time the lab itself, from nothing and from its cache")
-    verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter").add_argument(
-        "--fast", action="store_true", help="a tiny model instead of a real one"
-    )
+    evening = verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter")
+    evening.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
+    evening.add_argument("--folders", action="store_true", help="in three folders, as without root")
     verb("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
 
@@ -138,9 +138,7 @@ def do_check(args: argparse.Namespace) -> int:
 def do_install(args: argparse.Namespace) -> None:
     if packages := labs.missing_packages():
         print(f"installing {' '.join(packages)} (apt)", flush=True)
-        apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-        run(*apt, "update", timeout_s=600)
-        run(*apt, "-y", "install", *packages, timeout_s=1200)
+        labs.install_packages()
 
 
 def do_exec(args: argparse.Namespace) -> None:
@@ -197,7 +195,7 @@ def do_limits(args: argparse.Namespace) -> None:
 
 
 def do_demo(args: argparse.Namespace) -> int:
-    return demo.main(fast=args.fast)
+    return demo.main(fast=args.fast, folders=args.folders)
 
 
 def do_fault(args: argparse.Namespace) -> None:

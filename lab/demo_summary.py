@@ -1,0 +1,151 @@
+"""The end of the demo: what was proven, looked up in what the nodes wrote. What was not is an error."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from lab.demo_sites import LOST, Site
+from lab.shell import LabError
+
+ROOT = Path(__file__).parents[1]
+Event = dict[str, Any]
+
+
+class NotProvenError(LabError):
+    """A promise of the demo was not kept."""
+
+
+def require(kept: bool, broken: str) -> None:
+    if not kept:
+        raise NotProvenError(f"NOT PROVEN: {broken}\n  what the nodes wrote, where it was fetched: results/demo")
+
+
+def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
+    events = max((read_lines(file) for file in folder.glob("nodes/*/events.jsonl")), key=len, default=[])
+    members = [event for file in sorted(folder.glob("nodes/*/members.jsonl")) for event in read_lines(file)]
+    steps = {event["step"]: event for event in events if event["event"] == "step"}
+    evals = [event for event in events if event["event"] == "eval"]
+    first, last = fall(steps)
+    lost_at = proven(folder, max_steps, events, steps, members)
+    require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
+    print()
+    tell(
+        "done",
+        f"{len(steps)} steps · loss {first:.2f} → {last:.2f} · held-out {evals[-1]['loss']:.2f} · {clock(seconds)}",
+    )
+    gap = recovery_s(steps, lost_at)
+    tell(
+        "survived",
+        f"the {site.loss} of {LOST}: two went on after {gap:.0f} s, nothing lost; then it was taken in again",
+    )
+    tell(
+        "balanced",
+        against_even([steps[step] for step in sorted(steps)])
+        if site.unequal
+        else "nothing to: they share one processor",
+    )
+    if (folder / "answers.json").exists():
+        asked = most_changed(json.loads((folder / "answers.json").read_text())["questions"])
+        tell("learned", asked["question"])
+        tell("  before", one_line(asked["base"]))
+        tell("  after", one_line(asked["adapter"]))
+    here = folder.relative_to(ROOT)
+    require((folder / "report.html").is_file(), "there is no report")
+    tell("adapter", f"{here}/adapter      report  {here}/report.html")
+    tell("next", site.own_machines_next)
+
+
+def proven(folder: Path, max_steps: int, events: list[Event], steps: dict[int, Event], members: list[Event]) -> float:
+    """Every promise but the loss; returns when the worker was lost."""
+    require(sorted(steps) == list(range(1, max_steps + 1)), f"of {max_steps} steps, {len(steps)} are in the diary")
+    lost = [event for event in members if event["event"] == "lost" and LOST in event["nodes"]]
+    joined = [event for event in members if event["event"] == "joined" and LOST in event["nodes"]]
+    require(bool(lost), f"{LOST} was not lost")
+    require(bool(joined), f"{LOST} was not taken in again before the end")
+    require(any(LOST in event["nodes"] for event in last_part(steps)), f"{LOST} trained no step after its return")
+    proofs = [event["step"] for event in events if event["event"] == "proof"]
+    require(bool(proofs) and proofs[-1] == max_steps, "the last step was not proven to be the same on all nodes")
+    require((folder / "adapter" / "adapter_model.safetensors").is_file(), "there is no adapter")
+    return float(min(event["time"] for event in lost))
+
+
+def last_part(steps: dict[int, Event]) -> list[Event]:
+    """From the first step without the lost one on."""
+    without = min((step for step, event in steps.items() if LOST not in event["nodes"]), default=0)
+    return [event for step, event in steps.items() if without and step > without]
+
+
+def fall(steps: dict[int, Event]) -> tuple[float, float]:
+    losses = [float(steps[step]["loss"]) for step in sorted(steps)]
+    quarter = max(1, len(losses) // 4)
+    require(len(losses) > 3, "hardly a step is in the diary")
+    return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
+
+
+def recovery_s(steps: dict[int, Event], lost_at: float) -> float:
+    """From the last step with the node to the first without it, as the steps that count tell."""
+    after = [event["time"] for event in steps.values() if event["time"] > lost_at]
+    before = [event["time"] for event in steps.values() if event["time"] <= lost_at]
+    return float(min(after) - max(before)) if after and before else 0.0
+
+
+def against_even(steps: list[Event]) -> str:
+    """Both measured in this run: its first steps have even shares, until speeds are known."""
+    whole = [event for event in steps if len(event["nodes"]) == 3]
+    beginning = [event for event in whole[1:] if event["step"] < 10]  # the first step warms up
+    even = [event for event in beginning if spread(event) <= 1]
+    shared = [event for event in whole if event["step"] > 5 and spread(event) > 1]
+    if len(even) < 2 or len(shared) < 3:
+        return "too few steps of both kinds to say"
+    slow, quick = median(map(rate, even)), median(map(rate, shared))
+    rows = " : ".join(str(count) for count in counts(shared[-1]).values())
+    return (
+        f"{quick:.1f} rows/s with shares {rows}, {slow:.1f} in the first steps with even ones: "
+        f"{quick / slow:.1f} times as fast"
+    )
+
+
+def counts(event: Event) -> dict[str, int]:
+    return {name: int(told["rows"]) for name, told in event["nodes"].items()}
+
+
+def spread(event: Event) -> int:
+    rows = counts(event).values()
+    return max(rows) - min(rows)
+
+
+def rate(event: Event) -> float:
+    return sum(counts(event).values()) / float(event["step_s"])
+
+
+def most_changed(asked: list[Event]) -> Event:
+    """The one to show; all of them are in the report."""
+    require(bool(asked), "no question was asked")
+    return next((one for one in asked if one["base"].strip() != one["adapter"].strip()), asked[0])
+
+
+def tell(name: str, what: str) -> None:
+    print(f"{name:<10} {what}", flush=True)
+
+
+def one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 100 else line[:99] + "…"
+
+
+def clock(seconds: float) -> str:
+    return (
+        f"{seconds // 60:.0f} min {seconds % 60:02.0f} s all in all" if seconds >= 60 else f"{seconds:.0f} s all in all"
+    )
+
+
+def read_lines(file: Path) -> list[Event]:
+    """Whole lines alone: the file may be growing, or torn by a power cut."""
+    try:
+        text = file.read_text(errors="replace")
+    except OSError:
+        return []
+    return [json.loads(line) for line in text.split("\n")[:-1] if line.startswith("{") and line.endswith("}")]

@@ -1,0 +1,146 @@
+"""The end of the demo: what it may tell, and that it tells nothing that was not proven."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lab import demo, demo_summary
+from lab.demo_sites import LOST, Folders, Simulated
+from lab.shell import LabError
+
+Event = dict[str, Any]
+HEAD, OTHER = "gpu-master", "gpu-worker-2"
+STEPS = 20
+
+
+def step(number: int, rows: dict[str, int], seconds: float) -> Event:
+    nodes = {name: {"rows": count} for name, count in rows.items()}
+    loss = 7 - 0.1 * number
+    return {
+        "event": "step",
+        "step": number,
+        "time": 100.0 + 2 * number,
+        "loss": loss,
+        "step_s": seconds,
+        "nodes": nodes,
+    }
+
+
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Even shares for 4 steps of 4 s, then by speed in 2 s; the worker is away for steps 10 to 14."""
+    monkeypatch.setattr(demo_summary, "ROOT", tmp_path)
+    even, shared, without = {HEAD: 4, LOST: 4, OTHER: 4}, {HEAD: 7, LOST: 4, OTHER: 1}, {HEAD: 10, OTHER: 2}
+    steps = [step(n, even, 4.0) for n in range(1, 5)]
+    steps += [step(n, without if 10 <= n < 15 else shared, 2.0) for n in range(5, STEPS + 1)]
+    for late in steps[9:]:
+        late["time"] += 8
+    events = [{"event": "start", "time": 100.0}, *steps, {"event": "proof", "step": STEPS, "time": 160.0}]
+    events += [{"event": "eval", "step": STEPS, "loss": 5.1, "time": 160.0}]
+    members = [{"event": "lost", "nodes": [LOST], "time": 120.0}, {"event": "joined", "nodes": [LOST], "time": 138.0}]
+    folder = tmp_path / "results/demo"
+    write(folder / "nodes" / HEAD / "events.jsonl", events)
+    write(folder / "nodes" / LOST / "events.jsonl", events[:8])
+    write(folder / "nodes" / HEAD / "members.jsonl", members)
+    (folder / "adapter").mkdir()
+    (folder / "adapter/adapter_model.safetensors").touch()
+    (folder / "report.html").touch()
+    return folder
+
+
+def write(file: Path, events: list[Event]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"torn": ')
+
+
+def tell(folder: Path) -> None:
+    site = SimpleNamespace(loss="power cut", unequal=True, own_machines_next="make inventory")
+    demo_summary.tell_all(folder, STEPS, site, 75.0)  # type: ignore[arg-type]
+
+
+def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [
+        {"question": "What?", "base": "It is.", "adapter": "It is."},
+        {"question": "Why?", "base": "a", "adapter": "b"},
+    ]
+    (fetched / "answers.json").write_text(json.dumps({"questions": asked}))
+    tell(fetched)
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
+    assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 5.10 · 1 min 15 s all in all"
+    assert "went on after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
+    assert (
+        told["balanced"] == "6.0 rows/s with shares 7 : 4 : 1, 3.0 in the first steps with even ones: 2.0 times as fast"
+    )
+    assert (told["learned"], told["before"], told["after"]) == ("Why?", "a", "b")
+    assert told["next"] == "make inventory"
+
+
+def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        file = folder / "nodes" / HEAD / name
+        write(file, change(demo_summary.read_lines(file)))
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (edited("events.jsonl", lambda old: [e | {"loss": 7.0} for e in old]), "the loss did not fall"),
+        (
+            edited("events.jsonl", lambda old: [e for e in old if e.get("step") != 7]),
+            "of 20 steps, 19 are in the diary",
+        ),
+        (edited("events.jsonl", lambda old: [e for e in old if e["event"] != "proof"]), "not proven to be the same"),
+        (edited("members.jsonl", lambda old: old[1:]), f"{LOST} was not lost"),
+        (edited("members.jsonl", lambda old: old[:1]), f"{LOST} was not taken in again"),
+        (
+            edited("events.jsonl", lambda old: [e for e in old if e.get("step", 0) < 15 or "nodes" not in e]),
+            "of 20 steps, 14",
+        ),
+        (lambda folder: shutil.rmtree(folder / "adapter"), "there is no adapter"),
+        (lambda folder: (folder / "report.html").unlink(), "there is no report"),
+        (lambda folder: shutil.rmtree(folder / "nodes"), "hardly a step"),
+    ],
+)
+def test_what_was_not_proven_is_an_error(fetched: Path, broken: Callable[[Path], None], said: str) -> None:
+    broken(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match=said):
+        tell(fetched)
+
+
+def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
+    for fast in (False, True):
+        with pytest.raises(LabError, match=r"has 3.0 GB free, the demo may need \d\nfix: make room") as told:
+            demo.main(fast=fast, folders=True)
+        assert told.value.code == 2
+
+
+def test_two_at_once_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(demo, "STATE", tmp_path / "demo")
+    with demo.alone(), pytest.raises(LabError, match="a demo is on already"), demo.alone():
+        pass
+    with demo.alone():
+        pass
+
+
+def test_without_root_it_is_folders_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    site = demo.choose(fast=True, folders=False)
+    assert isinstance(site, Folders) and "(no root)" in site.title and "sudo make demo" in site.left_out[1]
+
+
+def test_the_demo_has_a_lab_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken away at the end, and a lab that a person is using must not be."""
+    monkeypatch.delenv("MOTLEY_LAB", raising=False)
+    assert Simulated(ready_made=True).place.name == "demo"
+    monkeypatch.setenv("MOTLEY_LAB", "somebodyslonglab")
+    assert Simulated(ready_made=True).place.name == "demosomebodyslon"
