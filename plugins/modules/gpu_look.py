@@ -13,6 +13,7 @@ from pathlib import Path
 from ansible.module_utils import driver_packages as rules
 from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.text import read
 
 DOCUMENTATION = r"""
 module: gpu_look
@@ -195,13 +196,6 @@ def run(*command: str) -> subprocess.CompletedProcess:
         return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     except FileNotFoundError:
         return subprocess.CompletedProcess(command, 127, "", "not installed")
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":

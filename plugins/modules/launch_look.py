@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.text import read
 
 DOCUMENTATION = r"""
 module: launch_look
@@ -196,13 +197,6 @@ def last_steps(file: Path) -> list[dict]:
         return []
     events = [json.loads(line) for line in lines if line.startswith(b'{"event": "step"')]
     return events[-MEASURED_STEPS:]
-
-
-def read(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
 
 
 def read_json(file: Path) -> dict:

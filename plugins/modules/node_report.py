@@ -20,6 +20,7 @@ from pathlib import Path
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.preflight import judge
+from ansible.module_utils.text import read
 
 DOCUMENTATION = r"""
 module: node_report
@@ -158,13 +159,6 @@ def wait_for_apt(limit_s: float) -> tuple[str, float]:
         if not found or waited >= limit_s:
             return found, waited
         time.sleep(1)
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
 
 
 if __name__ == "__main__":
