@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from lab import base, bench, cgroups, demo, faults, inventory, layer, network, profile
+from lab import base, bench, cgroups, demo, faults, inventory, layer, network, profile, shaping
 from lab import lab as labs
 from lab.place import Place, chosen
 from lab.shell import LabError
@@ -108,7 +108,7 @@ def do_status(args: argparse.Namespace) -> None:
     rows: list[tuple[str, ...]] = [("host", "power", "address", "cpu", "link", "broken")]
     for host in lab.hosts:
         percent = cgroups.quota_percent(host.cgroup) if host.running else None
-        rate = network.rate_mbit(host.cable)
+        rate = shaping.rate_mbit(host.cable)
         link = [] if network.cable_plugged(host.cable) else ["unplugged"]
         rows.append(
             (

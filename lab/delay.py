@@ -3,7 +3,7 @@
 Where the kernel has sch_netem, netem does it. Elsewhere bridged packets of that cable are handed to this file, run as a
 program in the switch's namespace, which answers "accept" late or "drop": the kernel holds the packets meanwhile.
 
-    python delay.py QUEUE DELAY_MS JITTER_MS LOSS_PERCENT     (inside the namespace; started by `set_delay`)
+    python delay.py QUEUE DELAY_MS JITTER_MS LOSS_PERCENT     (inside the namespace; started by lab/shaping.py)
 """
 
 from __future__ import annotations

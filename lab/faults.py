@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 
-from lab import cgroups, gpu_faults, network
+from lab import cgroups, gpu_faults, network, shaping
 from lab import lab as labs
 from lab.fault import Fault, Settings
 from lab.host import Host
@@ -121,21 +121,21 @@ def _plug(_: Lab, host: Host, __: Settings) -> None:
 
 
 def _slow_link(_: Lab, host: Host, chosen: Settings) -> Settings:
-    before = network.rate_mbit(host.cable)
-    network.set_rate(host.cable, float(chosen["rate_mbit"]))
+    before = shaping.rate_mbit(host.cable)
+    shaping.set_rate(host.cable, float(chosen["rate_mbit"]))
     return {"before": before or 0.0}
 
 
 def _link_back(_: Lab, host: Host, chosen: Settings) -> None:
-    network.set_rate(host.cable, float(chosen["before"]) or None)
+    shaping.set_rate(host.cable, float(chosen["before"]) or None)
 
 
 def _delay(lab: Lab, host: Host, chosen: Settings) -> None:
-    network.set_delay(lab.place, host.cable, *(float(chosen[key]) for key in ("delay_ms", "jitter_ms", "loss_percent")))
+    shaping.set_delay(lab.place, host.cable, *(float(chosen[key]) for key in ("delay_ms", "jitter_ms", "loss_percent")))
 
 
 def _delay_gone(lab: Lab, host: Host, _: Settings) -> None:
-    network.clear_delay(lab.place, host.cable)
+    shaping.clear_delay(lab.place, host.cable)
 
 
 def _rename_nic(_: Lab, host: Host, chosen: Settings) -> Settings:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services
+from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services, shaping
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
@@ -202,7 +202,7 @@ def limit(lab: Lab, names: Sequence[str], *, on: bool, scale: float = 1.0) -> No
     """The profile's CPU shares, all of them times `scale`, and link speeds: for runs, not while provisioning."""
     for host in lab.some(names):
         cgroups.quota(host.cgroup, scale * host.spec.cpu_percent if on else None)
-        network.set_rate(host.cable, host.spec.rate_mbit if on else None)
+        shaping.set_rate(host.cable, host.spec.rate_mbit if on else None)
 
 
 def each(hosts: Iterable[Host], act: Callable[[Host], None]) -> None:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from lab import faults
+from lab import faults, shaping
 from lab import lab as labs
 from tests.support.cluster import Cluster
 
@@ -56,7 +56,7 @@ def test_a_slow_link_is_slow_in_both_directions_and_mended_to_what_it_was(limite
     assert 18 <= transfer_mbit(limited, "gpu-master", "gpu-worker-1", 5) <= 22
     assert 18 <= transfer_mbit(limited, "gpu-worker-1", "gpu-master", 5) <= 22
     faults.mend(limited.lab, limited["gpu-worker-1"], "slow-link")
-    assert labs.network.rate_mbit(limited["gpu-worker-1"].cable) == 1000
+    assert shaping.rate_mbit(limited["gpu-worker-1"].cable) == 1000
 
 
 def share_of_a_core(cluster: Cluster, host: str) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, network
+from lab import base, cgroups, shaping
 from lab import lab as labs
 from lab.host import Host
 from lab.lab import Lab
@@ -140,4 +140,4 @@ def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None =
 
 def real_links(hosts: list[Host]) -> None:
     for host in hosts:
-        network.set_rate(host.cable, host.spec.rate_mbit)
+        shaping.set_rate(host.cable, host.spec.rate_mbit)
