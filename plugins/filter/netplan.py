@@ -49,7 +49,7 @@ def motley_netplan(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]
         files[path] = f"{HEADER}[Match]\nPermanentMACAddress=\nMACAddress={nic['mac']}\n"
     if node["cloud_init"]:
         files[CLOUD_INIT] = f"{HEADER}network: {{config: disabled}}\n"
-    return {"nic": nic["name"], "mac": nic["mac"], "address": own, "files": files}
+    return {"nic": nic["name"], "mac": nic["mac"], "address": own, "manager": manager, "files": files}
 
 
 def find_nic(nics: list[dict[str, Any]], wish: dict[str, Any]) -> dict[str, Any] | None:

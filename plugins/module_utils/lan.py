@@ -82,5 +82,21 @@ def announce(mac: str, seconds: float = 8) -> None:
         time.sleep(0.5)
 
 
+def nmcli(*words: str) -> str:
+    return subprocess.run(["nmcli", *words], capture_output=True, text=True, check=False).stdout.strip()
+
+
+def let_go(mac: str) -> None:
+    """NetworkManager's card is without settings then, as netplan does it for cards that it knows by name only."""
+    nmcli("device", "disconnect", nic_by_mac(mac))
+
+
+def take_up(mac: str) -> None:
+    """Where netplan has not started NetworkManager anew, a card that was let go is not taken up by itself."""
+    nmcli("connection", "reload")
+    if nmcli("-g", "GENERAL.STATE", "device", "show", nic_by_mac(mac)).startswith("30 "):  # disconnected
+        nmcli("--wait", "0", "device", "connect", nic_by_mac(mac))
+
+
 if __name__ == "__main__":
-    announce(sys.argv[1])
+    {"announce": announce, "let_go": let_go, "take_up": take_up}[sys.argv[1]](sys.argv[2])

@@ -21,14 +21,16 @@ short_description: Netplan files with an armed way back
 options:
   step:
     type: str
-    choices: [begin, confirm]
+    choices: [begin, confirm, back]
     default: begin
     description: >-
       C(begin) writes the files, arms the way back and applies them a second later. C(confirm) looks whether address,
-      route and gateway are as wished; then it disarms, else it goes back at once.
+      route and gateway are as wished; then it disarms, else it goes back at once. C(back) goes back at once
+      and tells in gone_back whether that is done.
   mac: {type: str, required: true, description: The card}
   address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
   gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
+  manager: {type: bool, default: false, description: Whether NetworkManager has the card}
   files: {type: dict, default: {}, description: "Path to content; null removes a file"}
   leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
   rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
@@ -39,7 +41,7 @@ options:
 """
 FOLDER = Path("/var/lib/motley/rollback")
 APPLIED = FOLDER / "applied"
-APPLY = f"netplan apply; touch {APPLIED}; python3 {FOLDER}/lan.py {{mac}}"
+LAN = f"python3 {FOLDER}/lan.py"
 UNIT = "motley-network-rollback"
 APPLY_UNIT = "motley-network-apply"
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
@@ -58,10 +60,11 @@ ExecStart=/var/lib/motley/rollback/restore.sh
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "step": {"type": "str", "choices": ["begin", "confirm"], "default": "begin"},
+            "step": {"type": "str", "choices": list(STEPS), "default": "begin"},
             "mac": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
             "gateway": {"type": "str", "required": True},
+            "manager": {"type": "bool", "default": False},
             "files": {"type": "dict", "default": {}},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "rollback_s": {"type": "float", "default": 60},
@@ -72,7 +75,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    begin(module) if module.params["step"] == "begin" else confirm(module)
+    STEPS[module.params["step"]](module)
 
 
 def begin(module: AnsibleModule) -> None:
@@ -103,7 +106,8 @@ def begin(module: AnsibleModule) -> None:
         for path in wanted:
             before.keep(path)
     stop_announcing()
-    save_way_back(old, wish["mac"])
+    apply = apply_command(wish["mac"], manager=wish["manager"])
+    save_way_back(old, apply)
     arm(wish["rollback_s"])
     refused = write_and_generate(wanted)
     if refused:
@@ -114,7 +118,7 @@ def begin(module: AnsibleModule) -> None:
         for path in wanted:
             before.wrote(path)
     # After our answer has left the machine.
-    run_later(APPLY_UNIT, 1, "sh", "-c", APPLY.format(mac=shlex.quote(wish["mac"])))
+    run_later(APPLY_UNIT, 1, "sh", "-c", apply)
     module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
 
 
@@ -170,11 +174,18 @@ def stop_announcing() -> None:
     )
 
 
-def save_way_back(old: dict, mac: str) -> None:
+def apply_command(mac: str, *, manager: bool) -> str:
+    """netplan restarts NetworkManager, which then keeps what a card has, unless the card was let go before."""
+    card = shlex.quote(mac)
+    around = (f"{LAN} let_go {card}; ", f"{LAN} take_up {card}; ") if manager else ("", "")
+    return f"{around[0]}netplan apply; {around[1]}touch {APPLIED}; {LAN} announce {card}"
+
+
+def save_way_back(old: dict, apply: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
     FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
-    lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT}")
+    lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT} {APPLIED}")
     for number, (path, text) in enumerate(old.items()):
         if text is None:
             lines.append(f"rm -f {shlex.quote(str(path))}")
@@ -182,7 +193,7 @@ def save_way_back(old: dict, mac: str) -> None:
         copy = FOLDER / f"{number:02d}-{path.name}"
         write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
         lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
-    lines.append(APPLY.format(mac=shlex.quote(mac)))
+    lines.append(apply)
     APPLIED.unlink(missing_ok=True)
     write_file(FOLDER / "lan.py", inspect.getsource(lan), 0o600, (0, 0))
     write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
@@ -233,11 +244,23 @@ def confirm(module: AnsibleModule) -> None:
     if not disarm():
         module.fail_json(msg="it went back before the change could be confirmed")
     if reason:
-        run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
+        go_back()
         module.fail_json(msg=reason)
     gateway = " gateway answers," if wish["gateway"] else ""
     say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
     module.exit_json(changed=True, motley_say=say)
+
+
+def go_back() -> None:
+    APPLIED.unlink(missing_ok=True)
+    run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
+
+
+def back(module: AnsibleModule) -> None:
+    """A node that is met at its old address may not have left it yet, with the new settings still in its files."""
+    if not module.check_mode and AT_BOOT.exists() and disarm():
+        go_back()
+    module.exit_json(changed=False, gone_back=wait_until_applied())
 
 
 def wait_until_applied(limit_s: float = 20) -> bool:
@@ -273,6 +296,8 @@ def fault_of(wish: dict) -> str:
         return f"nobody answers at the gateway {wish['gateway']}"
     return ""
 
+
+STEPS = {"begin": begin, "confirm": confirm, "back": back}
 
 if __name__ == "__main__":
     main()

@@ -1,22 +1,58 @@
-"""Networks as other installers leave them: a server's, whose netplan file cloud-init wrote."""
+"""Networks as other installers leave them: a desktop's NetworkManager with its owner's Wi-Fi, a server's cloud-init.
 
+A radio is nowhere in the lab: of Wi-Fi, only the settings can be seen to stay.
+"""
+
+import json
 import time
 from pathlib import Path
 
 import pytest
 
 from lab.host import Host
+from tests.support import router
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
-SERVER = "gpu-worker-2"
+ROUTER, DESKTOP, SERVER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+SPARE_ADDRESS = "10.99.0.5/24"
+OWNERS_PROFILE = "[connection]\nid=office\ntype=vpn\n\n[vpn]\nservice-type=org.freedesktop.NetworkManager.openvpn\n"
 
 
 @pytest.fixture
 def person(trio: Cluster, tmp_path: Path) -> Person:
+    """Each test has a machine of its own, so that none is made anew between them."""
     person = Person(trio, tmp_path)
     person.writes()
     return person
+
+
+def as_a_desktop(host: Host) -> None:
+    """What Ubuntu Desktop's installer leaves, and what its owner set up since."""
+    lan, spare = host.spec.nics
+    prefix = host.profile.network.prefixlen
+    cards = {
+        lan: {
+            "addresses": [f"{host.spec.installed_address}/{prefix}"],
+            "routes": [{"to": "default", "via": host.profile.gateway}],
+        },
+        spare: {"addresses": [SPARE_ADDRESS], "optional": True},
+    }
+    wifi = {"wlp9s0": {"dhcp4": True, "access-points": {"Home": {"password": "the owner's secret"}}}}
+    host.run("sh", "-ec", "apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install network-manager")
+    profile = "umask 077; cat > /etc/NetworkManager/system-connections/office.nmconnection"
+    host.run("sh", "-ec", profile, stdin=OWNERS_PROFILE)
+    host.run("systemctl", "disable", "--now", "--quiet", "systemd-networkd.socket", "systemd-networkd")
+    writes_netplan(host, ethernets=cards, wifis=wifi)
+
+
+def writes_netplan(host: Host, **devices: object) -> None:
+    plan = {"network": {"version": 2, "renderer": "NetworkManager", **devices}}
+    write = "umask 077; rm -f /etc/netplan/*; cat > /etc/netplan/01-network-manager-all.yaml"
+    host.run("sh", "-ec", write, stdin=json.dumps(plan))
+    host.run("netplan", "apply")
+    host.run("nm-online", "-q", "-t", "20")
+    host.wait_until_up()
 
 
 def as_a_server(host: Host) -> None:
@@ -34,8 +70,14 @@ def addresses(host: Host) -> dict[str, list[str]]:
 
 
 def files(host: Host) -> str:
-    everything = "cd /etc; find netplan systemd cloud -type f -o -type l | sort"
+    everything = "cd /etc; find netplan systemd $(ls -d cloud NetworkManager 2>/dev/null) -type f -o -type l | sort"
     return host.run("sh", "-c", f"{everything} | xargs ls -l --time-style=+ ; {everything} | xargs tail -n +1")
+
+
+def profiles(host: Host) -> list[str]:
+    """All but those that NetworkManager makes up, in memory only, for cards that nobody has set up."""
+    names = host.run("nmcli", "-t", "-f", "NAME", "connection").splitlines()
+    return sorted(name for name in names if not name.startswith("Wired connection"))
 
 
 def assert_has(host: Host, wanted: dict[str, list[str]]) -> None:
@@ -44,6 +86,45 @@ def assert_has(host: Host, wanted: dict[str, list[str]]) -> None:
     while addresses(host) != wanted and time.monotonic() < end:
         time.sleep(0.5)
     assert addresses(host) == wanted
+
+
+# As people have it: NetworkManager takes longer than networkd.
+PATIENT = {"motley_static_ip_reconnect_s": 25, "motley_static_ip_rollback_s": 60}
+
+
+def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Person) -> None:
+    host = person.cluster[DESKTOP]
+    lan, spare = host.spec.nics
+    as_a_desktop(host)
+    before, before_files, before_profiles = addresses(host), files(host), profiles(host)
+    assert before[lan] == [f"{host.spec.installed_address}/24"] and before[spare] == [SPARE_ADDRESS]
+    assert {"netplan-wlp9s0-Home", "office"} <= set(before_profiles)
+
+    person.writes(motley_gateway="10.77.0.250", **PATIENT)
+    said = person.types("bootstrap", limit=DESKTOP, phase="static_ip")
+    assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
+    assert f"answers at {host.spec.installed_address} as before" in said.out
+    assert_has(host, before)
+
+    person.writes(**PATIENT)
+    person.bootstraps(limit=DESKTOP, phase="static_ip")
+    assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
+    assert host.run("nmcli", "-g", "GENERAL.STATE", "device", "show", lan).startswith("100")
+    assert {"netplan-wlp9s0-Home", "office"} <= set(profiles(host))
+    assert "the owner's secret" in host.run("cat", "/etc/netplan/01-network-manager-all.yaml")
+    assert person.bootstraps(limit=DESKTOP, phase="static_ip").changed() == {DESKTOP: 0}
+
+    host.power_off()
+    host.restore_power()
+    host.wait_until_up()
+    assert host.run("nm-online", "-q", "-t", "20") == ""
+    assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
+
+    said = person.types("undo", limit=DESKTOP, phase="static_ip")
+    assert said.rc == 0, said.out
+    assert_has(host, before)
+    assert files(host) == before_files
+    assert profiles(host) == before_profiles
 
 
 def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -> None:
@@ -66,3 +147,24 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     assert said.rc == 0, said.out
     assert_has(host, before)
     assert files(host) == before_files
+
+
+def test_a_desktop_that_asks_its_router_gets_a_fixed_address(person: Person) -> None:
+    """As its installer leaves it: netplan names no card, NetworkManager asks by a profile of its own."""
+    host = person.cluster[DESKTOP]
+    router.hands_out_addresses(person.cluster[ROUTER])
+    writes_netplan(host)
+    leased = router.address_by_lease(host)
+    host.wait_until_up()
+    profile = host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0])
+    assert profile.startswith("Wired connection"), profile
+
+    person.writes({DESKTOP: {"motley_current_address": leased}}, **PATIENT)
+    person.bootstraps(limit=DESKTOP, phase="static_ip")
+    assert addresses(host)[host.spec.nics[0]] == [f"{host.spec.address}/24"]
+    assert person.bootstraps(limit=DESKTOP, phase="static_ip").changed() == {DESKTOP: 0}
+
+    said = person.types("undo", limit=DESKTOP, phase="static_ip")
+    assert said.rc == 0, said.out
+    assert router.address_by_lease(host) == leased
+    assert host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0]) == profile
