@@ -73,8 +73,8 @@ UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT
 def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
     """A task that already says its fix is believed; else the message is looked up; else it is quoted."""
     message = full_message(result)
-    what, _, fix = message.partition("\nfix: ")
-    if fix:
+    what, said, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
+    if said:
         return Cause(what=what.strip(), fix=fix.strip().splitlines()[0])
     for pattern, known, mend in KNOWN:
         if re.search(pattern, message, re.IGNORECASE):

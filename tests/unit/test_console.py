@@ -86,6 +86,12 @@ def test_a_task_that_says_its_fix_is_believed() -> None:
     assert (cause.what, cause.fix) == ("10.0.0.1 is taken", "choose another")
 
 
+def test_of_several_findings_none_is_lost() -> None:
+    cause = explain({"msg": "has Python 3.9\nfix: upgrade it\nits disk is small\nfix: make room"})
+    assert cause.what.splitlines() == ["has Python 3.9", "fix: upgrade it", "its disk is small"]
+    assert cause.fix == "make room"
+
+
 def test_an_unknown_failure_is_quoted() -> None:
     assert "strange thing" in explain({"msg": "non-zero return code", "stderr": "a strange thing"}).what
 

@@ -1,0 +1,103 @@
+"""A bootstrap of machines that are bootstrapped already: with our settings of Ansible, in turns with its defaults.
+
+    python -m tests.bench.bootstrap [--repeats 3] [--all]
+
+Three lab hosts; part of `make bench`. The defaults find our roles and plugins, and are Ansible's own otherwise (forks,
+pipelining, connections). --all: with drivers (simulated), environment and proof as well. Prints the table of
+docs/BENCHMARKS.md, and where the time of `make bootstrap` goes, phase by phase.
+"""
+
+from __future__ import annotations
+
+import argparse
+import configparser
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lab import base
+from lab import lab as labs
+from lab.place import Place
+from lab.profile import PASSWORD
+from tests.support.bootstrap import Person
+from tests.support.cluster import REPOSITORY, Cluster, start
+
+OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "action_plugins")
+ALL = {
+    "motley_gpu_driver_manage": True,
+    "motley_python_env_manage": True,
+    "motley_python_env_sets": ["node-cpu"],
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--all", action="store_true")
+    args = parser.parse_args()
+    place = Place(name=f"bench{os.getpid()}")
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            measure(start(place.name, "trio", base.default_suite(), Path(folder)), Path(folder), args)
+    finally:
+        labs.down(place)
+    return 0
+
+
+def measure(cluster: Cluster, folder: Path, args: argparse.Namespace) -> None:
+    person = Person(cluster, folder)
+    person.writes(**(ALL if args.all else {}))
+    fresh = seconds_of_make(person)
+    settings = {"ours": REPOSITORY / "ansible.cfg", "Ansible's defaults": defaults(folder)}
+    took: dict[str, list[float]] = {"make bootstrap": [], **{name: [] for name in settings}}
+    for _ in range(args.repeats):
+        took["make bootstrap"].append(seconds_of_make(person))
+        for name, file in settings.items():
+            took[name].append(seconds_of_playbook(person, file))
+    print(f"| {'all' if args.all else 'contact to power'} | seconds |\n| --- | --- |\n| fresh | {fresh:.1f} |")
+    for name, each in took.items():
+        print(f"| again, {name} | {statistics.median(each):.1f} ({min(each):.1f}–{max(each):.1f}) |")
+    ratios = [theirs / ours for ours, theirs in zip(took["ours"], took["Ansible's defaults"], strict=True)]
+    print(f"| defaults over ours | {statistics.median(ratios):.2f}× ({min(ratios):.2f}×–{max(ratios):.2f}×) |")
+    last = person.whole_receipts()[-1]
+    phases = last["nodes"]["gpu-master"]["phases"]
+    split = ", ".join(f"{name} {told['seconds']:.1f}" for name, told in phases.items() if told["seconds"] >= 0.1)
+    print(f"the last `make bootstrap`, {last['seconds']:.1f} s within: {split}")
+
+
+def seconds_of_make(person: Person) -> float:
+    since = time.monotonic()
+    person.bootstraps()
+    return time.monotonic() - since
+
+
+def seconds_of_playbook(person: Person, settings: Path) -> float:
+    password = person.folder / "password"
+    password.write_text(PASSWORD)
+    password.chmod(0o600)
+    env = {"ANSIBLE_CONFIG": str(settings), "ANSIBLE_BECOME_PASSWORD_FILE": str(password)}
+    command = [Path(sys.executable).parent / "ansible-playbook", "-i", person.inventory, "playbooks/bootstrap.yml"]
+    since = time.monotonic()
+    done = person.cluster.controller(*command, env=env, timeout_s=400)
+    took = time.monotonic() - since
+    if done.returncode or "changed=0" not in done.stdout:
+        raise SystemExit(f"it did not run through: {done.stdout[-3000:]}{done.stderr}")
+    return took
+
+
+def defaults(folder: Path) -> Path:
+    """Where our roles and plugins are, and nothing else."""
+    own, bare = configparser.ConfigParser(interpolation=None), configparser.ConfigParser(interpolation=None)
+    own.read(REPOSITORY / "ansible.cfg")
+    bare["defaults"] = {name: str(REPOSITORY / own["defaults"][name]) for name in OF_THE_PROJECT}
+    file = folder / "defaults.cfg"
+    with file.open("w") as stream:
+        bare.write(stream)
+    return file
+
+
+if __name__ == "__main__":
+    sys.exit(main())
