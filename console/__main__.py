@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from console import ask, board, contact, life, play, restart, versions
+from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
-from console.inventory import Inventory, check, is_local, nearest
+from console.inventory import Finding, Inventory, check, is_local, nearest
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
@@ -130,6 +131,12 @@ def _clean(args: argparse.Namespace, inventory: Inventory) -> int:
 
 def checked(path: Path) -> Inventory:
     inventory = check(path)
+    for node in inventory.nodes.values():
+        if "motley_state_folder" not in node:  # of group_vars: nothing would be found without
+            folder = inventory.path if inventory.path.is_dir() else inventory.path.parent
+            mend = f"cp -r {GROUP_VARS.relative_to(Path(__file__).parents[1])} {folder}/"
+            inventory.findings.append(Finding(what="it has no group_vars beside it", where=str(folder), mend=mend))
+            break
     if inventory.findings:
         count = len(inventory.findings)
         head = f"{count} thing{'s' if count > 1 else ''} to mend before anything is connected to:"
@@ -151,23 +158,23 @@ def do_inventory(args: argparse.Namespace) -> int:
     return ask.write_inventory(args.inventory / "hosts.yml", args.hosts)
 
 
+def unknown(what: str, word: str, all_of: str, known: Iterable[str]) -> str:
+    close = nearest(word, known, otherwise="")
+    return "\n  ".join([f"there is no {what}", *([close] if close else []), f"{all_of}: {', '.join(known)}"])
+
+
 def chosen_nodes(inventory: Inventory, words: str) -> list[str]:
     names = [name for name in words.replace(",", " ").split() if name]
     for name in names:
         if name not in inventory.nodes:
-            known = ", ".join(inventory.nodes)
-            raise BadInput(
-                f"there is no node '{name}' in {inventory.path}\n  {nearest(name, inventory.nodes)}\n  nodes: {known}"
-            )
+            raise BadInput(unknown(f"node '{name}' in {inventory.path}", name, "nodes", inventory.nodes))
     return names
 
 
 def do_bootstrap(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     if args.phase and args.phase not in PHASES:
-        raise BadInput(
-            f"there is no phase '{args.phase}'\n  {nearest(args.phase, PHASES)}\n  phases: {', '.join(PHASES)}"
-        )
+        raise BadInput(unknown(f"phase '{args.phase}'", args.phase, "phases", PHASES))
     if args.rollback and args.phase != "python_env":
         raise BadInput("only the Python environment can be rolled back: make bootstrap PHASE=python_env ROLLBACK=yes")
     only, repin = chosen_nodes(inventory, args.limit), chosen_nodes(inventory, args.repin)
@@ -188,8 +195,9 @@ def do_bootstrap(args: argparse.Namespace) -> int:
 def do_undo(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     if args.phase not in (*PHASES, "all"):
-        close = nearest(args.phase, PHASES) if args.phase else "name one: make undo PHASE=static_ip"
-        raise BadInput(f"undo wants a phase\n  {close}\n  phases: {', '.join(PHASES)}, all")
+        if args.phase:
+            raise BadInput(unknown(f"phase '{args.phase}'", args.phase, "phases", (*PHASES, "all")))
+        raise BadInput(f"undo wants a phase: make undo PHASE=static_ip\n  phases: {', '.join(PHASES)}, all")
     if all(is_local(node) for node in inventory.nodes.values()) and args.phase not in (*OF_A_FOLDER, "all"):
         raise BadInput(
             f"the nodes of {inventory.path} are folders on this machine\n  of it, {args.phase} changed nothing to undo"

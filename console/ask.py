@@ -34,20 +34,23 @@ cluster:
 class Machine:
     user: str
     address: str
+    port: int = 22
 
 
 def parse_hosts(words: str) -> list[Machine]:
     """Machines of "user@address user@address"; ValueError says which word is wrong."""
     machines = []
     for word in words.replace(",", " ").split():
-        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_.-]*)@(\d+\.\d+\.\d+\.\d+)", word)
+        match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_.-]*)@(\d+\.\d+\.\d+\.\d+)(?::(\d{1,5}))?", word)
         if match is None:
             raise ValueError(f"'{word}' is not user@address, such as anna@192.168.1.23")
         try:
             ipaddress.IPv4Address(match[2])
         except ValueError:
             raise ValueError(f"'{match[2]}' is no address") from None
-        machines.append(Machine(match[1], match[2]))
+        if match[2] in [machine.address for machine in machines]:
+            raise ValueError(f"{match[2]} is named twice: one machine, one address")
+        machines.append(Machine(match[1], match[2], int(match[3] or 22)))
     if not machines:
         raise ValueError("no machine was named")
     return machines
@@ -71,6 +74,8 @@ def render(machines: list[Machine], gateway: str = "") -> str:
         hosts += f"    {name}:\n      motley_address: {machine.address}\n"
         if machine.user != machines[0].user:
             hosts += f"      ansible_user: {machine.user}\n"
+        if machine.port != 22:
+            hosts += f"      ansible_port: {machine.port}\n"
     return TEMPLATE.format(user=machines[0].user, subnet=network, gateway=gateway or gateway_here(network), hosts=hosts)
 
 
@@ -95,8 +100,11 @@ def write_inventory(path: Path, words: str) -> int:
     findings = check(path.parent).findings
     for finding in findings:
         print(finding, file=sys.stderr)
+    if findings:
+        print(f"written: {path}   mend there what is said above; make check judges it again", file=sys.stderr)
+        return 2
     print(f"written: {path}   edit names and addresses as you like; next: make bootstrap")
-    return 2 if findings else 0
+    return 0
 
 
 def questions() -> list[Machine]:

@@ -217,7 +217,7 @@ def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
     for name, written in (group.get("hosts") or {}).items():
         settings = written or {}
         if not isinstance(settings, dict):
-            mend = "write its keys below it, one a line, two spaces deeper"
+            mend = "write its keys below it, one a line, two spaces deeper, with a space after each colon"
             inventory.findings.append(Finding(what="has no keys", where=f"{hosts_file}, {name}", mend=mend))
             continue
         _judge_keys(settings, f"{hosts_file}, {name}", keys, inventory, on_node=True)
@@ -269,12 +269,12 @@ def _judge_keys(
             inventory.findings.append(Finding(what=what, where=where, mend=f"it expects {key.expects}"))
 
 
-def nearest(name: str, known: Any) -> str:
+def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/my-machines.md") -> str:
     """The sentence that names the valid key or word nearest to a misspelled one."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     if not close:  # `address` for `motley_address`
         close = [key for key in known if key.endswith("_" + name)][:1]
-    return f"did you mean '{close[0]}'?" if close else "all keys: docs/my-machines.md"
+    return f"did you mean '{close[0]}'?" if close else otherwise
 
 
 def _names(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:

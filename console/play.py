@@ -62,7 +62,10 @@ def _ask(question: str) -> str:
 
 
 def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> int:
-    """0: done on every node. 1: some node failed or was left out. `progress` is filled with what each node did."""
+    """0: done on every node. 1: some node failed or was left out. 130: stopped by Ctrl-C.
+
+    `progress` is filled with what each node did.
+    """
     progress = progress or Progress()
     verbose = os.environ.get("VERBOSE", "") not in ("", "0")
     screen = Console(highlight=False, markup=False)
@@ -81,7 +84,7 @@ def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> i
     page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
     for line in [*_summary(wish, progress, seconds, done, log), f"receipt  {_short(page)}"]:
         screen.print(line, soft_wrap=True)
-    return 0 if whole else 1
+    return 130 if done.status == "canceled" else 0 if whole else 1
 
 
 def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: view.View) -> Any:

@@ -50,3 +50,5 @@ def load(path: Path) -> Any:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             mend = "mind the colon with a space after it, and spaces (never tabs) at the line's start"
             raise YamlError(f"this is not YAML: {wrong.problem}", where, mend) from None
+        except (UnicodeDecodeError, yaml.reader.ReaderError):
+            raise YamlError("this is not a text in UTF-8", str(path), "save it anew with the encoding UTF-8") from None

@@ -1,10 +1,7 @@
 """A machine whose router gave it its address gets a fixed one: the same, or another."""
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-
-import pytest
 
 from lab.host import Host
 from tests.support import router
@@ -12,13 +9,6 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
 ROUTER, STAYS, MOVES = "gpu-master", "gpu-worker-1", "gpu-worker-2"
-
-
-@pytest.fixture(scope="module")
-def leased(trio: Cluster) -> dict[str, str]:
-    """Both get their addresses by DHCP, as most machines at home do."""
-    router.hands_out_addresses(trio[ROUTER])
-    return {name: by_dhcp(trio[name]) for name in (STAYS, MOVES)}
 
 
 def by_dhcp(host: Host) -> str:
@@ -35,27 +25,30 @@ def addresses(host: Host) -> str:
 
 
 def assert_fixed(host: Host, address: str) -> None:
-    """It alone, without an end, and still there when the lease would be over."""
-    for _ in range(2):
-        shown = addresses(host)
-        assert f"inet {address}/24 " in shown and shown.count("inet ") == 1, shown
-        assert "dynamic" not in shown and "valid_lft forever" in shown, shown
-        assert "proto dhcp" not in host.run("ip", "-4", "route"), host.run("ip", "-4", "route")
-        time.sleep(router.LEASE_S / 2 + 1)
+    """It alone, and without an end."""
+    shown, routes = addresses(host), host.run("ip", "-4", "route")
+    assert f"inet {address}/24 " in shown and shown.count("inet ") == 1, shown
+    assert "dynamic" not in shown and "valid_lft forever" in shown, shown
+    assert "default" in routes and "proto dhcp" not in routes, routes
 
 
-@pytest.mark.parametrize("name", [STAYS, MOVES])
-def test_an_address_from_the_router_becomes_a_fixed_one(
-    name: str, trio: Cluster, leased: Mapping[str, str], tmp_path: Path
-) -> None:
-    host, person = trio[name], Person(trio, tmp_path)
-    wanted = leased[name] if name == STAYS else host.spec.address
-    today = None if name == STAYS else leased[name]
-    person.writes({name: {"motley_address": wanted, "motley_current_address": today}})
-    said = person.bootstraps(limit=name, phase="static_ip")
-    assert f"{leased[name]} → {wanted}" in said.out, said.out
-    assert_fixed(host, wanted)
-    assert person.bootstraps(limit=name, phase="static_ip").changed() == {name: 0}
-    said = person.types("undo", limit=name, phase="static_ip")
+def test_an_address_from_the_router_becomes_a_fixed_one(trio: Cluster, tmp_path: Path) -> None:
+    person, both = Person(trio, tmp_path), f"{STAYS},{MOVES}"
+    router.hands_out_addresses(trio[ROUTER])
+    leased = {name: by_dhcp(trio[name]) for name in (STAYS, MOVES)}
+    wanted = {STAYS: leased[STAYS], MOVES: trio[MOVES].spec.address}
+    person.writes(
+        {name: {"motley_address": wanted[name], "motley_current_address": None} for name in [STAYS]}
+        | {MOVES: {"motley_current_address": leased[MOVES]}}
+    )
+    said = person.bootstraps(limit=both, phase="static_ip")
+    for name in (STAYS, MOVES):
+        assert f"{leased[name]} → {wanted[name]}" in said.out, said.out
+        assert_fixed(trio[name], wanted[name])
+    time.sleep(router.LEASE_S + 1)
+    for name in (STAYS, MOVES):
+        assert_fixed(trio[name], wanted[name])
+    assert set(person.bootstraps(limit=both, phase="static_ip").changed().values()) == {0}
+    said = person.types("undo", limit=both, phase="static_ip")
     assert said.rc == 0, said.out
-    assert router.address_by_lease(host) == leased[name]
+    assert {name: router.address_by_lease(trio[name]) for name in leased} == leased

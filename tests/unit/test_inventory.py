@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from console import cards
+from console.__main__ import BadInput, checked
 from console.ask import parse_hosts, write_inventory
 from console.inventory import check
 
@@ -118,3 +119,23 @@ def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path) -> None:
 def test_make_inventory_says_which_word_is_wrong(words: str) -> None:
     with pytest.raises(ValueError):
         parse_hosts(words)
+
+
+def test_a_file_that_is_no_utf8_is_named(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("cluster:\n", encoding="utf-16")
+    (finding,) = check(tmp_path).findings
+    assert "not a text in UTF-8" in finding.what
+
+
+def test_a_port_is_kept_and_a_machine_named_twice_is_refused(tmp_path: Path) -> None:
+    assert write_inventory(tmp_path / "hosts.yml", "anna@192.168.1.23 anna@192.168.1.24:2222") == 0
+    inventory = check(tmp_path)
+    assert inventory.findings == [] and inventory.nodes["gpu-worker-1"]["ansible_port"] == 2222
+    with pytest.raises(ValueError, match="named twice"):
+        parse_hosts("anna@192.168.1.23 bert@192.168.1.23")
+
+
+def test_an_inventory_without_its_group_vars_is_not_connected_with(tmp_path: Path) -> None:
+    assert written(tmp_path) == []
+    with pytest.raises(BadInput, match="group_vars"):
+        checked(tmp_path)
