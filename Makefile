@@ -104,6 +104,7 @@ test-train: ## tests of the training package, in its own environment
 bench: env ## measure; the tables of docs/BENCHMARKS.md
 	@$(PY) -m lab bench
 	@$(PY) -m tests.bench.launch
+	@$(PY) -m tests.bench.bootstrap
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20
 	@$(PY) -m tests.bench_faults --only faults $(if $(REPEATS),--repeats $(REPEATS))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import configparser
 import os
+import resource
 import statistics
 import sys
 import tempfile
@@ -53,15 +54,20 @@ def measure(cluster: Cluster, folder: Path, args: argparse.Namespace) -> None:
     fresh = seconds_of_make(person)
     settings = {"ours": REPOSITORY / "ansible.cfg", "Ansible's defaults": defaults(folder)}
     took: dict[str, list[float]] = {"make bootstrap": [], **{name: [] for name in settings}}
+    computed: dict[str, list[float]] = {name: [] for name in settings}
     for _ in range(args.repeats):
         took["make bootstrap"].append(seconds_of_make(person))
         for name, file in settings.items():
+            before = cpu_seconds()
             took[name].append(seconds_of_playbook(person, file))
+            computed[name].append(cpu_seconds() - before)
     print(f"| {'all' if args.all else 'contact to power'} | seconds |\n| --- | --- |\n| fresh | {fresh:.1f} |")
     for name, each in took.items():
         print(f"| again, {name} | {statistics.median(each):.1f} ({min(each):.1f}–{max(each):.1f}) |")
     ratios = [theirs / ours for ours, theirs in zip(took["ours"], took["Ansible's defaults"], strict=True)]
     print(f"| defaults over ours | {statistics.median(ratios):.2f}× ({min(ratios):.2f}×–{max(ratios):.2f}×) |")
+    for name, each in computed.items():
+        print(f"| CPU-seconds of the controller, {name} | {statistics.median(each):.1f} |")
     last = person.whole_receipts()[-1]
     phases = last["nodes"]["gpu-master"]["phases"]
     split = ", ".join(f"{name} {told['seconds']:.1f}" for name, told in phases.items() if told["seconds"] >= 0.1)
@@ -72,6 +78,12 @@ def seconds_of_make(person: Person) -> float:
     since = time.monotonic()
     person.bootstraps()
     return time.monotonic() - since
+
+
+def cpu_seconds() -> float:
+    """Of all programs that were waited for: other work on the machine lengthens runs, and leaves this as it is."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def seconds_of_playbook(person: Person, settings: Path) -> float:
