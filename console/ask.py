@@ -39,7 +39,7 @@ class Machine:
 
 def parse_hosts(words: str) -> list[Machine]:
     """Machines of "user@address user@address"; ValueError says which word is wrong."""
-    machines = []
+    machines: list[Machine] = []
     for word in words.replace(",", " ").split():
         match = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_.-]*)@(\d+\.\d+\.\d+\.\d+)(?::(\d{1,5}))?", word)
         if match is None:
