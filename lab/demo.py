@@ -59,10 +59,10 @@ COURSE = Course(
 FAST = Course(
     model="tiny",
     settings={
-        "max_steps": 60, "rows_per_step": 32, "max_seq_length": 128, "learning_rate": 4e-3, "save_every": 10,
-        "eval_every": 30, "eval_rows": 16, "warmup_steps": 2,
+        "max_steps": 70, "rows_per_step": 32, "max_seq_length": 64, "learning_rate": 4e-3, "save_every": 10,
+        "eval_every": 35, "eval_rows": 16, "warmup_steps": 2,
     },
-    cut_at=12,
+    cut_at=10,
     back_after_steps=3,
     questions=0,
     disk_gb=4,

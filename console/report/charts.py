@@ -12,6 +12,8 @@ from itertools import accumulate
 WIDTH, HEIGHT = 720, 260
 LEFT, RIGHT, TOP, BOTTOM = 56, 14, 24, 34
 MOST_POINTS = 360
+SMOOTHED_FROM = 40
+"""Points; fewer are a trend by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,8 +142,12 @@ class Frame:
 def legend(lines: Sequence[Line]) -> str:
     if len(lines) < 2:
         return ""
-    items = "".join(f'<li><i style="background:{line.colour}"></i>{html.escape(line.name)}</li>' for line in lines)
-    return f'<ul class="legend">{items}</ul>'
+    items = (f'<i{faint(line)} style="background:{line.colour}"></i>{html.escape(line.name)}' for line in lines)
+    return f'<ul class="legend">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
+
+
+def faint(line: Line) -> str:
+    return ' class="faint"' if line.faint else ""
 
 
 def _data(axes: Axes, lines: Sequence[Line]) -> str:
@@ -164,7 +170,7 @@ def thinned(points: list[tuple[float, float]], most: int = MOST_POINTS) -> list[
 
 def smoothed(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """The mean over a twentieth of the run around each point, so that the trend shows in the noise."""
-    reach = len(points) // 40
+    reach = len(points) // SMOOTHED_FROM
     sums = [0.0, *accumulate(y for _, y in points)]
     out = []
     for i, (x, _) in enumerate(points):

@@ -40,7 +40,9 @@ def view(story: Story) -> dict[str, Any]:
         "figures": figures(story),
         "charts": [chart for chart in all_charts(story) if chart["svg"]],
         "nodes": node_table(story),
-        "news": numbered_news(story),
+        "cards": bool(story.cards) or any(node["gpu_gb"] for node in node_table(story)),
+        "news": [word for word in numbered_news(story) if not word.get("quiet")],
+        "quiet_news": [word for word in numbered_news(story) if word.get("quiet")],
         "plan": plan_against_reality(story),
         "answers": story.answers.get("questions", []),
         "decisions": story.starts[-1]["decisions"],
@@ -113,8 +115,7 @@ def all_charts(story: Story) -> list[dict[str, str]]:
             charts.line_chart(
                 "loss",
                 [
-                    Line(name="training, each step", points=loss, colour=colour(0), faint=True),
-                    Line(name="training, smoothed", points=charts.smoothed(loss), colour=colour(0)),
+                    *training_lines(loss),
                     Line(name="held-out", points=held_out, colour=colour(1), dots=True),
                 ],
                 Axes(x_name="step", y_name="loss", from_zero=False),
@@ -158,6 +159,16 @@ def all_charts(story: Story) -> list[dict[str, str]]:
             ),
         ),
         *card_charts(story, clock, at_time),
+    ]
+
+
+def training_lines(loss: list[tuple[float, float]]) -> list[Line]:
+    """Of a short run its steps; of a longer one the trend, with the steps behind it."""
+    if len(loss) < charts.SMOOTHED_FROM:
+        return [Line(name="training", points=loss, colour=colour(0))]
+    return [
+        Line(name="training, each step", points=loss, colour=colour(0), faint=True),
+        Line(name="training, smoothed", points=charts.smoothed(loss), colour=colour(0)),
     ]
 
 
@@ -231,6 +242,8 @@ def numbered_news(story: Story) -> list[dict[str, Any]]:
     told = []
     number = 0
     for word in story.news:
+        if word["time"] < story.began:  # they waited for each other to be up: nothing was on yet
+            continue
         if word.get("mark"):
             number += 1
         label = str(number) if word.get("mark") else ""

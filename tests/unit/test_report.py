@@ -93,6 +93,20 @@ def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
     assert [word["what"] for word in read_story(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
 
 
+def test_waiting_for_each_other_before_the_start_is_no_news(fetched: Path) -> None:
+    early = {
+        "event": "waiting",
+        "time": 60.0,
+        "epoch": 0,
+        "node": WORKER,
+        "reason": "looking for the others",
+        "step": 0,
+    }
+    write(fetched / "nodes" / WORKER, "members.jsonl", [early])
+    words = text_of(write_page(read_story(fetched), fetched / "report.html"))
+    assert f"1 13 s 6 {WORKER} lost" in words and "looking for" not in words, words
+
+
 def test_what_was_foretold_stands_beside_what_came(fetched: Path) -> None:
     words = text_of(write_page(read_story(fetched), fetched / "report.html"))
     assert "seconds a step 1.50 2.00" in words and f"rows a step, {WORKER} 3 0.3" in words, words
@@ -215,5 +229,5 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     assert page.data["power"]["series"][0]["points"][0][1] == 360
     words = " ".join(" ".join(page.words).split())
     assert "What is <b>?" in words and "No </script> idea." in words
-    assert seen.count("rows: ") + seen.count("step ") > 0 and "training, each step 0." in words  # the read-out
+    assert seen.count("rows: ") + seen.count("step ") > 0 and "training 0." in words  # the read-out
     assert 'data-wide="false"' in seen, "the page is wider than a phone"
