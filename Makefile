@@ -101,22 +101,14 @@ test-lab: env ## tests on real hosts (root)
 test-train: ## tests of the training package, in its own environment
 	@tests/run.sh train
 
-bench: env ## measure; the tables of docs/BENCHMARKS.md
-	@$(PY) -m lab bench
-	@$(PY) -m tests.bench.launch
-	@$(PY) -m tests.bench.bootstrap
+bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling launch bootstrap faults" REPEATS=3
+	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20
-	@$(PY) -m tests.bench_faults --only faults $(if $(REPEATS),--repeats $(REPEATS))
+	@$(PY) -m tests.bench.faults $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-load: env ## an hour of training at full load without a false loss: MINUTES=60
-	@$(PY) -m tests.bench_faults --only load $(if $(MINUTES),--load-minutes $(MINUTES))
-
-bench-launch: env ## from the command to processes, and to the first step: REPEATS=3
-	@$(PY) -m tests.bench.launch $(if $(REPEATS),--repeats $(REPEATS))
-
-bench-balance: env ## unequal machines, balanced, against an even split and HF Trainer: PARTS="trio peer pair throttle"
-	@$(PY) -m tests.bench.balance $(PARTS)
+	@$(PY) -m tests.bench.faults load $(if $(MINUTES),--load-minutes $(MINUTES))
 
 lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie)
 	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))

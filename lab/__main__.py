@@ -8,9 +8,9 @@ import os
 import sys
 import time
 
-from lab import base, bench, cgroups, demo, faults, inventory, layer, network, profile, shaping
+from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shaping
 from lab import lab as labs
-from lab.place import Place, chosen
+from lab.place import chosen
 from lab.shell import LabError
 
 
@@ -71,7 +71,6 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
-    verb("bench", do_bench, "time the lab itself, from nothing and from its cache")
     evening = verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter")
     evening.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     evening.add_argument("--folders", action="store_true", help="in three folders, as without root")
@@ -214,11 +213,6 @@ def do_faults(args: argparse.Namespace) -> None:
     for name, fault in sorted(faults.FAULTS.items()):
         extras = " ".join(f"{key}={value}" for key, value in fault.defaults.items())
         print(f"{name:<16} {fault.meaning}{f'   [{extras}]' if extras else ''}")
-
-
-def do_bench(args: argparse.Namespace) -> None:
-    head, *rows = bench.table(Place(name="bench"), [*base.DEBIAN_SUITES])
-    print_table([head, tuple("---" for _ in head), *rows], between=" | ")
 
 
 def do_inventory(args: argparse.Namespace) -> None:

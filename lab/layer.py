@@ -14,7 +14,7 @@ from lab import disk
 from lab.base import Base
 from lab.place import CACHE
 from lab.profile import USER
-from lab.shell import LabError, run
+from lab.shell import run
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 ENV = f"/home/{USER}/ai-cluster/env"
@@ -53,11 +53,8 @@ def ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path],
 
 def _install_train(base: Base, root: Path) -> None:
     python = run("chroot", root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
-    lock = hashlib.sha256((REQUIREMENTS / "node-cpu.txt").read_bytes()).hexdigest()[:12]
-    wheels = CACHE / f"wheels-{python}-{lock}"
-    fetched = run(sys.executable, REQUIREMENTS / "fetch_wheels.py", wheels, python, "node-cpu", timeout_s=1800)
-    if not list(wheels.glob("torch-*+cpu*")):
-        raise LabError(f"There is no CPU build of torch for Python {python} at hand. {fetched}".strip())
+    kept = run(sys.executable, REQUIREMENTS / "wheelhouse.py", python, "node-cpu", timeout_s=1800)
+    wheels = Path(json.loads(kept)["folder"])
     inside = root / "mnt"
     run("mount", "--bind", wheels, inside)
     names = (wheels / "WHEELS.txt").read_text().split()

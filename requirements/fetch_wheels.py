@@ -18,6 +18,7 @@ from packaging.requirements import Requirement
 HERE = Path(__file__).parent
 # What a set needs beside its own lock: see make_env.sh.
 UNHASHED = {"node-cpu": "torch-cpu"}
+CPU_INDEX = HERE / "torch-cpu-index.txt"
 GLIBC = ("2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
 
 
@@ -30,7 +31,11 @@ def main() -> int:
     for name in sets:
         fetch(folder, python, for_python((HERE / f"{name}.txt").read_text(), python), hashed=True)
         if name in UNHASHED:
-            fetch(folder, python, for_python((HERE / f"{UNHASHED[name]}.txt").read_text(), python), hashed=False)
+            wanted = for_python((HERE / f"{UNHASHED[name]}.txt").read_text(), python)
+            try:
+                fetch(folder, python, wanted, hashed=False, quiet=True)
+            except subprocess.CalledProcessError:
+                fetch(folder, python, wanted, "--retries=2", f"--requirement={CPU_INDEX}", hashed=False)
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     (folder / "WHEELS.txt").write_text("\n".join(wheels) + "\n")
     return 0
@@ -60,7 +65,7 @@ def for_python(lock: str, python: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def fetch(folder: Path, python: str, requirements: str, *, hashed: bool) -> None:
+def fetch(folder: Path, python: str, requirements: str, *more: str, hashed: bool, quiet: bool = False) -> None:
     machine = platform.machine()
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(requirements)
@@ -72,9 +77,11 @@ def fetch(folder: Path, python: str, requirements: str, *, hashed: bool) -> None
                 *(f"--platform=manylinux_{version}_{machine}" for version in GLIBC),
                 *(f"--platform=manylinux2014_{machine}", f"--platform=linux_{machine}"),
                 *(["--require-hashes"] if hashed else []),
+                *more,
                 *("--dest", str(folder), "--requirement", file.name),
             ],
             check=True,
+            stderr=subprocess.DEVNULL if quiet else None,
         )
 
 

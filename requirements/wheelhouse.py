@@ -26,10 +26,6 @@ BESIDE = {"node-cpu": ["torch-cpu"]}  # see fetch_wheels.py
 LIST = "WHEELS.json"
 
 
-class NoCpuBuild(Exception):
-    """Only torch's CUDA build was found, which does not start without its libraries."""
-
-
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--id", action="store_true")
@@ -47,13 +43,6 @@ def main() -> int:
     folder = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley") / "wheels" / name
     try:
         files, fetched = ensure(folder, args.python, args.sets)
-    except NoCpuBuild:
-        print(
-            f"there is no CPU build of torch for Python {args.python} at hand\n"
-            "fix: point pip to PyTorch's CPU index (PIP_EXTRA_INDEX_URL) or to its wheel (PIP_FIND_LINKS)",
-            file=sys.stderr,
-        )
-        return 1
     except subprocess.CalledProcessError as wrong:
         print(explain(wrong.stderr or "", args.python, args.sets), file=sys.stderr)
         return 1
@@ -81,8 +70,6 @@ def ensure(folder: Path, python: str, sets: list[str]) -> tuple[dict[str, Any], 
         fetch = [sys.executable, str(HERE / "fetch_wheels.py"), str(unfinished), python, *sets]
         subprocess.run(fetch, check=True, capture_output=True, text=True)
         files = {path.name: facts(path) for path in sorted(unfinished.glob("*.whl"))}
-        if "node-cpu" in sets and not any(name.startswith("torch-") and "+cpu" in name for name in files):
-            raise NoCpuBuild
         (unfinished / LIST).write_text(json.dumps(files, indent=1) + "\n")
         shutil.rmtree(folder, ignore_errors=True)
         unfinished.rename(folder)
@@ -108,6 +95,11 @@ def explain(said: str, python: str, sets: list[str]) -> str:
     """pip's words, and what mends it."""
     lines = [line for line in said.splitlines() if "ERROR" in line] or said.splitlines()[-2:]
     what = f"the wheels of {', '.join(sets)} for Python {python} could not be fetched: {' '.join(lines)[:300]}"
+    if "for torch==" in said and "+cpu" in said:
+        return (
+            f"there is no CPU build of torch for Python {python} at hand\n"
+            "fix: can the controller reach its package index? A wheel of your own: PIP_FIND_LINKS=FOLDER, then again"
+        )
     if "HASHES" in said.upper():
         return f"{what}\nfix: a download differs from its lock: try again; if it stays so, do not install it"
     return f"{what}\nfix: the controller needs its package index once (pip config list; network?), then run again"

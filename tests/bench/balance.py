@@ -1,56 +1,24 @@
-"""`make bench-balance`: what balancing gains on unequal hosts of the lab, beside an even split and beside the peer.
+"""What balancing gains on unequal hosts of the lab, beside an even split and beside the peer.
 
-    python -m tests.bench.balance            three repeats of each part, then the table of docs/BENCHMARKS.md
-    python -m tests.bench.balance trio pair throttle peer --repeats 1
-
-Parts can be run one by one, on a machine that is otherwise idle: what was measured is kept in
-.motley/bench/balance.json, and the table is made of all of it.
+make bench PARTS=balance                 three repeats of each part
+python -m tests.bench.balance trio pair throttle peer --repeats 1
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-from lab.host import Host
 from lab.lab import Lab
+from tests.bench.page import Figures, forget, keep, kept, put, row
+from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
 from tests.support import torchrun
-from tests.support.cluster import REPOSITORY
 from tests.support.torchrun import AT, Training
 
 ROWS = 24
-MICRO_BATCH = 4
-KEPT = REPOSITORY / ".motley/bench/balance.json"
-PAGE = REPOSITORY / "docs/BENCHMARKS.md"
-MARKS = ("<!-- balance: made by make bench-balance -->", "<!-- end of balance -->")
-COUNTER = iter(range(10_000))
-Figures = dict[str, Any]
-
-
-def rows_per_second(hosts: list[Host], *, rows: int, skip: int, count: int, **settings: Any) -> float:
-    """Of `count` steps after `skip` of them under quota; the start-up runs without."""
-    run = torchrun.train(
-        f"b{next(COUNTER)}", hosts, rows_per_step=rows, max_steps=400, micro_batch=MICRO_BATCH, **settings
-    )
-    return measured(run, rows=rows, skip=skip, count=count)
-
-
-def measured(run: Training, *, rows: int, skip: int, count: int) -> float:
-    try:
-        first = run.wait_for_step(2)
-        torchrun.quotas(run.hosts, on=True)
-        run.wait_for_step(first + skip + count, timeout_s=280)
-        steps = run.events("step")[first + skip : first + skip + count]
-        return rows * count / sum(step["step_s"] for step in steps)
-    finally:
-        torchrun.quotas(run.hosts, on=False)
-        run.stop()
+NAME = "balance"
 
 
 def trio(lab: Lab) -> Figures:
@@ -109,28 +77,14 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="forget what was measured before")
     args = parser.parse_args()
     if args.anew:
-        KEPT.unlink(missing_ok=True)
+        forget(NAME)
     with torchrun.lab_for_training("benchbalance") as lab:
         torchrun.real_links(lab.hosts)
         for _ in range(args.repeats):
             for part in args.parts:
-                keep(part, PARTS[part](lab))
-    lines = table(kept())
-    print("\n".join(lines))
-    write(PAGE, lines)
+                keep(NAME, part, PARTS[part](lab))
+    put(NAME, table(kept(NAME)))
     return 0
-
-
-def kept() -> dict[str, list[Figures]]:
-    return dict(json.loads(KEPT.read_text())) if KEPT.exists() else {}
-
-
-def keep(part: str, figures: Figures) -> None:
-    print(f"{part}: {figures}", flush=True)
-    everything = kept()
-    everything.setdefault(part, []).append(figures)
-    KEPT.parent.mkdir(parents=True, exist_ok=True)
-    KEPT.write_text(json.dumps(everything))
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
@@ -140,16 +94,16 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
         alone = " + ".join(f"{statistics.median(t['alone'][i] for t in trios):.1f}" for i in range(3))
         lines += [
             f"| rows/s of each alone | {alone} | |",
-            row("rows/s together, balanced", [t["auto"] for t in trios], "{:.1f}", ""),
+            row("rows/s together, balanced", [t["auto"] for t in trios], "{:.1f}"),
             row("… of the sum of the three alone", [t["auto"] / sum(t["alone"]) for t in trios], "{:.0%}", "≥ 92 %"),
-            row("rows/s together, even split", [t["even"] for t in trios], "{:.1f}", ""),
+            row("rows/s together, even split", [t["even"] for t in trios], "{:.1f}"),
             row("balanced over even", [t["auto"] / t["even"] for t in trios], "{:.2f}×", "≥ 2.1×"),
         ]
     if peers := [p["peer"] for p in found.get("peer", [])]:
-        lines.append(row("rows/s together, HF Trainer + DDP (even)", peers, "{:.1f}", ""))
+        lines.append(row("rows/s together, HF Trainer + DDP (even)", peers, "{:.1f}"))
         if trios:
             auto = statistics.median(t["auto"] for t in trios)
-            lines.append(row("balanced over HF Trainer + DDP", [auto / p for p in peers], "{:.2f}×", ""))
+            lines.append(row("balanced over HF Trainer + DDP", [auto / p for p in peers], "{:.2f}×"))
     if pairs:
         lines.append(
             row("60 % and 30 % over 60 % alone", [p["both"] / p["faster"] for p in pairs], "{:.2f}×", "≥ 1.35×")
@@ -161,19 +115,6 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 
 
 SAYS = {"throttled": "is throttled from 30 to 15 %", "recovered": "recovers"}
-
-
-def row(what: str, values: list[float], form: str, aim: str) -> str:
-    spread = f"{form.format(min(values))}–{form.format(max(values))}, {len(values)} runs"
-    return f"| {what} | {form.format(statistics.median(values))} ({spread}) | {aim} |"
-
-
-def write(page: Path, lines: list[str]) -> None:
-    """Between the two marks of the page."""
-    before, rest = page.read_text().split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    taken = time.strftime("Taken on %d %B %Y.")
-    page.write_text("\n".join([before + MARKS[0], "", taken, "", *lines, "", MARKS[1]]) + after)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""`make bench-launch`: from the command to processes, and to the first step, of a launch to which nothing is new.
+"""From the command to processes, and to the first step, of a launch to which nothing is new.
 
-    python -m tests.bench.launch [--repeats 3]
+    make bench PARTS=launch
 
 Three hosts of the lab, model `tiny`; a first launch brings everything, the following ones are measured. Where the time
 goes is read from Ansible's log (a line with its time for each task) and from the diaries of the run.
@@ -20,11 +20,11 @@ from pathlib import Path
 from lab import base
 from lab import lab as labs
 from lab.place import Place
-from tests.bench.balance import PAGE, row
+from tests.bench.page import put, row
 from tests.support import cluster as clusters
 from tests.support.bootstrap import Person
 
-MARKS = ("<!-- launch: made by make bench-launch -->", "<!-- end of launch -->")
+NAME = "launch"
 HOME = "home/user/ai-cluster"
 WISH = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
 PARTS = {
@@ -55,9 +55,7 @@ def main() -> int:
             found = [measured(person, f"warm-{count}") for count in range(args.repeats)]
         finally:
             labs.down(place)
-    lines = table(found)
-    print("\n".join(lines))
-    write(PAGE, lines)
+    put(NAME, table(found))
     return 0
 
 
@@ -122,13 +120,6 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
 def table(found: list[dict[str, float]]) -> list[str]:
     lines = ["| part of a launch | seconds | aim |", "| --- | --- | --- |"]
     return lines + [row(name, [parts[name] for parts in found], "{:.1f}", AIMS.get(name, "")) for name in found[0]]
-
-
-def write(page: Path, lines: list[str]) -> None:
-    before, rest = page.read_text().split(MARKS[0])
-    after = rest.split(MARKS[1])[1]
-    taken = time.strftime("Taken on %d %B %Y.")
-    page.write_text("\n".join([before + MARKS[0], "", taken, "", *lines, "", MARKS[1]]) + after)
 
 
 if __name__ == "__main__":

@@ -10,17 +10,12 @@ import pytest
 from lab import faults
 from lab.host import Host
 from lab.profile import USER
-from tests.support.cluster import REPOSITORY, Cluster, Played
+from tests.support.artifacts import hand_on
+from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.alone
 RATE_MBIT = 100.0
 SIZE = 200_000_000
-PLAYBOOK = """
-- name: Hand files on
-  hosts: cluster
-  gather_facts: false
-  roles: [motley_artifacts]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -29,16 +24,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "weights.bin").write_bytes(random.Random(1).randbytes(SIZE))
     (folder / "config.json").write_text("{}")
     return folder
-
-
-def hand_on(cluster: Cluster, source: Path, **settings: object) -> Played:
-    playbook = REPOSITORY / "playbooks" / f".test-artifacts-{cluster.lab.place.name}.yml"
-    playbook.write_text(PLAYBOOK)
-    wish = {"motley_artifacts_source": str(source), "motley_artifacts_folder": "~/files", **settings}
-    try:
-        return cluster.play(playbook, extravars={"motley_state_folder": str(cluster.folder), **wish})
-    finally:
-        playbook.unlink()
 
 
 def bytes_on(host: Host, direction: str) -> int:

@@ -1,6 +1,6 @@
 """`make bench-faults`: losses in the lab again and again, with recovery times; `make bench-load`: an hour of full load.
 
-    .venv/bin/python -m tests.bench_faults [--repeats 20] [--load-minutes 60] [--only load]
+    python -m tests.bench.faults [load] [--repeats 20] [--load-minutes 60]
 
 The three worst: the head loses power, a worker hangs (silent, yet its kernel answers), the cable of the head is pulled.
 Ends with 1 if anything hung, took longer than promised, or if the losses are not those of one machine.
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import time
 from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
+from tests.bench.page import put, spread
 from tests.support.training import Training
 
 WORST = [("power-cut", "gpu-master"), ("freeze", "gpu-worker-1"), ("cable-pull", "gpu-master")]
@@ -29,27 +29,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--load-minutes", type=float, default=60)
-    parser.add_argument("--only", choices=["faults", "load"])
+    parser.add_argument("what", nargs="?", choices=["losses", "load"], default="losses")
     args = parser.parse_args()
     place = Place(name=f"bench{os.getpid()}")
     try:
         training = Training(labs.up(place, "trio", base.default_suite(), ["train"]))
-        good = True
-        if args.only != "load":
-            good &= repeat_faults(training, args.repeats)
-        if args.only != "faults":
-            good &= hold_under_load(training, args.load_minutes)
+        good = (
+            repeat_losses(training, args.repeats)
+            if args.what == "losses"
+            else hold_under_load(training, args.load_minutes)
+        )
         return 0 if good else 1
     finally:
         labs.down(place)
 
 
-def repeat_faults(training: Training, repeats: int) -> bool:
+def repeat_losses(training: Training, repeats: int) -> bool:
     began = time.time()
     training.launch("bench", max_steps=1_000_000)
     training.together(*training.names, since=began, within_s=HANG_S)
-    print("event | training again after | all again after its sshd answers | most steps repeated", flush=True)
-    print("--- | --- | --- | ---", flush=True)
+    lines = ["| loss | training again after | all again after its sshd answers | most steps repeated |"]
+    lines.append("| --- | --- | --- | --- |")
     worst_repeated = 0
     for fault, victim in WORST:
         lost, back, repeated = [], [], []
@@ -57,12 +57,15 @@ def repeat_faults(training: Training, repeats: int) -> bool:
             one = one_fault(training, fault, victim)
             for figures, figure in zip((lost, back, repeated), one, strict=True):
                 figures.append(figure)
-        print(f"{fault} {victim}, {repeats} × | {spread(lost)} | {spread(back)} | {max(repeated)}", flush=True)
+        told = f"{spread(lost, '{:.1f} s')} | {spread(back, '{:.1f} s')}"
+        lines.append(f"| {fault} of {victim} | {told} | {max(repeated)} |")
+        print(lines[-1], flush=True)
         worst_repeated = max(worst_repeated, *repeated)
     training.stop()
     proof = training.proof()
-    print(f"{proof['steps']} steps, none lost or trained twice: {proof['whole'] and proof['rows']}, ", end="")
-    print(f"largest relative error of the first 500 against one process: {proof['error']:.1e}", flush=True)
+    whole = "no row lost or trained twice" if proof["whole"] and proof["rows"] else "ROWS WERE LOST OR TRAINED TWICE"
+    against = f"largest relative error of the first 500 against one process {proof['error']:.1e}"
+    put("faults", [*lines, "", f"{proof['steps']} steps, {whole}, {against}."])
     return bool(proof["whole"] and proof["rows"] and proof["error"] < 1e-3 and worst_repeated <= SAVE_EVERY)
 
 
@@ -79,10 +82,6 @@ def one_fault(training: Training, fault: str, victim: str) -> tuple[float, float
     back_s = training.together(*training.names, since=returned, within_s=HANG_S)
     time.sleep(1)
     return lost_s, back_s, repeated
-
-
-def spread(seconds: list[float]) -> str:
-    return f"{statistics.median(seconds):.1f} s ({min(seconds):.1f}–{max(seconds):.1f})"
 
 
 def hold_under_load(training: Training, minutes: float) -> bool:

@@ -1,0 +1,49 @@
+"""`make bench`: every benchmark after the other, or PARTS of them; their tables go to docs/BENCHMARKS.md.
+
+    python -m tests.bench [PART …] [--repeats 3]
+
+Wants a machine that does nothing else. A part that fails is named at the end and does not stop the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import time
+
+PARTS = {
+    "lab": "the lab's own speed",
+    "fan_out": "files to all nodes, from node to node and from one to all",
+    "sync": "ways of adding gradients up, over links of several speeds",
+    "balance": "unequal machines: balanced, even, transformers' Trainer",
+    "scaling": "one, two, three, five machines, and foretold to sixteen",
+    "launch": "from the command to processes and to the first step",
+    "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
+    "faults": "the three worst losses, again and again",
+}
+
+
+def main() -> int:
+    listed = "\n".join(f"  {name:<10}{what}" for name, what in PARTS.items())
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\n{listed}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    failed = []
+    for part in args.parts or PARTS:
+        since = time.monotonic()
+        print(f"== {part}: {PARTS[part]}", flush=True)
+        command = [sys.executable, "-m", f"tests.bench.{part}", "--repeats", str(args.repeats)]
+        if subprocess.run(command, check=False).returncode:
+            failed.append(part)
+        print(f"== {part}: {time.monotonic() - since:.0f} s", flush=True)
+    if failed:
+        print(f"failed: {', '.join(failed)}; alone: make bench PARTS={failed[0]}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""How long the lab takes, from nothing and from its cache.
+
+make bench PARTS=lab
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from lab import base
+from lab import lab as labs
+from lab.place import Place
+from lab.shell import run
+from tests.bench.page import Figures, forget, keep, kept, put, spread
+
+NAME = "lab"
+
+
+def from_nothing(suite: str) -> Figures:
+    system = base.locate(suite)
+    scratch = system.root.parent.with_name(f"bench-{suite}")
+    build_s = _seconds(lambda: base.build(base.Base(suite, scratch / "root", scratch / "offered")))
+    size_mb = int(run("du", "-sm", scratch).split()[0])
+    run("rm", "-rf", scratch)
+    return {"build_s": build_s, "size_mb": size_mb}
+
+
+def one_life(place: Place, suite: str) -> dict[str, float]:
+    up_s = _seconds(lambda: labs.up(place, "trio", suite))
+    lab = labs.current(place)
+    return {
+        "three hosts, up from cache (≤ 5 s)": up_s,
+        "reset of one host (≤ 5 s)": _seconds(lambda: labs.reset(lab, ["gpu-worker-1"])),
+        "reset of all three": _seconds(lambda: labs.reset(lab, [])),
+        "snapshot of all three": _seconds(lambda: labs.snapshot(lab, "bench")),
+        "restore of all three": _seconds(lambda: labs.restore(lab, "bench")),
+        "down": _seconds(lambda: labs.down(place)),
+    }
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    suites = [suite for suite in base.DEBIAN_SUITES if suite in found]
+    lines = [f"| | {' | '.join(suites)} |", f"| --- |{' --- |' * len(suites)}"]
+    built = {suite: found.get(f"{suite} built", []) for suite in suites}
+    shown = (f"{built[suite][-1]['build_s']:.0f} s, {built[suite][-1]['size_mb']} MB" for suite in suites)
+    if all(built.values()):
+        lines.append(f"| base, built from nothing | {' | '.join(shown)} |")
+    for what in found[suites[0]][0]:
+        times = (spread([life[what] for life in found[suite]], "{:.1f} s") for suite in suites)
+        lines.append(f"| {what} | {' | '.join(times)} |")
+    return lines
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    since = time.monotonic()
+    act()
+    return time.monotonic() - since
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("suites", nargs="*", default=list(base.DEBIAN_SUITES))
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
+    args = parser.parse_args()
+    if args.anew:
+        forget(NAME)
+    place = Place(name="benchlab")
+    for suite in args.suites:
+        keep(NAME, f"{suite} built", from_nothing(suite))
+        labs.up(place, "trio", suite)  # fills what is cached
+        labs.down(place)
+        for _ in range(args.repeats):
+            keep(NAME, suite, one_life(place, suite))
+    put(NAME, table(kept(NAME)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

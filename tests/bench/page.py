@@ -1,0 +1,61 @@
+"""What the benchmarks share: figures that are kept, and tables in docs/BENCHMARKS.md made of all of them.
+
+A part is measured again and again, on a machine that is otherwise idle; what was found lies in .motley/bench/NAME.json
+until it is measured anew. Its table stands on the page between two marks, so that no figure is copied by hand.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.cluster import REPOSITORY
+
+PAGE = REPOSITORY / "docs/BENCHMARKS.md"
+KEPT = REPOSITORY / ".motley/bench"
+Figures = dict[str, Any]
+
+
+def kept(name: str) -> dict[str, list[Figures]]:
+    file = KEPT / f"{name}.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def keep(name: str, part: str, figures: Figures) -> None:
+    print(f"{part}: {figures}", flush=True)
+    everything = kept(name)
+    everything.setdefault(part, []).append(figures)
+    KEPT.mkdir(parents=True, exist_ok=True)
+    (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1))
+
+
+def forget(name: str) -> None:
+    (KEPT / f"{name}.json").unlink(missing_ok=True)
+
+
+def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:
+    """Show it, and set it between the marks of its name, which the page must have."""
+    print("\n".join(lines))
+    text = page.read_text()
+    marks = re.compile(rf"(<!-- {re.escape(name)}: [^\n]* -->)\n.*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
+    if not marks.search(text):
+        raise SystemExit(f"{page.name} has no place for {name}: <!-- {name}: … --> and <!-- end of {name} -->")
+    body = "\n".join(["", "", f"Taken on {time.strftime('%d %B %Y')}.", "", *lines, "", ""])
+    page.write_text(marks.sub(lambda found: found[1] + body + found[2], text))
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """Median, range and number of repeats."""
+    if len(values) == 1:
+        return f"{form.format(values[0])} (one run)"
+    median, low, high = (form.format(value) for value in (statistics.median(values), min(values), max(values)))
+    return f"{median} ({low}–{high}, {len(values)} runs)"
+
+
+def row(what: str, values: Sequence[float], form: str, aim: str = "") -> str:
+    return f"| {what} | {spread(values, form)} | {aim} |"
