@@ -3,9 +3,9 @@
     make bench PARTS=bootstrap
     python -m tests.bench.bootstrap [--repeats 3] [--all]
 
-The defaults find our roles and plugins, and are Ansible's own otherwise (forks, pipelining, connections). Ends with where
-the time of `make bootstrap` goes, phase by phase. --all: with drivers (simulated), environment and proof as well; shown
-only.
+The defaults find our roles and plugins, and are Ansible's own otherwise (forks, pipelining, connections). Ends with
+where the time of `make bootstrap` goes, phase by phase. --all: with drivers (simulated), environment and proof as well;
+shown only.
 """
 
 from __future__ import annotations
