@@ -115,7 +115,12 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
             end_what_is_left(node, say)
     for nodes, phases in by_nodes(wrong).items():
         wish = play.Wish(
-            verb="doctor-fix", playbook="bootstrap", inventory=inventory, phase=",".join(phases), limit=",".join(nodes)
+            verb="doctor-fix",
+            playbook="bootstrap",
+            inventory=inventory,
+            phase=",".join(phases),
+            limit=",".join(nodes),
+            variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been said already
         )
         play.run(wish, passwords)
 
