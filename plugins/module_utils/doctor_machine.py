@@ -1,8 +1,7 @@
-"""A node's clock, disk, processor, power and graphics cards, as they are this moment."""
+"""A node's disk, processor, power and graphics cards, as they are this moment."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -21,11 +20,6 @@ ASKED = (
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # the new name and the old one
 WRITTEN_MB = 16
 WINDOW_S = 0.3
-
-
-def clock(skew_s: float) -> dict:
-    said = run("timedatectl", "show", "-p", "NTPSynchronized", "--value")
-    return {"skew_s": round(skew_s, 1), "synchronized": said.strip() == "yes"}
 
 
 # -- disk and processor ----------------------------------------------------------------------------------------
@@ -159,13 +153,6 @@ def run(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def run_json(*command: str) -> dict:
-    try:
-        return json.loads(run(*command) or "{}")
-    except ValueError:
-        return {}
 
 
 def first_line(text: str) -> str:

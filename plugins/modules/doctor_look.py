@@ -47,11 +47,10 @@ def main() -> None:
     skew_s = time.time() - wish["controller_time"]
     owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
     home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
-    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
+    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}, "clock": {"skew_s": round(skew_s, 1)}}
     part(look, "runs", lambda: motley.runs(home))
     parts = {
         "names": lambda: network.names(wish["cluster"]),
-        "clock": lambda: machine.clock(skew_s),
         "disk": lambda: machine.disk(home),
         "files": lambda: motley.files(home),
     }

@@ -43,7 +43,7 @@ def look(name: str) -> dict[str, Any]:
             "ways": {other: {"card": "enp3s0", "source": address} for other in others},
             "also_has_address": "",
         },
-        "clock": {"skew_s": 0.4, "synchronized": True},
+        "clock": {"skew_s": 0.4},
         "disk": {
             place: {"path": path, "free_gb": 200.0, "whole_gb": 500.0, "free_files": 10**6, "read_only": False}
             for place, path in (("home", "/home/user/ai-cluster"), ("system", "/var"))

@@ -209,6 +209,12 @@ def test_a_port_that_is_shut_is_the_fault_of_the_one_who_shuts_it() -> None:
     assert "4 of 6" in {probe.name: probe.seen for probe in judge(shut).probes}["ports"]
 
 
+def test_a_node_whose_probe_did_not_start_is_not_also_called_shut() -> None:
+    mute = with_node(healthy(), "left", link_failed="port 29892 is taken there", links=None)
+    mute = with_links(mute, [("head", "left"), ("right", "left")], reached="refused")
+    assert wrong(mute) == [("ports", "left")]
+
+
 def test_full_packets_that_do_not_arrive_are_found_whichever_side_sends_them() -> None:
     one_way = with_links(healthy(), [("left", "head"), ("right", "left")], full_packets=False)
     finding = only(one_way)
