@@ -21,6 +21,7 @@ from console import reach
 
 SILENT_S = 6.0
 UNHEARD_S = 8.0
+SETTLING = 8
 BAR = 24
 
 
@@ -54,6 +55,11 @@ class Story:
     broken_step: int = 0
     before: list[str] = field(default_factory=list)
     """Who trained then."""
+    usual: dict[str, float] = field(default_factory=dict)
+    """Rows of each node lately, on average."""
+    told_rows: dict[str, int] = field(default_factory=dict)
+    settling: int = 0
+    """Steps until the shares of these nodes are taken as the ones that were told."""
     stepped: float = 0.0
     pace_s: float = 0.0
     resumed: int = 0
@@ -106,17 +112,29 @@ class Story:
         members = nodes_of(facts["nodes"])
         if self.broken and facts["time"] > self.broken:
             lines.append(self._training_again(facts, members))
-        shares, before = rows_of(facts), rows_of(self.last)
-        if before and shares.keys() == before.keys() and not self.broken:
-            moved = {name for name in shares if abs(shares[name] - before[name]) > 1}
-            if moved and self._once("shares", facts["step"]):
-                told = ", ".join(f"{name} {before[name]} → {shares[name]}" for name in shares if name in moved)
-                lines.append(f"shares at step {facts['step']}: {told}")
+        if moved := self._moved(rows_of(facts)):
+            lines.append(f"shares at step {facts['step']}: {moved}")
         self.step, self.last, self.stepped = int(facts["step"]), facts, float(facts["time"])
         self.members, self.state, self.broken = members, "training", 0.0
         pace = float(facts["step_s"])
         self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
+
+    def _moved(self, rows: dict[str, int]) -> str:
+        """Which shares are others than those told last, and stay so: a machine that is also used makes them tremble."""
+        if rows.keys() != self.usual.keys():
+            self.usual, self.told_rows, self.settling = dict(rows), {}, SETTLING
+        self.usual = {name: 0.8 * self.usual[name] + 0.2 * count for name, count in rows.items()}
+        known, least = self.told_rows, max(1.0, 0.15 * sum(rows.values()))
+        moves = bool(known) and any(abs(self.usual[name] - known[name]) >= least for name in rows)
+        if not self.settling:
+            self.settling = SETTLING if moves else 0  # told when it has settled
+            return ""
+        self.settling -= 1
+        if self.settling or (known and not moves):
+            return ""
+        now = self.told_rows = {name: round(usual) for name, usual in self.usual.items()}
+        return ", ".join(f"{name} {known[name]} → {now[name]}" for name in rows if known and known[name] != now[name])
 
     def _training_again(self, facts: dict[str, Any], members: list[str]) -> str:
         took = facts["time"] - self.broken

@@ -120,11 +120,13 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
     assert story.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
 
 
-def test_shares_that_move_are_told() -> None:
+def test_shares_that_move_and_stay_are_told_once() -> None:
     story = Story(run="r", order=["a", "b"])
-    story.take("a", "event", step(1, 1.0, a=10, b=10))
-    assert story.take("a", "event", step(2, 2.0, a=11, b=9)) == []
-    assert story.take("a", "event", step(3, 3.0, a=15, b=5)) == ["shares at step 3: a 11 → 15, b 9 → 5"]
+    trembling = [step(number, float(number), a=10 + number % 5 - 2, b=10 - number % 5 + 2) for number in range(1, 40)]
+    assert told(story, [("event", event) for event in trembling]) == []
+    moved = [step(number, float(number), a=16, b=4) for number in range(40, 80)]
+    lines = told(story, [("event", event) for event in moved])
+    assert lines == ["shares at step 50: a 10 → 16, b 10 → 4"]
 
 
 # -- the tables ------------------------------------------------------------------------------------------------------
