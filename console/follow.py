@@ -22,6 +22,8 @@ from console import reach
 SILENT_S = 6.0
 UNHEARD_S = 8.0
 SETTLING = 8
+CLOCKS_S = 2.0
+"""How far the nodes' clocks may be apart."""
 BAR = 24
 
 
@@ -53,6 +55,8 @@ class Story:
     broken: float = 0.0
     """Time of the last step before the nodes changed, while nobody trains."""
     broken_step: int = 0
+    restarted: bool = False
+    """Whether a group of processes has begun since then."""
     before: list[str] = field(default_factory=list)
     """Who trained then."""
     usual: dict[str, float] = field(default_factory=dict)
@@ -87,6 +91,7 @@ class Story:
         if kind == "start":
             self.total, self.resumed = int(facts["total_steps"]), int(facts["step"])
             self.members = nodes_of(facts["nodes"])
+            self.restarted = self.restarted or float(facts["time"]) > self.broken
             if fresh and self._once("start", self.resumed) and self.resumed and not self.broken:
                 return [f"goes on from step {self.resumed}"]
         elif not fresh:
@@ -100,7 +105,7 @@ class Story:
             return [f"held-out loss {facts['loss']:.4f} after step {facts['step']}{best}"]
         elif kind == "warning" and self._once(kind, facts["step"], facts["message"]):
             return [f"! {facts['message']}"]
-        elif kind == "failed":
+        elif kind == "failed" and facts["time"] > self.stepped:
             self.failure = facts
         return []
 
@@ -110,12 +115,15 @@ class Story:
             return []
         lines = []
         members = nodes_of(facts["nodes"])
-        if self.broken and facts["time"] > self.broken:
+        if self.broken and not self.restarted:  # the last of the group that ends
+            self._note_break(int(facts["step"]), float(facts["time"]))
+        elif self.broken and facts["time"] > self.broken:
             lines.append(self._training_again(facts, members))
+            self.broken = 0.0
         if moved := self._moved(rows_of(facts)):
             lines.append(f"shares at step {facts['step']}: {moved}")
         self.step, self.last, self.stepped = int(facts["step"]), facts, float(facts["time"])
-        self.members, self.state, self.broken = members, "training", 0.0
+        self.members, self.state, self.failure = members, "training", {}
         pace = float(facts["step_s"])
         self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
         return lines
@@ -153,6 +161,10 @@ class Story:
         names = ", ".join(facts.get("nodes") or [])
         if kind in ("up", "woke", "plan"):
             return [f"{facts['node']} woke up: {reason}"] if kind == "woke" and self._once(kind, facts["time"]) else []
+        stale = float(facts["time"]) < self.stepped - CLOCKS_S  # of another node's diary, long told
+        peer = kind == "failed" and reason.startswith("peer")  # it only noticed that another one is lost
+        if (stale and kind != "ended") or peer:
+            return []
         if not self._once(kind, facts.get("epoch"), names, reason if kind == "waiting" else ""):
             return []
         if kind == "lost":
@@ -173,7 +185,11 @@ class Story:
 
     def _breaks(self) -> None:
         if not self.broken and self.stepped:
-            self.broken, self.broken_step, self.before = self.stepped, self.step, list(rows_of(self.last))
+            self.before, self.restarted = list(rows_of(self.last)), False
+            self._note_break(self.step, self.stepped)
+
+    def _note_break(self, step: int, time_: float) -> None:
+        self.broken_step, self.broken = step, time_
 
     def _end(self, reason: str) -> list[str]:
         word, _, rest = reason.partition(": ")

@@ -61,8 +61,38 @@ def test_steps_trained_anew_are_counted() -> None:
         "member",
         {"event": "lost", "time": 108.0, "epoch": 2, "step": 7, "nodes": ["b"], "reason": "lost b (silent)"},
     )
-    lines = told(story, [*steps, lost, ("event", step(6, 120.0))])
+    lines = told(story, [*steps, lost, start(5, 118.0), ("event", step(6, 120.0))])
     assert lines[-1] == "✓ training again with 2 of 3 at step 6 after 13 s · 2 steps repeated"
+
+
+def start(number: int, time: float, *nodes: str) -> tuple[str, dict[str, Any]]:
+    return "event", {"event": "start", "time": time, "step": number, "total_steps": 40, "nodes": list(nodes)}
+
+
+def member(kind: str, time: float, *nodes: str, reason: str = "", epoch: int = 2) -> tuple[str, dict[str, Any]]:
+    facts = {"event": kind, "time": time, "epoch": epoch, "step": 8, "nodes": list(nodes), "reason": reason}
+    return "member", facts
+
+
+def test_the_last_step_of_the_old_group_is_no_recovery() -> None:
+    """A node that can take part is announced while the others are in the middle of a step."""
+    story = Story(run="r", order=["a", "b", "c"])
+    told(story, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
+    lines = told(story, [member("joined", 107.5, "c"), ("event", step(8, 108.0)), start(8, 115.0)])
+    assert lines == []
+    lines = told(story, [("event", step(9, 120.0, a=3, b=3, c=2))])
+    assert lines == ["✓ c back · 3 of 3 at step 9 after 12 s · no steps repeated"]
+
+
+def test_what_another_node_noticed_long_ago_is_no_news_and_no_failure() -> None:
+    story = Story(run="r", order=["a", "b"])
+    told(story, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
+    failed = {"event": "failed", "time": 103.0, "step": 3, "node": "b", "message": "connection reset by peer"}
+    assert told(story, [("event", failed), member("lost", 103.0, "c"), member("joined", 104.0, "c")], "b") == []
+    assert not story.failure and not story.broken
+    told(story, [("event", failed | {"time": 109.0}), ("event", step(8, 112.0))])
+    assert not story.failure, "it trains on after it"
+    assert told(story, [member("failed", 113.0, "b", reason="peer: lost contact")]) == []
 
 
 def step(number: int, time: float, **rows: int) -> dict[str, Any]:
