@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.doctor.common import Found, Skipped, bootstrap, explained
+from console.doctor.common import FOLDERS, Found, Skipped, bootstrap, explained
 from console.doctor.readings import Finding, Node, Readings
 
 KNOCKS = {
@@ -65,7 +65,7 @@ def _not_looked_at(node: Node) -> list[Finding]:
 def sudo(readings: Readings) -> Found:
     tried = [node for node in readings.looked_at if node.managed]
     if not tried:
-        raise Skipped("the nodes are folders on this machine" if readings.looked_at else "no node could be looked at")
+        raise Skipped(FOLDERS if readings.looked_at else "no node could be looked at")
     asked = [node for node in tried if node.sudo is not None]
     if not asked:
         raise Skipped("no password was given: what needs root is left out")

@@ -8,6 +8,7 @@ from console import causes
 from console.doctor.readings import Finding, Node, Readings
 
 WITHOUT_ROOT = "needs sudo"
+FOLDERS = "the nodes are folders on this machine"
 # Phases of bootstrap that neither an address nor a driver nor a restart depends on.
 SAFE_PHASES = ("ssh_trust", "hostname", "firewall", "clock", "power", "python_env", "workspace", "run")
 # What Ansible says, by the probe that it belongs to.
@@ -33,6 +34,8 @@ def need(readings: Readings, part: str) -> list[tuple[Node, Any]]:
         return found
     if not known:
         raise Skipped("no node could be looked at")
+    if not any(node.managed for node, _ in known):
+        raise Skipped(FOLDERS)
     troubles = [str((node.look or {}).get("troubles", {}).get(part, "")) for node, _ in known]
     roots = any((node.look or {})["root"] for node, _ in known)
     raise Skipped(next(filter(None, troubles), "not asked" if roots else WITHOUT_ROOT))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
-from console.doctor.common import Found, Skipped, bootstrap, listed, need
+from console.doctor.common import FOLDERS, Found, Skipped, bootstrap, listed, need
 from console.doctor.readings import Facts, Finding, Node, Readings
 
 GIGABIT = 1000
@@ -13,7 +13,10 @@ CLOSED = "who else may call is read from the rules: only a machine outside the c
 
 def names(readings: Readings) -> Found:
     wrong = []
-    for node, told in need(readings, "names"):
+    own = [(node, told) for node, told in need(readings, "names") if node.managed]
+    if not own:
+        raise Skipped(FOLDERS)
+    for node, told in own:
         managed = [other for other in readings.nodes if other.managed]
         lost = [n.name for n in managed if told["lead_to"].get(n.name) != n.address]
         phase, fix = "hostname", bootstrap("hostname", node.name)
@@ -24,7 +27,7 @@ def names(readings: Readings) -> Found:
         elif lost:
             where = listed([f"{name} leads to {told['lead_to'].get(name) or 'nothing'}" for name in lost])
             wrong.append(Finding(what=f"names of the cluster lead astray there: {where}", **about))
-        elif node.managed and told["hostname"] != node.name:
+        elif told["hostname"] != node.name:
             wrong.append(Finding(what=f"it calls itself {told['hostname']}", **about))
     return f"every name leads to its node, on {_of(readings, 'names')}", wrong
 

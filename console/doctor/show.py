@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from console.doctor.readings import Finding, Verdict
@@ -19,13 +19,28 @@ def lines(verdict: Verdict, seconds: float) -> list[str]:
         seen = f"{', '.join(dict.fromkeys(bad[probe.name]))}: see below" if probe.name in bad else probe.seen
         took = f"{probe.seconds:5.1f} s" if probe.seconds else ""
         told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {seen}".rstrip())
-    for finding in [*verdict.wrong, *(finding for finding in verdict.findings if finding.note)]:
+    notes = [finding for finding in verdict.findings if finding.note]
+    for finding in [*together(verdict.wrong), *together(notes)]:
         told += ["", *of_finding(finding)]
     return [*told, "", last_line(verdict, seconds)]
 
 
 # Findings under a name of their own, and the probe that finds them.
 OF = {"reach": "ssh", "host key": "ssh", "loss": "round trip", "gpu throttled": "gpu", "gpu in use": "gpu"}
+
+
+def together(findings: list[Finding]) -> list[Finding]:
+    """What is the same on several nodes is told once, with one command for all of them."""
+    alike: dict[tuple[str, str, str], list[Finding]] = {}
+    for finding in findings:
+        fix = finding.fix.replace(finding.node, "{host}") if finding.node else finding.fix
+        alike.setdefault((finding.probe, finding.what, fix), []).append(finding)
+    return [
+        replace(
+            same[0], node=", ".join(f.node for f in same), fix=fix.replace("{host}", ",".join(f.node for f in same))
+        )
+        for (_, _, fix), same in alike.items()
+    ]
 
 
 def of_finding(finding: Finding) -> list[str]:

@@ -29,6 +29,10 @@ def lan_card(address: str, **other: Any) -> dict[str, Any]:
     return card | {"carrier": True, "mbit": 1000, "duplex": "full", "wireless": False, "ethernet": True} | other
 
 
+DOCKER = lan_card("172.17.0.1", name="docker0", addresses=["172.17.0.1/16"], mbit=0, mtu=9000)
+SPARE = lan_card("", name="enp9s0", addresses=[], carrier=False, mbit=0)
+
+
 def look(name: str) -> dict[str, Any]:
     address = ADDRESSES[name]
     others = [other for other in NAMES if other != name]
@@ -39,7 +43,7 @@ def look(name: str) -> dict[str, Any]:
         "names": {"hostname": name, "lead_to": dict(ADDRESSES), "loopback": []},
         "network": {
             "card": "enp3s0",
-            "links": [lan_card(address)],
+            "links": [lan_card(address), DOCKER, SPARE],
             "ways": {other: {"card": "enp3s0", "source": address} for other in others},
             "also_has_address": "",
         },

@@ -303,6 +303,19 @@ def test_a_part_that_could_not_be_read_says_why() -> None:
     assert {p.name: p.seen for p in judge(readings).probes if p.skipped} == {"clock": "OSError: timedatectl"}
 
 
+def test_folders_on_one_machine_are_not_asked_what_is_the_machines() -> None:
+    readings = healthy()
+    for name in NAMES:
+        seen = copy.deepcopy(next(n for n in readings.nodes if n.name == name).look or {})
+        kept = ("root", "home", "took", "names", "clock", "disk", "disk_speed", "processor", "files", "runs")
+        seen = {key: seen[key] for key in kept} | {"names": {"hostname": "pc", "lead_to": {}, "loopback": ["pc"]}}
+        readings = with_node(readings, name, managed=False, met={}, sudo=None, look=seen, links=None)
+    verdict = judge(readings)
+    assert verdict.ok, verdict.wrong
+    done = {probe.name for probe in verdict.probes if not probe.skipped}
+    assert done == {"ssh", "clock", "disk", "processor", "versions", "runs", "all-reduce"}
+
+
 # -- whose fault ---------------------------------------------------------------------------------------------------
 
 
@@ -452,6 +465,15 @@ def test_a_person_sees_a_line_a_probe_then_each_finding_with_its_mend() -> None:
     assert lines[at + 1] == "    fix: make bootstrap PHASE=hostname LIMIT=head   (FIX=yes does it)"
     assert lines[-1] == "21 probes on 3 nodes in 21 s · 2 findings"
     assert max(map(len, lines)) < 240
+
+
+def test_what_is_alike_on_several_nodes_is_told_once() -> None:
+    spoiled = with_part(healthy(), "left", "firewall", on=False)
+    lines = show.lines(judge(with_part(spoiled, "right", "firewall", on=False)), 1.0)
+    (told,) = [line for line in lines if line.startswith("✗")]
+    assert told.startswith("✗ left, right  firewall: ")
+    assert "make bootstrap PHASE=firewall LIMIT=left,right " in lines[lines.index(told) + 1]
+    assert lines[-1].endswith("2 findings")
 
 
 def test_what_is_shown_survives_the_way_from_ansible() -> None:
