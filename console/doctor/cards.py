@@ -17,7 +17,8 @@ def driver(readings: Readings) -> Found:
     wrong = []
     for node, told in found:
         what, _, fix = node.driver_fault.partition("\nfix: ")
-        if what and not any(card["lost"] for card in told["cards"]):
+        elsewhere = "No space left on device" in what or any(card["lost"] for card in told["cards"])
+        if what and not elsewhere:  # the disk's finding, or the card's
             fix = (fix or bootstrap("gpu_driver", node.name)).replace(
                 "PHASE=gpu_driver", f"PHASE=gpu_driver LIMIT={node.name}", 1
             )

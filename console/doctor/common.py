@@ -7,7 +7,7 @@ from typing import Any
 from console import causes
 from console.doctor.readings import Finding, Node, Readings
 
-WITHOUT_ROOT = "needs sudo"
+WITHOUT_ROOT = "it needs sudo"
 FOLDERS = "the nodes are folders on this machine"
 # Phases of bootstrap that neither an address nor a driver nor a restart depends on.
 SAFE_PHASES = ("ssh_trust", "hostname", "firewall", "clock", "power", "python_env", "workspace", "run")

@@ -24,8 +24,10 @@ def judge(readings: Readings) -> Verdict:
             probes.append(Probe(name=name, seen=str(why), seconds=seconds, skipped=True))
             continue
         told = {(finding.node, finding.phase) for finding in findings if finding.phase}
-        findings += [finding for finding in wrong if (finding.node, finding.phase) not in told]
-        probes.append(Probe(name=name, seen=seen, seconds=seconds))
+        new = [finding for finding in wrong if (finding.node, finding.phase) not in told]
+        known = [finding.node for finding in wrong if finding not in new]
+        findings += new
+        probes.append(Probe(name=name, seen=seen, seconds=seconds, known=known))
     return Verdict(nodes=[node.name for node in readings.nodes], probes=probes, findings=findings)
 
 

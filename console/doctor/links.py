@@ -72,7 +72,7 @@ def _measured(readings: Readings, key: str) -> dict[Pair, float]:
     found = {pair: told[key] for pair, told in pairs(readings).items() if told.get(key) is not None}
     if not found:
         missing = any("rtt_ms" in told for told in pairs(readings).values())
-        raise Skipped("pings " + WITHOUT_ROOT if missing and key != "mbit_to" else "no pair of nodes was measured")
+        raise Skipped(WITHOUT_ROOT if missing and key != "mbit_to" else "no pair of nodes was measured")
     return found
 
 
@@ -176,7 +176,8 @@ def packets(readings: Readings) -> Found:
             if not told["full_packets"] and not odd & set(pair):
                 bad[pair] = f"{sizes.get(node.name, usual)} bytes"
     if not tried:
-        raise Skipped("pings " + WITHOUT_ROOT)
+        pinged = any("full_packets" in told for told in pairs(readings).values())
+        raise Skipped(WITHOUT_ROOT if pinged else "no pair of nodes was measured")
     fix = "a switch, tunnel or Wi-Fi between them takes smaller packets: set that size as mtu on all nodes"
     wrong += _blamed("packets", bad, [pair for pair in tried if pair not in bad], "full packets do not arrive", fix)
     return f"packets of {usual} bytes pass unbroken on {len(tried) - len(bad)} of {len(tried)} links", wrong

@@ -45,6 +45,8 @@ def disk(readings: Readings) -> Found:
         if (node.part("files") or {}).get("torch"):
             least = min(least, ROOM_WITH_ENV_GB)  # the environment is there already
         for place, facts in told.items():
+            if place != "home" and facts | {"path": ""} == told["home"] | {"path": ""}:
+                continue  # the same file system
             needed = least if place == "home" else min(least, 0.5)
             about: Facts = {
                 "probe": "disk",
@@ -79,7 +81,7 @@ def processor(readings: Readings) -> Found:
         shares.append(told["share"])
         if told["share"] < CORE_SHARE:
             fair = min(1.0, told["cores"] / (told["load"] + 1))
-            shared = told["share"] > 0.6 * fair
+            shared = told["share"] > 0.4 * fair
             why = f"other programs take the rest (load {told['load']:.0f})" if shared else "something throttles it"
             what = f"a program that never waits gets {told['share']:.0%} of a core: {why}"
             fix = "see who takes it, on it: top"

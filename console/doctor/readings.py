@@ -82,6 +82,8 @@ class Probe:
     seen: str
     seconds: float
     skipped: bool = False
+    known: list[str] = field(default_factory=list)
+    """Nodes where something is wrong of which an earlier probe has told the cause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

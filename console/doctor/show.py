@@ -15,8 +15,9 @@ def lines(verdict: Verdict, seconds: float) -> list[str]:
     width = max((len(probe.name) for probe in verdict.probes), default=0)
     told = []
     for probe in verdict.probes:
-        mark = "–" if probe.skipped else "✗" if probe.name in bad else "✓"
-        seen = f"{', '.join(dict.fromkeys(bad[probe.name]))}: see below" if probe.name in bad else probe.seen
+        names = list(dict.fromkeys([*bad.get(probe.name, []), *probe.known]))
+        mark = "–" if probe.skipped else "✗" if names else "✓"
+        seen = f"{', '.join(names)}: see below" if names else probe.seen
         took = f"{probe.seconds:5.1f} s" if probe.seconds else ""
         told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {seen}".rstrip())
     notes = [finding for finding in verdict.findings if finding.note]

@@ -21,6 +21,11 @@ def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
     return found
 
 
+def motley_doctor_at_home(looks: dict[str, Any]) -> list[str]:
+    """Those that have their address: nobody could call the others at it."""
+    return [name for name, look in looks.items() if (look.get("network") or {"card": "folder"})["card"]]
+
+
 def motley_doctor_mtu(look: dict[str, Any]) -> int:
     told = look.get("network") or {}
     return next((link["mtu"] for link in told.get("links", []) if link["name"] == told.get("card")), 1500)
@@ -29,6 +34,7 @@ def motley_doctor_mtu(look: dict[str, Any]) -> int:
 def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dict[str, Any]:
     """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is on anywhere."""
     looks = motley_doctor_looks(names, hostvars)
+    looks = {name: looks[name] for name in motley_doctor_at_home(looks)}
     on = any((look.get("runs") or {}).get("on") for look in looks.values())
     floats = max([0, *((look.get("files") or {}).get("adapter_bytes", 0) for look in looks.values())]) // 4 or FLOATS
     bare = [name for name, look in looks.items() if not (look.get("files") or {}).get("torch")]
@@ -66,6 +72,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "motley_doctor_looks": motley_doctor_looks,
+            "motley_doctor_at_home": motley_doctor_at_home,
             "motley_doctor_mtu": motley_doctor_mtu,
             "motley_doctor_collective": motley_doctor_collective,
         }

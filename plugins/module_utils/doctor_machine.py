@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -11,6 +10,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.apt_lock import holder
+from ansible.module_utils.driver_packages import xids
 
 NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
 ASKED = (
@@ -133,7 +133,7 @@ def smi(program: str, question: str) -> subprocess.CompletedProcess:
 
 def last_xid() -> str:
     """The number of the last fault that the driver reported in this boot; empty where none, or not ours to read."""
-    found = re.findall(r"NVRM: Xid [^:]*:?[^:]*:[^:]*: (\d+),", run("journalctl", "-k", "-b", "-q", "--no-pager"))
+    found = xids(run("journalctl", "-k", "-b", "-q", "--no-pager"))
     return found[-1] if found else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ansible.module_utils.lan import ip, who_has
@@ -16,9 +17,15 @@ def names(cluster: dict[str, str]) -> dict:
     own = socket.gethostname()
     return {
         "hostname": own,
-        "lead_to": {name: first_address(name) for name in cluster},
+        "lead_to": lead_to(list(cluster)),
         "loopback": loopback_names({own, *cluster}),
     }
+
+
+def lead_to(wanted: list[str]) -> dict[str, str]:
+    """All at once: a name server that does not answer takes its time for every name."""
+    with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+        return dict(zip(wanted, pool.map(first_address, wanted)))  # noqa: B905  Python 3.9 has no strict=
 
 
 def loopback_names(wanted: set[str]) -> list[str]:

@@ -205,5 +205,10 @@ def bus_key(bus: str) -> str:
     return bus.lower()[-12:]
 
 
+def xids(log: str) -> list[str]:
+    """The numbers of the faults that the driver reported, in their order."""
+    return re.findall(r"NVRM: Xid \([^)]*\): (\d+)", log)
+
+
 def restart_it() -> str:
     return "restart it: make bootstrap PHASE=gpu_driver REBOOT=yes"

@@ -15,6 +15,7 @@ from ansible.module_utils import doctor_machine as machine
 from ansible.module_utils import doctor_motley as motley
 from ansible.module_utils import doctor_network as network
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.lan import started
 
 DOCUMENTATION = r"""
 module: doctor_look
@@ -44,7 +45,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     wish = module.params
-    skew_s = time.time() - wish["controller_time"]
+    skew_s = started() - wish["controller_time"]
     owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
     home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
     look = {"root": os.geteuid() == 0, "home": str(home), "took": {}, "clock": {"skew_s": round(skew_s, 1)}}

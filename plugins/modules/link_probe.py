@@ -21,6 +21,8 @@ import threading
 import time
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.lan import started
+from ansible.module_utils.turns import turns
 
 DOCUMENTATION = r"""
 module: link_probe
@@ -32,10 +34,10 @@ options:
   port: {type: int, required: true, description: A free port of the training range}
   mtu: {type: int, default: 1500, description: What this node's card takes}
   controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
-  meet_s: {type: float, default: 6, description: How long to wait until all have been reached}
+  meet_s: {type: float, default: 15, description: How long to wait until all have been reached}
   load: {type: bool, default: true, description: Whether to measure throughput}
 """
-PINGS, PING_GAP_S, PING_WAIT_S = 60, 0.005, 0.5
+PINGS, PING_GAP_S, PING_WAIT_S = 100, 0.005, 0.5
 FLOOD_S, FLOOD_LIMIT_S = 0.35, 3.0
 TURN_S = 8.0
 CHUNK = bytes(1 << 18)
@@ -52,13 +54,13 @@ def main() -> None:
             "port": {"type": "int", "required": True},
             "mtu": {"type": "int", "default": 1500},
             "controller_time": {"type": "float", "required": True},
-            "meet_s": {"type": "float", "default": 6},
+            "meet_s": {"type": "float", "default": 15},
             "load": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     wish = module.params
-    skew_s = round(time.time() - wish["controller_time"], 1)
+    skew_s = round(started() - wish["controller_time"], 1)
     try:
         door = socket.create_server(("", wish["port"]))
     except OSError as taken:
@@ -73,19 +75,6 @@ def main() -> None:
     links = {peer: (links.get(peer) or {}) | {"reached": reached[peer]} for peer in here.peers}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
     module.exit_json(changed=False, links=links, heard=sorted(here.heard), skew_s=skew_s, took=took)
-
-
-def turns(me: str, names: list[str]) -> list[tuple[str, bool]]:
-    """This node's partners in the order of a tournament, and whether it is the one who begins."""
-    seats: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
-    order = []
-    for _ in range(len(seats) - 1):
-        for one, other in zip(seats[: len(seats) // 2], reversed(seats[len(seats) // 2 :])):  # noqa: B905
-            if me in (one, other) and one is not None and other is not None:
-                partner = other if one == me else one
-                order.append((partner, names.index(me) < names.index(partner)))
-        seats = [seats[0], seats[-1], *seats[1:-1]]
-    return order
 
 
 class Here:

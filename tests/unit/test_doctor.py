@@ -1,6 +1,9 @@
 """The doctor's judgement: from readings to findings, each fault by its name and on its node. No host."""
 
 import copy
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,7 +17,8 @@ from console.doctor.links import blame
 from console.doctor.readings import Finding, Readings
 from plugins.filter.doctor import motley_doctor_collective, motley_doctor_looks, motley_doctor_mtu
 from plugins.module_utils.before import digest, undone, with_block
-from plugins.modules.link_probe import turns
+from plugins.module_utils.driver_packages import xids
+from plugins.module_utils.turns import turns
 from tests.support.readings import CARD, NAMES, healthy, lan_card, with_links, with_node, with_part
 
 Spoil = Callable[[Readings], Readings]
@@ -138,6 +142,9 @@ def test_the_disk_is_judged_by_what_is_still_to_come() -> None:
     assert only(disk("system", free_gb=0.1)).what.endswith("free for /var, 0.5 GB are needed")
     assert "read-only" in only(disk("home", read_only=True)).what
     assert "no more files" in only(disk("system", free_files=0)).what
+    everywhere = {"free_gb": 0.0, "whole_gb": 40.0, "free_files": 9, "read_only": False}
+    both = {place: everywhere | {"path": path} for place, path in (("home", "/home/user"), ("system", "/var"))}
+    assert "free for /home/user" in only(with_part(healthy(), "left", "disk", **both)).what
 
 
 def test_a_dead_node_is_one_finding_and_the_others_are_judged() -> None:
@@ -167,7 +174,7 @@ def test_without_root_what_needs_it_is_left_out_with_a_sentence() -> None:
     assert verdict.ok
     left_out = {probe.name: probe.seen for probe in verdict.probes if probe.skipped}
     assert left_out.keys() == {"sudo", "firewall", "apt", "phases"}
-    assert left_out["sudo"].startswith("no password was given") and left_out["apt"] == "needs sudo"
+    assert left_out["sudo"].startswith("no password was given") and left_out["apt"] == "it needs sudo"
 
 
 def test_a_run_that_is_on_is_not_disturbed_and_its_cards_are_not_in_use_by_others() -> None:
@@ -198,6 +205,9 @@ def test_one_cause_is_told_once_per_phase_and_node() -> None:
         {"phase": "power", "path": "/etc/x", "trouble": "gone"},
     ]})  # fmt: skip
     assert wrong(both) == [("names", "left"), ("phases", "left")]
+    shut = with_links(with_part(healthy(), "left", "firewall", on=False), [("head", "left")], reached="refused")
+    assert wrong(shut) == [("firewall", "left")]
+    assert [line for line in show.lines(judge(shut), 1.0) if "✗ ports" in line and "left: see below" in line]
     assert "/etc/x is gone" in judge(both).wrong[1].what
 
 
@@ -268,6 +278,8 @@ def test_a_lost_card_is_not_a_driver_fault_as_well() -> None:
     lost = part("gpu", cards=[{"bus": "0000:01:00.0", "lost": True}], shown=[])(healthy())
     lost = with_node(lost, "left", driver_fault="the card at 0000:01:00.0 has fallen off the bus\nfix: off and on")
     assert wrong(lost) == [("gpu", "left")]
+    full = with_node(disk("home", free_gb=0.0), "left", driver_fault="apt does not answer: No space left on device")
+    assert wrong(full) == [("disk", "left")]
 
 
 def test_versions_are_judged_as_check_versions_does() -> None:
@@ -413,6 +425,9 @@ def test_an_all_reduce_is_tried_where_it_can_end_well() -> None:
     assert "no environment yet on a" in str(decided(torch=False)["why"])
     assert decided(reached="refused")["why"] == "a does not reach b: it could not end well"
     assert "at 10 Mbit/s it would take 31 s" in str(decided(mbit=10.0)["why"])
+    away = {"look": {"files": {"torch": True}, "network": {"card": "", "links": []}}}
+    gone = motley_doctor_collective(["a", "b"], {"a": told(), "b": {"motley_doctor_as_root": away}}, True)
+    assert str(gone["why"]).startswith("fewer than two"), "nobody could call it at its address"
     alone = motley_doctor_collective(["a", "b"], {"a": told(), "b": {}}, True)
     assert str(alone["why"]).startswith("fewer than two")
 
@@ -444,6 +459,18 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
     assert undone(unit, after, None) == "edited" and undone(unit, "", None) == ""
     unit.unlink()
     assert undone(unit, after, None) == "gone"
+
+
+def test_the_drivers_own_fault_numbers_are_read_from_the_kernels_log() -> None:
+    log = "kernel: NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    assert xids(f"NVRM: loading\n{log}NVRM: Xid (PCI:0000:02:00): 13, Graphics Exception") == ["79", "13"]
+
+
+def test_a_process_knows_when_it_began() -> None:
+    code = "import time; time.sleep(0.5); from plugins.module_utils.lan import started; print(started())"
+    before = time.time()
+    began = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    assert before - 0.05 <= began < time.time() - 0.45
 
 
 # -- showing and mending -------------------------------------------------------------------------------------------
