@@ -284,8 +284,10 @@ def newest(nodes: list[reach.Node]) -> str:
 
 
 def disagreeing(below: str, answers: dict[str, Any]) -> list[str]:
+    """Files that are not the same on all. PEFT's adapter_config.json names the folder of the node's own base model."""
     paths = dict.fromkeys(path for told in answers.values() for path in told["files"] if path.startswith(below))
-    return [path for path in paths if len({told["files"].get(path) for told in answers.values()}) > 1]
+    alike = [path for path in paths if not path.endswith("/adapter_config.json")]
+    return [path for path in alike if len({told["files"].get(path) for told in answers.values()}) > 1]
 
 
 def bring(node: reach.Node, run: str, folder: Path, files: dict[str, str], keep: str) -> int:

@@ -48,11 +48,11 @@ class Course:
 COURSE = Course(
     model="smollm2-135m",
     settings={
-        "max_steps": 30, "rows_per_step": 8, "max_seq_length": 64, "learning_rate": 1e-3, "save_every": 5,
-        "eval_every": 15, "eval_rows": 8, "warmup_steps": 2,
+        "max_steps": 26, "rows_per_step": 6, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
+        "eval_every": 13, "eval_rows": 6, "warmup_steps": 2,
     },
-    cut_at=9,
-    back_after_steps=3,
+    cut_at=7,
+    back_after_steps=2,
     questions=3,
     disk_gb=7,
 )  # fmt: skip
@@ -212,13 +212,23 @@ def train(site: Site, course: Course) -> None:
     wanted = {"model": course.model, "dataset": "stdlib-qa", "run": RUN, **course.settings}
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
-    accident = threading.Thread(target=lose_a_worker, args=(site, course, over))
+    trouble: list[LabError] = []
+
+    def accident_happens() -> None:
+        try:
+            lose_a_worker(site, course, over)
+        except LabError as error:
+            trouble.append(error)
+
+    accident = threading.Thread(target=accident_happens)
     accident.start()
     try:
         failed = run_apart(site.console("launch", *words), env=site.environment)
     finally:
         over.set()
         accident.join()
+    if trouble:
+        raise trouble[0]
     if failed:
         raise LabError("the run did not come to its end; see above")
 

@@ -226,6 +226,8 @@ def test_an_adapter_that_differs_is_found() -> None:
     other = {"results/r/adapter/x": "2", "logs/runs/r/events.jsonl": "6"}
     assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": other}}) == ["results/r/adapter/x"]
     assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": dict(files)}}) == []
+    homes = [{"files": {**files, "results/r/adapter/adapter_config.json": own}} for own in ("1", "2")]
+    assert disagreeing("results/r/adapter/", {"a": homes[0], "b": homes[1]}) == [], "it names each node's own folder"
 
 
 def test_nothing_is_unpacked_outside_the_results() -> None:
