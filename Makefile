@@ -25,7 +25,9 @@ demo: env ## a first evening on three simulated machines: training, a power cut,
 	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast) $(if $(FOLDERS),--folders)
 
 env: ## the controller's environment (.venv), made or refreshed
-	@requirements/make_env.sh .venv controller dev
+	@requirements/make_env.sh .venv controller dev || { rc=$$?; [ $$rc = 2 ] || printf '%s\n' \
+	  "the environment could not be made; the words above say why: most often no way to the package index, or a full disk" \
+	  "fix: pip config list, df -h . (and where python3-venv is missing: sudo apt install python3-venv); then again" >&2; exit $$rc; }
 
 inventory: env ## describe your machines: asks, or HOSTS="user@192.168.1.23 user@192.168.1.31"
 	@$(PY) -m console inventory --inventory $(INVENTORY) $(if $(HOSTS),--hosts "$(HOSTS)")
