@@ -80,8 +80,7 @@ def processor(readings: Readings) -> Found:
     for node, told in need(readings, "processor"):
         shares.append(told["share"])
         if told["share"] < CORE_SHARE:
-            fair = min(1.0, told["cores"] / (told["load"] + 1))
-            shared = told["share"] > 0.4 * fair
+            shared = told["load"] > 1.5 * told["cores"]
             why = f"other programs take the rest (load {told['load']:.0f})" if shared else "something throttles it"
             what = f"a program that never waits gets {told['share']:.0%} of a core: {why}"
             fix = "see who takes it, on it: top"
