@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 
 import pexpect
@@ -14,9 +13,8 @@ import pytest
 
 from lab import faults
 from lab import lab as labs
-from lab.host import Host
 from lab.profile import USER
-from tests.support.bootstrap import Person, Said
+from tests.support.bootstrap import Person
 from tests.support.watching import Watching
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
@@ -62,28 +60,6 @@ def says(person: Person, *words: str) -> str:
 def step_of(person: Person) -> int:
     found = re.search(r"step (\d+)/", person.types("status").out)
     return int(found[1]) if found else 0
-
-
-def what_runs(host: Host) -> str:
-    """As root sees it: processes of the environment or of its agent, listening ports of runs, the unit, the wish."""
-    look = (
-        "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -a 'ai-cluster/env\\|-m train'; done;"
-        "ss -Hltn 'sport >= :29400 and sport <= :29899';"
-        "systemctl is-active --quiet motley-run.service && echo its unit is active;"
-        f"ls {HOME}/config/run-wanted 2>/dev/null; true"
-    )
-    return host.run("bash", "-c", look)
-
-
-def stopped(person: Person) -> Said:
-    """Within ten seconds, and nothing of a run is left on any machine."""
-    assert all(what_runs(host) for host in person.cluster.hosts if host.running), "there was nothing to stop"
-    began = time.monotonic()
-    said = person.types("stop")
-    took_s = time.monotonic() - began
-    assert said.rc == 0 and took_s < 10, f"{took_s:.1f} s: {said.out}"
-    assert [what_runs(host) for host in person.cluster.hosts if host.running] == [""] * 3
-    return said
 
 
 def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: Person) -> None:
@@ -156,6 +132,67 @@ def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> No
 
 def repeated(word: str) -> int:
     return 0 if word == "no" else int(word)
+
+
+def test_the_head_without_its_cable(person: Person) -> None:
+    """Who reads from the head goes on reading from another node."""
+    head = person.cluster[MASTER]
+    following = Watching(person, "follow")
+    following.hears(r"step \d+/50000", BACK_S)
+    faults.inject(person.cluster.lab, head, "cable-pull")
+    following.hears(rf"⚡ {MASTER} lost at step \d+ · ", LOST_S)
+    again = following.hears(
+        r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated", LOST_S
+    )
+    faults.mend(person.cluster.lab, head, "cable-pull")
+    back = following.hears(rf"✓ {MASTER} back · 3 of 3 {AFTER}", BACK_S)
+    following.kill()
+    assert repeated(again[2]) <= SAVE_EVERY and repeated(back[2]) <= SAVE_EVERY
+    print(f"head: again after {again[1]} s, back after {back[1]} s, repeated {again[2]}, {back[2]}")
+
+
+def test_a_laptop_that_sleeps_and_wakes(person: Person) -> None:
+    laptop = person.cluster[LAPTOP]
+    following = Watching(person, "follow")
+    following.hears(r"step \d+/50000", BACK_S)
+    faults.inject(person.cluster.lab, laptop, "suspend")
+    following.hears(rf"⚡ {LAPTOP} lost at step \d+ · ", LOST_S)
+    again = following.hears(
+        r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated", LOST_S
+    )
+    faults.mend(person.cluster.lab, laptop, "suspend")
+    back = following.hears(rf"✓ {LAPTOP} back · 3 of 3 {AFTER}", BACK_S)
+    following.kill()
+    assert repeated(again[2]) <= SAVE_EVERY and repeated(back[2]) <= SAVE_EVERY
+    print(f"laptop: again after {again[1]} s, back after {back[1]} s, repeated {again[2]}, {back[2]}")
+
+
+def test_a_node_that_throttles_gets_less(person: Person) -> None:
+    old = person.cluster[OLD]
+    following = Watching(person, "follow")
+    following.hears(r"step \d+/50000", BACK_S)
+    following.hears(r"step \d+/50000", BACK_S)  # so long that the usual shares are known
+    faults.inject(person.cluster.lab, old, "cpu-throttle", {"percent": 12.0})
+    following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 40 * PATIENCE)
+    faults.mend(person.cluster.lab, old, "cpu-throttle")
+    following.kill()
+
+
+def test_another_launch_is_refused_by_the_name_of_the_run(person: Person) -> None:
+    refused = person.types("launch", *asked("run=other", "max_steps=50000"))
+    assert refused.rc == 2 and f"'long' is on, on {MASTER}, {LAPTOP}, {OLD}\nfix: make stop" in refused.out, refused.out
+
+
+def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
+    old = person.cluster[OLD]
+    faults.inject(person.cluster.lab, old, "disk-full")
+    before = step_of(person)
+    labs.wait_until(lambda: step_of(person) > before + 2 * SAVE_EVERY, "the run does not go on", 40 * PATIENCE)
+    status = says(person, "status")
+    kept = {name: int(step) for name, step in re.findall(r"  (\S+) +\w+ .*checkpoint (\d+)", status)}
+    assert kept[MASTER] == kept[LAPTOP] > before and kept[OLD] < before + SAVE_EVERY, status
+    assert re.search(rf"  {OLD} .* only 0 MB free", status), status
+    faults.mend(person.cluster.lab, old, "disk-full")
 
 
 def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> None:
