@@ -2,6 +2,7 @@
 
     step-N/  adapter_model.safetensors adapter_config.json    (full fine-tuning: model.safetensors config.json)
              optimizer.safetensors                            tensors named "WEIGHT|KIND"
+             outer.safetensors                                sync: local's momentum, by weight
              state.json                                       step, best, settings, hashes
              manifest.json                                    SHA-256 of each file above; written last
 
@@ -15,7 +16,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from train.files import sync_file
 
 Named = dict[str, nn.Parameter]
+OUTER = "outer.safetensors"
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
 
@@ -65,7 +67,15 @@ def write_weights(folder: Path, model: nn.Module) -> None:
         file.write_text(json.dumps(facts, indent=2, sort_keys=True))
 
 
-def write(root: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> Path:
+def write(
+    root: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    *,
+    outer: Mapping[str, Tensor] | None = None,
+) -> Path:
     """One checkpoint under `root`, there completely or not at all."""
     target = root / f"step-{step}"
     draft = root / f".step-{step}.{os.getpid()}"
@@ -75,6 +85,8 @@ def write(root: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimi
         write_weights(draft, model)
         tensors, numbers = optimizer_state(trained_weights(model), optimizer)
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, draft / "optimizer.safetensors")
+        if outer:
+            save_file({name: t.detach().cpu().contiguous() for name, t in outer.items()}, draft / OUTER)
         (draft / "state.json").write_text(json.dumps({**state, "step": step, "optimizer": numbers}, indent=1))
         manifest = {path.name: file_hash(path) for path in sorted(draft.iterdir())}
         (draft / "manifest.json").write_text(json.dumps(manifest, indent=1))

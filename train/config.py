@@ -27,7 +27,7 @@ CHOICES = {
     "gradient_checkpointing": ("auto", "true", "false", "unsloth"),
     "optimizer": ("adamw", "adamw8bit"),
     "schedule": ("cosine", "linear", "constant"),
-    "sync": ("auto", "ddp", "flat"),
+    "sync": ("auto", "ddp", "flat", "local"),
     "wire": ("auto", "fp32", "bf16"),
     "balance": ("auto", "even"),
     "train_on": ("answers", "all"),
@@ -79,7 +79,10 @@ class RunConfig:
     speeds: str = _option("", "agree", "first guess of rows/s, until measured: NAME=ROWS,…")
     micro_batch: int | None = _option(None, "node", "rows at a time; found by itself where not set")
     memory_ceiling: float = _option(0.9, "node", "part of the card that the search for micro_batch may fill")
-    sync: str = _option("auto", "agree", "ddp|flat|auto: how gradients are added up")
+    sync: str = _option("auto", "agree", "ddp|flat|auto: how gradients are added up; local: steps between meetings")
+    local_steps: str = _option("auto", "agree", "sync local: steps between two meetings, or auto: as measured")
+    outer_learning_rate: float = _option(0.7, "agree", "sync local: how far a meeting goes along the average way")
+    outer_momentum: float = _option(0.5, "agree", "sync local: how much of the last meetings' way it keeps (Nesterov)")
     wire: str = _option("auto", "agree", "fp32|bf16|auto: how gradients travel")
     timeout_s: float = _option(300.0, "agree", "a peer silent for so long has failed")
 
@@ -108,6 +111,7 @@ class RunConfig:
             raise BadInput(f"epochs: {self.epochs} is not above 0")
         if self.learning_rate <= 0 or self.timeout_s <= 0:
             raise BadInput("learning_rate and timeout_s must be above 0")
+        _check_local(self)
         if not 0.1 <= self.memory_ceiling <= 1:
             raise BadInput(f"memory_ceiling: {self.memory_ceiling} is not between 0.1 and 1")
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):
@@ -240,6 +244,15 @@ def _wrong(name: str, value: str, allowed_text: str, allowed: tuple[str, ...]) -
 def _at_least(config: RunConfig, name: str, least: float) -> None:
     if getattr(config, name) < least:
         raise BadInput(f"{name}: {getattr(config, name)} is below {least}")
+
+
+def _check_local(config: RunConfig) -> None:
+    if config.local_steps != "auto" and not (config.local_steps.isdecimal() and int(config.local_steps) > 0):
+        raise BadInput(f"local_steps: '{config.local_steps}' is neither auto nor a number above 0")
+    if config.outer_learning_rate <= 0 or not 0 <= config.outer_momentum < 1:
+        raise BadInput("outer_learning_rate must be above 0, and outer_momentum from 0 to below 1")
+    if config.sync == "local" and config.optimizer != "adamw":
+        raise BadInput(f"sync: local cannot average the moments of {config.optimizer}", fix="use optimizer: adamw")
 
 
 def _check_speeds(text: str) -> None:

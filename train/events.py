@@ -19,6 +19,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "balance": ("step", "shares", "speeds", "reason"),
+    "local": ("step", "steps", "reason"),
     "eval": ("step", "loss", "targets", "best"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds"),

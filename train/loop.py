@@ -1,7 +1,8 @@
 """The training loop. `train` is the page to read; what stands below it are its parts, in the order of their use.
 
 For fixed data, seed and settings the losses are the same on any cluster: the rows of a step follow from the step alone,
-each rank takes a slice of them, and every gradient is divided by the target tokens of the whole step.
+each rank takes a slice of them, and every gradient is divided by the target tokens of the whole step. `sync: local`
+alone is different: there a rank steps by its own gradient until the round ends (local.py).
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import math
 import threading
 import time
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from train.batches import to_tensors
 from train.config import RunConfig
 from train.evaluation import loss_over
 from train.events import EventLog, Progress
+from train.local import Rounds
 from train.microbatch import chunks, step_down
 from train.order import rows_of_step
 from train.rows import Rows
@@ -49,6 +52,8 @@ class Run:
     scaler: Any
     """torch's GradScaler for fp16, else None."""
     sync: SyncChoice
+    rounds: Rounds | None
+    """The rounds of `sync: local`, else None."""
     shares: list[float]
     """One weight a rank; may change between steps, as long as it changes alike on all ranks."""
     balance: Balance
@@ -59,6 +64,8 @@ class Run:
     progress: Progress
     board: Any = None
     step: int = 0
+    settled: int = 0
+    """The last step after which proofs, evaluations and checkpoints had their turn."""
     best: dict[str, Any] | None = None
     proven: int = -1
     saved: int = -1
@@ -76,36 +83,53 @@ def train(run: Run) -> None:
     since = time.perf_counter()
     while run.step < run.total_steps:
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
-        targets = int(run.rows.targets[rows].sum())
-        first, end = spans(split_rows(len(rows), run.shares))[world.rank]
+        slices = spans(split_rows(len(rows), run.shares))
+        targets = [int(run.rows.targets[rows[a:b]].sum()) for a, b in slices]
+        first, end = slices[world.rank]
         rate = set_learning_rate(run)
 
-        work, fed = compute(run, rows[first:end], weight=1 / max(1, targets))
+        divisor = targets[world.rank] if run.rounds else sum(targets)
+        work, fed = compute(run, rows[first:end], weight=1 / max(1, divisor))
         norm = clip_gradients(run)
         fed["first"] = run.step * config.rows_per_step + first
+        if run.rounds:
+            work = go_own_way(run, run.rounds, work, targets)
         now = time.perf_counter()
         event = report(run, work, fed, step_s=now - since, targets=targets, lr=rate, grad_norm=norm)
         since = now
         tell(run, event)  # before the update, so that no trained row goes unlogged
         update(run)
         choose_sync(run, event)
+        choose_local_steps(run, event)
         rebalance(run, event)
         if between_steps(run):
             since = time.perf_counter()  # a step's seconds are its own
 
 
 def between_steps(run: Run) -> bool:
-    """Proof, evaluation and checkpoint, each when it is due; whether any was."""
-    config, last = run.config, run.step == run.total_steps
-    due = {
-        prove: run.step == 1 or run.step % config.proof_every == 0,
-        evaluate: last or bool(config.eval_every and run.step % config.eval_every == 0),
-        save: last or run.step % config.save_every == 0,
-    }
+    """Proof, evaluation and checkpoint, each when it is due and all hold the same; whether any was."""
+    if run.rounds and run.step != run.rounds.began:
+        return False
+    due = due_at(run, run.step)
+    run.settled = run.step
     for act, now in due.items():
         if now:
             act(run)
     return any(due.values())
+
+
+def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
+    """What has its turn after this step, the first since run.settled at which all hold the same."""
+    config, last = run.config, step == run.total_steps
+
+    def passed(every: int) -> bool:
+        return step // every > run.settled // every
+
+    return {
+        prove: run.settled == 0 or passed(config.proof_every),
+        evaluate: last or bool(config.eval_every and passed(config.eval_every)),
+        save: last or passed(config.save_every),
+    }
 
 
 def choose_sync(run: Run, event: dict[str, Any]) -> None:
@@ -125,6 +149,17 @@ def rebalance(run: Run, event: dict[str, Any]) -> None:
     run.log.write("balance", step=run.step, shares=change.shares, speeds=change.speeds, reason=change.reason)
     rows = "  ".join(f"{name} {count}" for name, count in change.shares.items())
     run.progress.say(f"shares from step {run.step + 1}: {rows} ({change.reason})")
+
+
+def choose_local_steps(run: Run, event: dict[str, Any]) -> None:
+    """After a meeting, from figures that are the same on all ranks."""
+    rounds = run.rounds
+    if rounds is None:
+        return
+    rounds.seconds.append(max(node["compute_s"] for node in event["nodes"].values()))
+    if rounds.began == run.step and (reason := rounds.choose()):
+        run.log.write("local", step=run.step, steps=rounds.steps, reason=reason)
+        run.progress.say(f"rounds of {rounds.steps} steps from step {run.step + 1}: {reason}")
 
 
 def set_learning_rate(run: Run) -> float:
@@ -165,35 +200,70 @@ def feed(run: Run, some: list[int], fed: dict[str, int]) -> dict[str, torch.Tens
 
 
 def clip_gradients(run: Run) -> float:
-    """The norm of the whole gradient, the same on every rank, cut down to grad_clip where that is set."""
-    if run.scaler:
+    """The norm of the whole gradient (of the own, in local steps), cut down to grad_clip where that is set."""
+    if run.scaler and run.parameters[0].grad is not None:
         run.scaler.unscale_(run.optimizer)
     return float(nn.utils.clip_grad_norm_(run.parameters, run.config.grad_clip or math.inf))
 
 
-FACTS = ("loss_sum", "compute_s", "blocked_s", "step_s", "gpu_gb", "rows", "first", "rows_crc", "tokens", "micro_batch")
+def go_own_way(run: Run, rounds: Rounds, work: Work, targets: list[int]) -> Work:
+    """A step by the own gradient, and the exchange where the round ends; nothing that all share changes here."""
+    if targets[run.world.rank]:
+        with run.state_lock:
+            run.updating = True
+            optimizer_step(run)
+            run.updating = False
+    rounds.count(targets)
+    if not rounds.ends_with(run.step + 1):
+        return work
+    due = due_at(run, run.step + 1)
+    start = time.perf_counter()
+    ways_s = rounds.meet(run.world.rank, moments=due[evaluate] or due[save])
+    if run.scaler:
+        agree_on_scale(run)
+    return replace(work, blocked_s=time.perf_counter() - start, ways_s=ways_s)
+
+
+def agree_on_scale(run: Run) -> None:
+    """The most careful rank's: an overflow that one of them met is met by all."""
+    state = run.scaler.state_dict()
+    names = ("scale", "_growth_tracker")
+    everyone = run.world.numbers([float(state[name]) for name in names])
+    scale, tracker = (min(row[i] for row in everyone) for i in range(len(names)))
+    run.scaler.load_state_dict({**state, "scale": scale, "_growth_tracker": int(tracker)})
+
+
+FACTS: tuple[str, ...] = ("loss_sum", "grad_norm", "compute_s", "blocked_s", "ways_s", "step_s", "gpu_gb")
+FACTS += ("rows", "first", "rows_crc", "tokens", "micro_batch")
 
 
 def report(
-    run: Run, work: Work, fed: dict[str, float], *, step_s: float, targets: int, lr: float, grad_norm: float
+    run: Run, work: Work, fed: dict[str, float], *, step_s: float, targets: list[int], lr: float, grad_norm: float
 ) -> dict[str, Any]:
     """What all ranks did in this step, gathered in one small exchange; the same on every rank."""
     gpu_gb = torch.cuda.max_memory_allocated() / 1e9 if run.device != "cpu" else 0.0
     mine = {**fed, "loss_sum": work.loss_sum, "compute_s": work.compute_s, "blocked_s": work.blocked_s}
-    mine |= {"step_s": step_s, "gpu_gb": gpu_gb}
+    mine |= {"step_s": step_s, "gpu_gb": gpu_gb, "grad_norm": grad_norm, "ways_s": work.ways_s}
     ranks = [dict(zip(FACTS, row, strict=True)) for row in run.world.numbers([float(mine[f]) for f in FACTS])]
-    loss = sum(r["loss_sum"] for r in ranks) / max(1, targets)
+    whole = max(1, sum(targets))
+    loss = sum(r["loss_sum"] for r in ranks) / whole
     if not math.isfinite(loss):
         at = [rank_name(run, i) for i, r in enumerate(ranks) if not math.isfinite(r["loss_sum"])]
         raise LossNotFiniteError(f"the loss is {loss} (from {', '.join(at)}); try a lower learning_rate")
+    if run.rounds:
+        run.rounds.exchange_s = min(r["ways_s"] for r in ranks)
+    if run.rounds and not run.rounds.exchange_s:  # nothing is exchanged, but nobody is a step ahead
+        longest = max(r["compute_s"] for r in ranks)
+        for r in ranks:
+            r["blocked_s"] = longest - r["compute_s"]
     sync_s = min(r["blocked_s"] for r in ranks)  # who came last waited for nobody: its time is pure transfer
     return {
         "step": run.step + 1,
         "loss": loss,
         "lr": lr,
-        "grad_norm": grad_norm,
+        "grad_norm": sum(r["grad_norm"] * count for r, count in zip(ranks, targets, strict=True)) / whole,
         "tokens": int(sum(r["tokens"] for r in ranks)),
-        "targets": targets,
+        "targets": sum(targets),
         "step_s": round(ranks[0]["step_s"], 5),
         "sync_s": round(sync_s, 5),
         "sync": run.sync.now.kind,
@@ -225,14 +295,21 @@ def tell(run: Run, event: dict[str, Any]) -> None:
             run.board.add_scalar(f"train/{name}", event[name], event["step"])
 
 
+def optimizer_step(run: Run) -> None:
+    if run.scaler:
+        run.scaler.step(run.optimizer)
+        run.scaler.update()
+    else:
+        run.optimizer.step()
+
+
 def update(run: Run) -> None:
     with run.state_lock:
         run.updating = True
-        if run.scaler:
-            run.scaler.step(run.optimizer)
-            run.scaler.update()
-        else:
-            run.optimizer.step()
+        if not run.rounds:
+            optimizer_step(run)
+        elif run.rounds.ends_with(run.step + 1):
+            run.rounds.settle(run.step + 1)
         run.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":
             torch.cuda.synchronize()  # another thread may save as soon as the lock is free
@@ -288,11 +365,14 @@ def save(run: Run) -> None:
 def write_checkpoint(run: Run) -> None:
     root = run.config.checkpoint_folder()
     with run.state_lock:
-        if run.saved == run.step:
+        if run.rounds and run.step != run.rounds.began:
+            run.step = run.rounds.go_back()  # the run ends here: only what all share is kept
+        if run.saved == run.step or (run.rounds and run.step == 0):
             return
         started = time.perf_counter()
+        outer = run.rounds.velocity if run.rounds else None
         try:
-            folder = checkpoint.write(root, run.step, run.shell.model, run.optimizer, state_of(run))
+            folder = checkpoint.write(root, run.step, run.shell.model, run.optimizer, state_of(run), outer=outer)
         except checkpoint.WRITE_ERRORS as error:
             warn(run, f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}")
             return
@@ -309,6 +389,7 @@ def state_of(run: Run) -> dict[str, Any]:
         "shares": dict(zip(run.identity["names"], run.shares, strict=True)),
         "speeds": run.balance.speeds,
         "total_steps": run.total_steps,
+        "local_steps": run.rounds.steps if run.rounds else None,
         "scaler": run.scaler.state_dict() if run.scaler else None,
         "adapter": adapter_hash(run),
     }

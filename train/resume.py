@@ -17,6 +17,14 @@ def bring_up_to_date(run: Run) -> str:
     """All ranks at the same step with the same weights and optimizer; returns why there."""
     saved = find_own(run)
     source, state = choose_source(run.world.gather(saved.state if saved else None))
+    why = take_over(run, saved, source, state)
+    run.settled = run.step
+    if run.rounds:
+        run.rounds.go_on(run.step, state)
+    return why
+
+
+def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None) -> str:
     named = dict(sorted(checkpoint.trained_weights(run.shell.model).items()))
     if state is None and run.config.resume not in ("auto", "never"):
         raise BadInput(
@@ -29,6 +37,8 @@ def bring_up_to_date(run: Run) -> str:
     require_same_math(run, state)
     if run.world.rank == source and saved is not None:
         checkpoint.load(saved, run.shell.model, run.optimizer)
+        if run.rounds:
+            run.rounds.load(saved.folder)
     send_state(run, named, source)
     run.step, run.best, run.proven = int(state["step"]), state["best"], -1
     run.balance = run.balance.knowing(state.get("speeds", {}))
@@ -92,3 +102,5 @@ def send_state(run: Run, named: checkpoint.Named, source: int) -> None:
         }
     run.world.broadcast([tensors[name] for name in sorted(tensors)], source)
     checkpoint.set_optimizer_state(named, run.optimizer, tensors, numbers)
+    if run.rounds:
+        run.world.broadcast([run.rounds.velocity[name] for name in sorted(named)], source)

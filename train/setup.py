@@ -16,11 +16,12 @@ from train import backends, events, microbatch, proofs, resume, sync
 from train.backends import ModelSpec
 from train.balance import Balance, parse_speeds
 from train.catalogue import model_folder
-from train.checkpoint import trained_weights
+from train.checkpoint import Named, trained_weights
 from train.config import RunConfig
 from train.decide import Decisions, Facts, decide, look
 from train.errors import BadInput
 from train.hashes import base_hash
+from train.local import Rounds
 from train.loop import Run
 from train.rows import Rows, open_rows
 from train.world import World
@@ -62,6 +63,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         optimizer=optimizer,
         scaler=make_scaler(decisions.precision, device),
         sync=sync.SyncChoice(config.sync, wire, shell, parameters, device),
+        rounds=make_rounds(config, named, optimizer, wire, total_steps) if config.sync == "local" else None,
         shares=[1.0] * world.size,
         balance=make_balance(config, identity["names"]),
         micro_batch=micro_batch,
@@ -73,9 +75,24 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     why_start = resume.bring_up_to_date(run)
     run.shares, why_shares = first_shares(config, run.balance)
     reasons = [*decisions.reasons, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
-    reasons += [f"sync {config.sync}: {run.sync.reason or 'both are tried in the first steps'}", why_shares, why_start]
+    why_sync = local_reason(run.rounds) if run.rounds else run.sync.reason or "both are tried in the first steps"
+    reasons += [f"sync {config.sync}: {why_sync}", why_shares, why_start]
     announce(run, reasons, decisions.as_dict() | {"wire": wire})
     return run
+
+
+def make_rounds(
+    config: RunConfig, named: Named, optimizer: torch.optim.Optimizer, wire: str, total_steps: int
+) -> Rounds:
+    return Rounds(
+        named,
+        optimizer,
+        steps=None if config.local_steps == "auto" else int(config.local_steps),
+        total_steps=total_steps,
+        rate=config.outer_learning_rate,
+        momentum=config.outer_momentum,
+        wire=wire,
+    )
 
 
 def check_shares(config: RunConfig, ranks: int) -> None:
@@ -101,6 +118,11 @@ def first_shares(config: RunConfig, balance: Balance) -> tuple[list[float], str]
         return [float(n) for n in balance.counts], f"shares {counts}: even until speeds are measured"
     speeds = ", ".join(f"{name} {speed:.3g}" for name, speed in balance.planned.items())
     return [float(n) for n in balance.counts], f"shares {counts}: by the speeds known so far, {speeds} rows/s"
+
+
+def local_reason(rounds: Rounds) -> str:
+    how = f"rounds of {rounds.steps} steps, until measured" if rounds.measured else f"rounds of {rounds.steps} steps"
+    return f"{how}; the curve depends on the cluster"
 
 
 def dataset_folder(config: RunConfig, out: TextIO | None) -> Path:

@@ -5,6 +5,8 @@ exactly the gradient that one machine would have computed, whatever the shares. 
 
     ddp   torch's DistributedDataParallel: travels while the backward pass still runs
     flat  one all-reduce of all gradients behind the backward pass
+
+With `local` nothing is added up here: the ranks meet where a round of steps ends (local.py).
 """
 
 from __future__ import annotations
@@ -61,6 +63,8 @@ class Work:
     compute_s: float
     blocked_s: float
     """From the end of the own computing until the summed gradient was there: waiting and transfer."""
+    ways_s: float = 0.0
+    """Of it what the exchange of the ways of a round took; the rest is what a checkpoint needs beside them."""
 
 
 class Stopwatch:
@@ -84,11 +88,13 @@ class Stopwatch:
 
 
 class FlatSync:
-    """Also the sync of a world of one, where there is nothing to add."""
+    """Also the sync of a world of one, where there is nothing to add, and of local steps."""
 
-    kind = "flat"
-
-    def __init__(self, shell: Shell, parameters: list[nn.Parameter], wire: str, device: str) -> None:
+    def __init__(
+        self, shell: Shell, parameters: list[nn.Parameter], wire: str, device: str, *, adds_up: bool = True
+    ) -> None:
+        self.kind = "flat" if adds_up else "local"
+        self.adds_up = adds_up
         self.shell = shell
         self.parameters = parameters
         self.wire = wire
@@ -103,7 +109,7 @@ class FlatSync:
             (loss * weight).backward()
             total += loss.detach()
         computed = self.watch.mark()
-        if dist.is_initialized():
+        if self.adds_up and dist.is_initialized():
             self._add_up()
         end = self.watch.mark()
         return Work(total.item(), self.watch.between(start, computed), self.watch.between(computed, end))
@@ -165,7 +171,7 @@ Sync = FlatSync | DdpSync
 def make(kind: str, wire: str, shell: Shell, parameters: list[nn.Parameter], device: str) -> Sync:
     if kind == "ddp" and dist.is_initialized():
         return DdpSync(shell, parameters, wire, device)
-    return FlatSync(shell, parameters, wire, device)
+    return FlatSync(shell, parameters, wire, device, adds_up=kind != "local")
 
 
 class SyncChoice:

@@ -3,10 +3,11 @@
 import dataclasses
 import os
 import sys
+import time
 
 import torch
 
-from train import __main__, batches, loop, sync
+from train import __main__, batches, local, loop, sync
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -31,6 +32,52 @@ def moving_shares() -> None:
         run.shares = [float((run.step * (rank + 2)) % 5) for rank in range(run.world.size - 1)] + [1.0]
 
     loop.update = moving
+
+
+def idle_rounds(steps: int) -> None:
+    """Nothing broken: the last rank has no rows in every second round, the others' change."""
+    update = loop.update
+
+    def share(run):
+        idle = run.step // steps % 2 == 0
+        run.shares = [3.0 + run.step % 2, 2.0, 0.0] if idle else [2.0, 1.0, 1.0]
+
+    def idling(run):
+        update(run)
+        share(run)
+
+    loop.update = idling
+    train = loop.train
+
+    def from_the_start(run):
+        share(run)
+        train(run)
+
+    loop.train = from_the_start
+
+
+def rests(step: int) -> None:
+    """Nothing broken: it waits after this step, in the middle of a round, to be stopped there."""
+    update = loop.update
+
+    def resting(run):
+        update(run)
+        if run.step == step:
+            time.sleep(600)
+
+    loop.update = resting
+
+
+def slow_meetings(milliseconds: int) -> None:
+    """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
+    meet, step = local.Rounds.meet, sync.FlatSync.step
+
+    def slow(self, rank, *, moments):
+        meet(self, rank, moments=moments)
+        return milliseconds / 1000
+
+    local.Rounds.meet = slow
+    sync.FlatSync.step = lambda self, batches, weight: dataclasses.replace(step(self, batches, weight), compute_s=0.001)
 
 
 def slow_rank(milliseconds: int) -> None:

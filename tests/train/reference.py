@@ -16,33 +16,104 @@ def losses(
 ):
     """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
     rows = open_rows(data)
-    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
-    if not full:
-        torch.manual_seed(seed)
-        lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
-        model = get_peft_model(model, lora)
+    model = build(model_folder, seed, full)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
-    stream = np.concatenate([np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(99)])
+    stream = order(rows, seed)
     found = []
     for step in range(steps):
-        total, count = torch.zeros(()), 0
-        for row in stream[step * rows_per_step : (step + 1) * rows_per_step]:
-            start, end = rows.rows[row], rows.rows[row + 1]
-            for a, b in zip(rows.samples[start:end], rows.samples[start + 1 : end + 1], strict=True):
-                # Every sample alone in its own forward pass: packing must make no difference.
-                tokens = torch.tensor(rows.tokens[a:b].astype(int))
-                scores = model(input_ids=tokens[None]).logits[0, :-1].log_softmax(-1)
-                wanted = torch.tensor(rows.trained[a + 1 : b].astype(bool))
-                total = total - scores[torch.arange(b - a - 1), tokens[1:]][wanted].sum()
-                count += int(wanted.sum())
+        total, count = summed_loss(model, rows, stream[step * rows_per_step : (step + 1) * rows_per_step])
         loss = total / count
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(weights, clip)
-        progress = (step - warmup) / max(1, (of_steps or steps) - warmup)
-        factor = (step + 1) / warmup if step < warmup else 0.5 * (1 + math.cos(math.pi * progress))
-        optimizer.param_groups[0]["lr"] = rate * factor
+        optimizer.param_groups[0]["lr"] = rate * factor(step, warmup, of_steps or steps)
         optimizer.step()
         found.append(loss.item())
     return found
+
+
+def build(model_folder, seed, full=False):
+    model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
+    if full:
+        return model
+    torch.manual_seed(seed)
+    lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
+    return get_peft_model(model, lora)
+
+
+def order(rows, seed):
+    return np.concatenate([np.random.Generator(np.random.PCG64([seed, e])).permutation(len(rows)) for e in range(99)])
+
+
+def factor(step, warmup, of_steps):
+    progress = (step - warmup) / max(1, of_steps - warmup)
+    return (step + 1) / warmup if step < warmup else 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def summed_loss(model, rows, chosen):
+    """Every sample alone in its own forward pass: packing must make no difference."""
+    total, count = torch.zeros(()), 0
+    for row in chosen:
+        start, end = rows.rows[row], rows.rows[row + 1]
+        for a, b in zip(rows.samples[start:end], rows.samples[start + 1 : end + 1], strict=True):
+            tokens = torch.tensor(rows.tokens[a:b].astype(int))
+            scores = model(input_ids=tokens[None]).logits[0, :-1].log_softmax(-1)
+            wanted = torch.tensor(rows.trained[a + 1 : b].astype(bool))
+            total = total - scores[torch.arange(b - a - 1), tokens[1:]][wanted].sum()
+            count += int(wanted.sum())
+    return total, count
+
+
+def local_losses(
+    model_folder, data, *, steps, counts, round_steps, outer_rate=0.7, momentum=0.5, averaged=(), rate=2e-3, clip=0.3
+):
+    """Local steps with an outer Nesterov step, one process playing all nodes: each has a model and an optimizer of its
+    own. `counts(step)` is the nodes' rows; after the meetings in `averaged` all have the same moments."""
+    rows, warmup, seed = open_rows(data), 5, 3407
+    models = [build(model_folder, seed) for _ in counts(0)]
+    common = [p.detach().clone().requires_grad_() for p in models[0].parameters() if p.requires_grad]
+    weights = [[p for p in model.parameters() if p.requires_grad] for model in models]
+    inner = [torch.optim.AdamW(own, lr=rate, weight_decay=0.0) for own in weights]
+    outer = torch.optim.SGD(common, lr=outer_rate, momentum=momentum, nesterov=momentum > 0)
+    stream, found, position, trained = order(rows, seed), [], 0, [0] * len(models)
+    for step in range(steps):
+        total, whole = 0.0, 0
+        for node, count in enumerate(counts(step)):
+            mine, position = stream[position : position + count], position + count
+            if not count:
+                continue
+            loss, tokens = summed_loss(models[node], rows, mine)
+            inner[node].zero_grad()
+            (loss / tokens).backward()
+            torch.nn.utils.clip_grad_norm_(weights[node], clip)
+            inner[node].param_groups[0]["lr"] = rate * factor(step, warmup, steps)
+            inner[node].step()
+            total, whole, trained[node] = total + loss.item(), whole + tokens, trained[node] + tokens
+        found.append(total / whole)
+        if (step + 1) % round_steps and step + 1 < steps:
+            continue
+        part = [tokens / sum(trained) for tokens in trained]
+        for i, p in enumerate(common):
+            p.grad = p.detach() - sum(w * own[i].detach() for w, own in zip(part, weights, strict=True))
+        outer.step()
+        for own in weights:
+            for p, new in zip(own, common, strict=True):
+                p.data.copy_(new.data)
+        if step + 1 in averaged:
+            average_moments(inner, weights, part)
+        trained = [0] * len(models)
+    return found
+
+
+def average_moments(optimizers, weights, part):
+    for i in range(len(weights[0])):
+        states = [opt.state[own[i]] for opt, own in zip(optimizers, weights, strict=True)]
+        counted = [(state, w) for state, w in zip(states, part, strict=True) if state]
+        for kind in ("exp_avg", "exp_avg_sq"):
+            mean = sum(w * state[kind] for state, w in counted)
+            for state in states:
+                state[kind] = mean.clone()
+        furthest = max(float(state["step"]) for state, _ in counted)
+        for state in states:
+            state["step"] = torch.tensor(furthest)

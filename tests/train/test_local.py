@@ -1,0 +1,248 @@
+"""`sync: local`: the steps of an independent reference, nothing lost, resumed exactly, and a machine that is lost."""
+
+import json
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tests.train import cluster, reference
+from tests.train.agents import Agents
+from tests.train.proof_of_run import merge, rows_are_right
+from train import checkpoint
+from train.catalogue import model_folder
+from train.config import RunConfig
+from train.errors import BadInput
+from train.local import Rounds, most_steps
+
+ROWS, STEPS = 60, 20
+OPTIONS = {
+    "model": "tiny",
+    "max_steps": STEPS,
+    "rows_per_step": 8,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "save_every": 8,
+    "proof_every": 1,
+    "wire": "fp32",
+    "sync": "local",
+    "local_steps": 3,
+}
+MEETINGS = [3, 6, 9, 12, 15, 18, 20]
+SAVED = [9, 18, 20]
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), ROWS)
+
+
+@pytest.fixture(scope="module")
+def truth(data) -> list[float]:
+    return local_truth(data, averaged=SAVED)
+
+
+@pytest.fixture(scope="module")
+def finished(data, tmp_path_factory) -> cluster.Cluster:
+    return cluster.train(tmp_path_factory.mktemp("run"), {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3)
+
+
+def local_truth(data, **changed) -> list[float]:
+    settings = {"steps": STEPS, "counts": lambda step: (5, 2, 1), "round_steps": 3} | changed
+    return reference.local_losses(model_folder("tiny"), data, **settings)
+
+
+def largest_error(found: list[float], truth: list[float]) -> float:
+    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
+
+
+def trained(folder: Path) -> dict[str, torch.Tensor]:
+    return checkpoint.load_file(folder / "adapter_model.safetensors")
+
+
+# -- against the reference ---------------------------------------------------------------------------------------
+
+
+def test_losses_are_those_of_the_reference(finished, truth):
+    for rank in range(3):
+        assert largest_error(finished.losses(rank), truth) < TOLERANCE
+
+
+def test_the_reference_can_tell(truth, data):
+    """An outer step without momentum, or moments that are never averaged, would be seen."""
+    assert largest_error(local_truth(data, averaged=SAVED, momentum=0.0), truth) > 10 * TOLERANCE
+    assert largest_error(local_truth(data, averaged=()), truth) > 3 * TOLERANCE
+
+
+def test_each_row_is_trained_once(finished):
+    assert rows_are_right({event["step"]: event for event in finished.steps()}, ROWS, 8)
+
+
+def test_nothing_is_exchanged_between_meetings_and_all_agree_at_them(finished):
+    steps, events = finished.steps(), finished.events()
+    assert [event["step"] for event in steps if event["sync_s"] > 0] == MEETINGS
+    assert {event["sync"] for event in steps} == {"local"}
+    assert [event["step"] for event in events if event["event"] == "proof"] == MEETINGS
+    assert [event["step"] for event in events if event["event"] == "checkpoint"] == SAVED
+
+
+def test_all_nodes_save_the_same(finished):
+    folders = [finished.node_home(rank) / "models/checkpoints/run/step-18" for rank in range(3)]
+    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
+    assert "outer.safetensors" in manifests[0]
+    assert manifests[0] == manifests[1] == manifests[2]
+
+
+def test_a_process_without_rows_takes_part_in_meetings(data, tmp_path):
+    """One node has no rows in every second round: it goes no way, and its optimizer has counted fewer steps."""
+    program = [str(Path(__file__).with_name("broken.py")), "idle_rounds=3"]
+    options = {**OPTIONS, "dataset": data, "balance": "even", "max_steps": 14, "save_every": 5}
+    run = cluster.train(tmp_path, options, 3, program=program)
+    rows = [tuple(node["rows"] for node in event["nodes"].values()) for event in run.steps()]
+    assert rows[0][2] == 0 and rows[3][2] > 0
+    truth = local_truth(data, steps=14, counts=lambda step: rows[step], averaged=[6, 12, 14])
+    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+
+
+@pytest.mark.parametrize(("size", "local_steps"), [(1, 5), (2, 1)])
+def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
+    """Outer rate 1 without momentum: alone that is training as always, with rounds of one step the mean of all."""
+    plain = {"outer_learning_rate": 1.0, "outer_momentum": 0.0, "local_steps": local_steps, "max_steps": 10}
+    run = cluster.train(tmp_path, {**OPTIONS, **plain, "dataset": data, "shares": ",".join("31"[:size])}, size)
+    if size == 1:
+        truth = reference.losses(model_folder("tiny"), data, steps=10, rows_per_step=8)
+    else:
+        truth = local_truth(
+            data, steps=10, counts=lambda step: (6, 2), round_steps=1, outer_rate=1.0, momentum=0.0, averaged=[8, 10]
+        )
+    assert largest_error(run.losses(), truth) < TOLERANCE
+
+
+# -- stopping, going on, losing ----------------------------------------------------------------------------------------
+
+
+def wait_for_step(run: cluster.Cluster, step: int) -> None:
+    end = time.monotonic() + 90
+    while len(run.steps()) < step:
+        assert time.monotonic() < end and all(process.poll() is None for process in run.processes), run.said()
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_path):
+    """Killed, it goes on from the last checkpoint and is exactly the run that was never stopped. A SIGTERM in the
+    middle of a round loses no more than that round."""
+    options = {**OPTIONS, "dataset": data, "shares": "5,2,1"}
+    run = cluster.Cluster(tmp_path, options, 3, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
+    wait_for_step(run, 11)
+    for process in run.processes:
+        process.send_signal(how)
+    run.wait()
+    steps = [checkpoint.steps(run.node_home(rank) / "models/checkpoints/run") for rank in range(3)]
+    assert steps == [[9]] * 3, "only what all shared is saved"
+    run = cluster.train(tmp_path, options, 3)
+    assert [event["step"] for event in run.events() if event["event"] == "start"] == [0, 9]
+    assert run.losses() == finished.losses()
+    ours, never = (trained(r.node_home(1) / "results/run/adapter") for r in (run, finished))
+    assert all(torch.equal(ours[name], never[name]) for name in never)
+
+
+def test_a_lost_node_costs_a_round_at_most(data, tmp_path):
+    """Agents; one is killed, the others go on from the last meeting, it comes back, the run ends: every row once."""
+    endless = OPTIONS | {"dataset": data, "max_steps": 100000, "save_every": 1000, "local_steps": 7, "proof_every": 100}
+    agents = Agents(tmp_path, endless, size=3)
+    agents.start()
+    agents.together(*agents.names, step=8, within_s=90)
+    agents.kill("node-1")
+    agents.together("node-0", "node-2", within_s=60)
+    agents.start("node-1")
+    agents.together(*agents.names, within_s=60)
+    agents.stop()
+    starts = [event["step"] for event in agents.events("node-0") if event["event"] == "start"]
+    assert len(starts) >= 3 and all(start % 7 == 0 for start in starts)
+    before = [event["step"] for event in agents.events("node-0") if event["event"] in ("step", "start")]
+    repeated = [a - b for a, b in pairwise(before) if b < a]
+    assert max(repeated) < 7
+    steps = merge([agents.events(name) for name in agents.names])
+    assert sorted(steps) == list(range(1, len(steps) + 1))
+    assert rows_are_right(steps, ROWS, 8)
+
+
+def test_a_run_may_change_to_local_steps_and_back(data, tmp_path):
+    """In one run: exact until it is stopped, then in rounds, then exact again; no row is lost or comes twice."""
+    program = str(Path(__file__).with_name("broken.py"))
+    for step, sync in ((4, "flat"), (9, "local"), (0, "flat")):
+        options = {**OPTIONS, "dataset": data, "max_steps": 14, "save_every": 1, "sync": sync}
+        run = cluster.Cluster(tmp_path, options, 1, program=[program, f"rests={step}"])
+        if step:
+            wait_for_step(run, step)
+            run.processes[0].kill()
+        run.wait()
+    starts = [event["step"] for event in run.events() if event["event"] == "start"]
+    assert starts[0] == 0 and starts[1] in (3, 4) and starts[2] in (starts[1] + 3, starts[1] + 6)
+    assert {event["sync"] for event in run.steps()} == {"flat", "local"} and len(run.steps()) == 14
+    assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
+
+
+# -- how many steps ----------------------------------------------------------------------------------------------------
+
+
+def rounds(total_steps: int = 1000, steps: int | None = None) -> Rounds:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight])
+    return Rounds({"w": weight}, optimizer, steps=steps, total_steps=total_steps, rate=1.0, momentum=0.0, wire="fp32")
+
+
+def seen(found: Rounds, step_s: float, exchange_s: float) -> str:
+    found.seconds, found.exchange_s = [step_s] * found.steps, exchange_s
+    return found.choose()
+
+
+def test_exchanges_are_held_at_a_tenth_of_the_time():
+    found = rounds()
+    assert "10% of the time with 36 steps" in seen(found, 0.5, 2.0)
+    assert found.steps == 36
+    assert seen(found, 0.5, 2.2) == "", "a little more or less is no reason"
+    assert seen(found, 0.5, 0.5) and found.steps == 9
+    assert seen(found, 0.5, 0.0) and found.steps == 1
+
+
+def test_steps_between_meetings_are_bounded():
+    assert [most_steps(n) for n in (1, 8, 40, 400, 4000)] == [1, 1, 5, 50, 64]
+    found = rounds(total_steps=80)
+    seen(found, 0.1, 100.0)
+    assert found.steps == 10
+    assert seen(rounds(steps=7), 0.1, 100.0) == ""
+
+
+def test_the_measured_number_is_followed_and_told(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 40, "proof_every": 1}
+    program = [str(Path(__file__).with_name("broken.py")), "slow_meetings=30"]
+    run = cluster.train(tmp_path, options, 2, program=program)
+    told = [event for event in run.events() if event["event"] == "local"]
+    proofs = [event["step"] for event in run.events() if event["event"] == "proof"]
+    assert told[0]["step"] == 4 and told[0]["steps"] == 5
+    assert proofs[:3] == [4, 9, 14]
+    assert np.isfinite(run.losses()).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"local_steps": "few"}, "neither auto nor a number above 0"),
+        ({"local_steps": "0"}, "neither auto nor a number above 0"),
+        ({"outer_momentum": 1.0}, "outer_momentum"),
+        ({"sync": "local", "optimizer": "adamw8bit"}, "use optimizer: adamw"),
+    ],
+)
+def test_wrong_settings_are_named(settings, message):
+    with pytest.raises(BadInput, match=message):
+        RunConfig(**settings)
