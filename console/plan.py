@@ -285,6 +285,9 @@ def outlook_words(nodes: list[Node], rates: Mapping[str, float], settings: Mappi
     speeds_ = ",".join(f"{node.name}={rates[node.name]:.4f}" for node in nodes)
     words = ["--speeds", speeds_, "--rows-per-step", str(settings["rows_per_step"]), "--wire", settings["wire"]]
     wired = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
+    wireless = [node.name for node in nodes if node.look["way"].get("wireless")]
+    words += ["--wireless", ",".join(wireless)] if wireless else []
+    words += ["--sync", settings["sync"]]
     if 0 < len(wired) < len(nodes):  # what was measured is the others' link: Wi-Fi tells no speed of its own
         words += ["--links", ",".join(f"{name}={max(speed, mbit):.0f}" for name, speed in wired.items())]
     return words
@@ -301,6 +304,20 @@ def slows_the_run(outlook: Mapping[str, Any]) -> list[str]:
         f"{outlook['best']['step_s']:.2f} s on {', '.join(rest)} alone: -e nodes={','.join(rest)}"
     )
     return [f"{slow} slows the run: {figures}"]
+
+
+def advice(outlook: Mapping[str, Any]) -> list[str]:
+    """What train/outlook.py says of each node and of a slow network, ready to be set."""
+    if not outlook:
+        return []
+    said = list(outlook["sentences"])
+    if outlook["ways"]:
+        said.append(f"adding up takes {outlook['sync_part']:.0%} of a step; instead, in this order:")
+    for way in outlook["ways"]:
+        wish = " ".join(f"-e {name}={value}" for name, value in way["settings"].items())
+        figures = f"{way['step_s']:.2f} s a step, {way['rows_per_s']:.2f} rows/s, {way['sync_part']:.0%} adding up"
+        said.append(f"  {wish:<32} {figures} ({way['costs']})")
+    return said
 
 
 # -- what a person sees ----------------------------------------------------------------------------------------
@@ -365,6 +382,7 @@ def lines(plan: Plan) -> list[str]:
         )
     lines_ = [head, *drawn(table)]
     lines_ += [f"  {word:<9} {text}" for word, text in summary(plan) if text]
+    lines_ += [f"  {said}" for said in advice(plan.outlook)]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 

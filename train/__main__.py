@@ -27,6 +27,7 @@ COMMANDS = {
     "check": ("train.check", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.fetch", "a base model or data set as plain files, fetched or built once"),
     "plan": ("train.plan", "memory and traffic of a model, without loading it"),
+    "calibrate": ("train.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.bench", "measure the network and the ways to add gradients up"),
     "eval": ("train.evaluate", "loss and answers of base and adapter side by side"),
     "export": ("train.export", "adapter, merged model, or GGUF for Ollama"),

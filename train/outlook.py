@@ -8,7 +8,7 @@ the slowest link in the ring. That transfer hides behind nothing is assumed: `dd
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
@@ -113,7 +113,11 @@ def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
 
 def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Outlook:
     """The group with the most rows per second; of equally good ones the largest, in the order given."""
-    return max((together(some, rows, gradient_bytes) for some in groups(machines)), key=lambda found: found.rows_per_s)
+    return fastest(together(some, rows, gradient_bytes) for some in groups(machines))
+
+
+def fastest(outlooks: Iterable[Outlook]) -> Outlook:
+    return max(outlooks, key=lambda found: found.rows_per_s)
 
 
 def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> float:
@@ -231,10 +235,19 @@ def times(factor: float) -> str:
     return f"{factor:.1f}×" if factor >= 0.1 else f"{factor:.2f}×"
 
 
-def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int) -> dict[str, Any]:
+def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, local: bool = False) -> dict[str, Any]:
+    """Everything of the above for these machines; `local`: as they would train with local steps."""
     traffic = Traffic(traffic // 4) if isinstance(traffic, int) else traffic
     size = traffic.bytes
-    whole, found, gained = together(machines, rows, size), best(machines, rows, size), gains(machines, rows, size)
+
+    def view(some: Sequence[Machine]) -> Outlook:
+        return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
+
+    whole, found = view(machines), fastest(view(some) for some in groups(machines))
+    gained = {}
+    for m in machines:
+        others = others_of(m, machines, found.shares)
+        gained[m.name] = view([*others, m]).rows_per_s / view(others).rows_per_s if others else 1.0
     alone = {m.name: together([m], rows, 0).rows_per_s for m in machines}
     even = [len(part) for part in (range(rows)[i :: len(machines)] for i in range(len(machines)))]
     fixed = [m.step_s for m in machines]
@@ -242,7 +255,7 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int) -> d
     nodes = []
     for m in machines:
         others = others_of(m, machines, found.shares)
-        pays = break_even_rows(m, others, rows, size) if others else 1
+        pays = None if local else break_even_rows(m, others, rows, size) if others else 1
         facts = {"share": whole.shares[m.name], "gain": round(gained[m.name], 3), "break_even_rows": pays}
         nodes.append(asdict(m) | facts)
     return {
@@ -253,16 +266,16 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int) -> d
         "over_even_split": round(even_s / whole.step_s, 3),
         "over_fastest_alone": round(whole.rows_per_s / max(alone.values()), 3),
         "nodes": nodes,
-        "groups": [_figures(together(some, rows, size)) for some in groups(machines)],
+        "groups": [_figures(view(some)) for some in groups(machines)],
         "best": _figures(found),
         "slower_with": [machine.name for machine in machines if machine.name not in found.shares],
         "sync_part": round(whole.sync_part, 4),
         "ways": [
             {"settings": way.settings, **_figures(way.outlook), "enough": way.enough, "costs": way.costs}
             | {"sync_part": round(way.outlook.sync_part, 4)}
-            for way in ways_out(machines, rows, traffic)
+            for way in ([] if local else ways_out(machines, rows, traffic))
         ],
-        "sentences": [said for m in machines if (said := sentence(m, machines, rows, traffic))],
+        "sentences": [] if local else [said for m in machines if (said := sentence(m, machines, rows, traffic))],
     }
 
 

@@ -19,6 +19,7 @@ from typing import Any
 from train import outlook
 from train.balance import parse_speeds
 from train.catalogue import Facts, Model, model_facts, resolve_model
+from train.config import CHOICES
 from train.errors import BadInput
 from train.memory import (
     GIB,
@@ -97,6 +98,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
     parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: foretell the run instead")
     parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
+    parser.add_argument("--sync", default="auto", help="with --speeds: local foretells local steps")
     parser.add_argument("--wireless", default="", help="with --speeds: NAME,… whose link is Wi-Fi")
     parser.add_argument("--fixed", default="", help="with --speeds: NAME=SECONDS,… of a step whatever its rows")
     parser.add_argument("--rows-per-step", type=int, default=16, help="with --speeds: rows of a step (default 16)")
@@ -125,7 +127,9 @@ def foretell(args: argparse.Namespace, model: Model, facts: Facts, setup: Setup)
     if wire == "auto":  # as a run decides
         wire = "bf16" if outlook.sync_seconds(machines, 4 * weights) > outlook.SLOW_S else "fp32"
     traffic = outlook.Traffic(weights, wire, {} if setup.full else fewer_weights(facts, setup))
-    found = outlook.as_json(machines, args.rows_per_step, traffic)
+    if args.sync not in CHOICES["sync"]:
+        raise BadInput(f"sync: '{args.sync}' is not one of {'|'.join(CHOICES['sync'])}")
+    found = outlook.as_json(machines, args.rows_per_step, traffic, local=args.sync == "local")
     if args.json:
         print(json.dumps({"ok": True, "failures": [], "model": model.name, "wire": wire, **found}))
     else:

@@ -224,13 +224,13 @@ def test_steps_between_meetings_are_bounded():
 
 
 def test_the_measured_number_is_followed_and_told(data, tmp_path):
-    options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 40, "proof_every": 1}
+    options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 56}
     program = [str(Path(__file__).with_name("broken.py")), "slow_meetings=30"]
     run = cluster.train(tmp_path, options, 2, program=program)
     told = [event for event in run.events() if event["event"] == "local"]
     proofs = [event["step"] for event in run.events() if event["event"] == "proof"]
-    assert told[0]["step"] == 4 and told[0]["steps"] == 5
-    assert proofs[:3] == [4, 9, 14]
+    assert told[0]["step"] == 4 and told[0]["steps"] == 7
+    assert proofs[:3] == [4, 11, 18]
     assert np.isfinite(run.losses()).all()
 
 

@@ -108,6 +108,14 @@ def test_local_steps_are_as_few_as_keep_exchanges_at_a_tenth(group, rows, weight
         assert found.sync_s * steps / (steps - 1) > TOO_MUCH / (1 - TOO_MUCH) * found.compute_s * (1 - 1e-6)
 
 
+def test_what_local_steps_give_is_foretold_too(capsys):
+    flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5", "--json")
+    exact, local = (json.loads(plan(capsys, *flags, "--sync", sync)[1]) for sync in ("auto", "local"))
+    by_way = next(way for way in exact["ways"] if way["settings"] == {"sync": "local"})
+    assert local["together"]["step_s"] == by_way["step_s"] < exact["together"]["step_s"]
+    assert local["ways"] == local["sentences"] == []
+
+
 def test_seconds_that_do_not_depend_on_rows_count_for_each_step():
     slow_start = [Machine("a", 10, 1000, step_s=1.0), Machine("b", 10, 1000)]
     found = together(slow_start, 30, 0)

@@ -138,6 +138,17 @@ def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, 
     return found
 
 
+def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
+    wifi = look(way={"why": "", "card": "wlp2s0", "mbit": None, "wireless": True})
+    found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 9.0}, [look(), look(), wifi], 60, rows_per_step=48)
+    said = "\n".join(plan.lines(found))
+    assert "adding n2 over Wi-Fi (60 Mbit/s) makes it 0." in said and "; on a cable 1." in said
+    order = [said.index(f"-e {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
+    assert order == sorted(order)
+    quick = foreseen({"n0": 10.0, "n1": 9.0}, [look(), look()], 100_000, rows_per_step=48)
+    assert plan.advice(quick.outlook) == []
+
+
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     rates = {"n0": 10.0, "n1": 9.0, "n2": 0.1}
     slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)

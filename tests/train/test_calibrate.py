@@ -1,0 +1,60 @@
+"""A machine's speed, measured once: the line through its steps, and what is kept."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train import __main__
+from train.calibrate import BUDGET_S, Speed, fit, keep, known
+
+
+class Steps:
+    """A machine that takes so long, on paper."""
+
+    def __init__(self, fixed_s: float, row_s: float, rows: int) -> None:
+        self.fixed_s, self.row_s, self.rows, self.took = fixed_s, row_s, rows, []
+
+    def __call__(self, micro_batches: int) -> float:
+        self.took.append(self.fixed_s + micro_batches * self.rows * self.row_s)
+        return self.took[-1]
+
+
+@given(st.floats(0, 0.5), st.floats(1e-4, 0.5), st.integers(1, 16))
+def test_a_line_is_found_within_the_time(fixed_s, row_s, rows):
+    steps = Steps(fixed_s, row_s, rows)
+    found = fit(steps, rows)
+    if len(steps.took) > 2 and fixed_s < rows * row_s:
+        assert found.rows_per_s == pytest.approx(1 / row_s) and found.fixed_s == pytest.approx(fixed_s, abs=1e-6)
+    assert found.rows_per_s > 0 and found.fixed_s >= 0
+    assert sum(steps.took[1:]) <= BUDGET_S + 3 * max(steps.took)
+
+
+def test_a_large_model_takes_two_steps():
+    steps = Steps(1.0, 30.0, 1)
+    assert fit(steps, 1) == Speed(1 / 31.0, 0.0) and len(steps.took) == 2
+
+
+def test_what_is_kept_is_found_again_and_a_damaged_file_is_not_trusted(tmp_path):
+    keep(tmp_path / "c.json", "a", Speed(1.5, 0.1))
+    keep(tmp_path / "c.json", "b", Speed(2.5, 0.0))
+    assert known(tmp_path / "c.json") == {"a": Speed(1.5, 0.1), "b": Speed(2.5, 0.0)}
+    (tmp_path / "c.json").write_text('{"a": {"rows"')
+    assert known(tmp_path / "c.json") == {}
+
+
+def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+
+    def calibrate(*flags) -> dict:
+        assert __main__.main(["calibrate", "--model", "tiny", "--max-seq-length", "64", "--json", *flags]) == 0
+        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+    assert calibrate("--known-only")["speed"] is None
+    first = calibrate()
+    assert first["speed"]["rows_per_s"] > 0 and not first["cached"]
+    again = calibrate()
+    assert again["cached"] and again["speed"] == first["speed"]
+    assert calibrate("--max-seq-length", "32", "--known-only")["speed"] is None
+    assert calibrate("--lora-r", "4", "--known-only")["key"] != first["key"]
