@@ -251,8 +251,11 @@ def unused(name: str, runs: dict[str, Known]) -> str:
 # -- how fast --------------------------------------------------------------------------------------------------
 
 
-def speeds(nodes: list[Node], settings: dict[str, Any]) -> tuple[dict[str, float], str]:
-    """Rows per second of each node, from the newest run that computed the same; and where they are from."""
+def speeds(
+    nodes: list[Node], settings: dict[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
+) -> tuple[dict[str, float], str]:
+    """Rows per second of each node, from the newest run that computed the same, else as `train calibrate` measured them
+    on the node; and where they are from."""
     rates: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
@@ -263,6 +266,10 @@ def speeds(nodes: list[Node], settings: dict[str, Any]) -> tuple[dict[str, float
                     rates.setdefault(name.partition(":")[0], rate)
                 sources.append(entry["run"])
                 break
+    for name, speed in (calibrated or {}).items():
+        if name not in rates:
+            rates[name] = speed["rows_per_s"]
+            sources.append("a calibration")
     known = {node.name: rates[node.name] * node.processes for node in nodes if node.name in rates}
     return known, f"measured in {', '.join(dict.fromkeys(sources))}" if known else "not measured yet"
 

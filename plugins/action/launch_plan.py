@@ -5,7 +5,9 @@ console/plan.py decides; here is what it needs from outside: Ansible's variables
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import secrets
 import sys
 from pathlib import Path
@@ -63,12 +65,22 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     findings += plan.in_the_way(nodes, needed)
     if findings:
         raise asked.Refused("\n".join(findings))
-    found.rates, found.rates_why = plan.speeds(nodes, found.settings)
+    found.rates, found.rates_why = plan.speeds(nodes, found.settings, calibrated(known))
     found.outlook = ask_outlook(found)
     found.warnings += [f"{why}; it is left out" for why in off.values()]
     found.warnings += plan.slows_the_run(found.outlook)
     wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
     found.warnings += [f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless]
+    return found
+
+
+def calibrated(known: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Of the nodes that were asked how fast they compute, and could tell."""
+    found = {}
+    for name in known["ansible_play_hosts"]:
+        said = str(known["hostvars"][name].get("motley_plan_calibration", {}).get("stdout", ""))
+        with contextlib.suppress(IndexError, ValueError, KeyError, TypeError):
+            found[name] = dict(json.loads(said.strip().splitlines()[-1])["speed"])
     return found
 
 

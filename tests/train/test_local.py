@@ -155,6 +155,21 @@ def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_pa
     assert all(torch.equal(ours[name], never[name]) for name in never)
 
 
+def test_what_is_saved_in_the_middle_of_a_round_is_where_it_began(data, tmp_path):
+    """Weights, moments and outer momentum: the run goes on as the one that was never stopped."""
+    options = {**OPTIONS, "dataset": data, "save_every": 1000}
+    never = cluster.train(tmp_path / "never", options, 1)
+    home = tmp_path / "stopped"
+    home.mkdir()
+    run = cluster.Cluster(home, options, 1, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
+    wait_for_step(run, 11)
+    run.processes[0].send_signal(signal.SIGTERM)
+    run.wait()
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [9]
+    run = cluster.train(home, options, 1)
+    assert run.losses() == never.losses()
+
+
 def test_a_lost_node_costs_a_round_at_most(data, tmp_path):
     """Agents; one is killed, the others go on from the last meeting, it comes back, the run ends: every row once."""
     endless = OPTIONS | {"dataset": data, "max_steps": 100000, "save_every": 1000, "local_steps": 7, "proof_every": 100}

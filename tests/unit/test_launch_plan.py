@@ -149,6 +149,13 @@ def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     assert plan.advice(quick.outlook) == []
 
 
+def test_a_calibration_counts_where_no_run_has_measured() -> None:
+    found, settings = nodes(look(), look()), {"model": "tiny"}
+    speeds = {name: {"rows_per_s": 3.0, "fixed_s": 0.1} for name in ("n0", "n1")}
+    assert plan.speeds(found, settings) == ({}, "not measured yet")
+    assert plan.speeds(found, settings, speeds) == ({"n0": 3.0, "n1": 3.0}, "measured in a calibration")
+
+
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     rates = {"n0": 10.0, "n1": 9.0, "n2": 0.1}
     slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)
