@@ -128,15 +128,6 @@ def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes:
     return together([*others, machine], rows, gradient_bytes).rows_per_s / before
 
 
-def gains(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> dict[str, float]:
-    """By name: rows per second of the best group with this machine, over those without it. Below 1 it makes the run
-    slower."""
-    chosen = best(machines, rows, gradient_bytes).shares
-    return {
-        machine.name: gain(machine, others_of(machine, machines, chosen), rows, gradient_bytes) for machine in machines
-    }
-
-
 def others_of(machine: Machine, machines: Sequence[Machine], chosen: Mapping[str, int]) -> list[Machine]:
     return [other for other in machines if other.name in chosen and other.name != machine.name]
 
