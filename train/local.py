@@ -95,6 +95,7 @@ class Rounds:
         started = time.perf_counter()
         ways = {name: weight * (self.weights[name] - p.detach()) for name, p in self.named.items()}
         self.average = self._added_up(ways)
+        next(iter(self.average.values())).flatten()[0].item()  # a GPU is done only now
         taken = time.perf_counter() - started
         if moments:
             self._average_moments(weight)
