@@ -103,7 +103,7 @@ test-lab: env ## tests on real hosts (root)
 test-train: ## tests of the training package, in its own environment
 	@tests/run.sh train
 
-bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling launch bootstrap faults" REPEATS=3
+bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling predict slow_links launch bootstrap faults" REPEATS=3
 	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20

@@ -18,6 +18,8 @@ PARTS = {
     "sync": "ways of adding gradients up, over links of several speeds",
     "balance": "unequal machines: balanced, even, transformers' Trainer",
     "scaling": "one, two, three, five machines, and foretold to sixteen",
+    "predict": "what a plan foretells, and what lab hosts then take",
+    "slow_links": "exact sync and local steps over links of several speeds",
     "launch": "from the command to processes and to the first step",
     "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
     "faults": "the three worst losses, again and again",

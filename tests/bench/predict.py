@@ -20,7 +20,7 @@ from lab import network
 from lab.host import Host
 from lab.lab import Lab
 from lab.layer import ENV
-from tests.bench.kept import Kept
+from tests.bench import page
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment
 from train.outlook import Machine, Traffic, together, together_local
@@ -28,7 +28,6 @@ from train.outlook import Machine, Traffic, together, together_local
 MICRO_BATCH, ROW_LENGTH, LORA_R = 4, 256, 16
 SETTLE, MEASURED = 14, 10
 AIM = 0.15
-KEPT = Kept("predict")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def foretold(case: Case, speeds: list[dict[str, float]], weights: int) -> float:
 def measured(case: Case, hosts: list[Host]) -> tuple[float, int]:
     """The median step of a balanced run, and how many weights it trains."""
     percent = {host.name: share for host, share in zip(hosts, case.percents, strict=True)}
-    name = f"p{CASES.index(case)}-{len(KEPT.all().get(str(case), []))}"
+    name = f"p{CASES.index(case)}-{len(page.kept('predict').get(str(case), []))}"
     run = torchrun.train(
         name, hosts, rows_per_step=case.rows, max_steps=400,
         micro_batch=MICRO_BATCH, sync=case.sync, wire="fp32", lora_r=LORA_R,
@@ -119,12 +118,12 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="forget what was measured before")
     args = parser.parse_args()
     if args.anew:
-        KEPT.forget()
+        page.forget("predict")
     with torchrun.lab_for_training("benchpredict") as lab:
         for number in args.cases:
             for _ in range(args.repeats):
-                KEPT.add(str(CASES[number]), one(lab, CASES[number]))
-    KEPT.write(table(KEPT.all()))
+                page.keep("predict", str(CASES[number]), one(lab, CASES[number]))
+    page.put("predict", table(page.kept("predict")))
     return 0
 
 

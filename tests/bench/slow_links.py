@@ -15,18 +15,17 @@ from typing import Any
 
 from lab import network
 from lab.lab import Lab
-from tests.bench.kept import Kept
+from tests.bench import page
 from tests.support import torchrun
 
 ROWS, MICRO_BATCH, STEPS = 24, 4, 64
 RATES = (1000, 100, 20)
-KEPT = Kept("local")
 
 
 def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
     for host in lab.hosts:
         network.set_rate(host.cable, mbit)
-    name = f"l{mbit}{sync}{len(KEPT.all().get(f'{mbit} {sync}', []))}"
+    name = f"l{mbit}{sync}{len(page.kept('slow_links').get(f'{mbit} {sync}', []))}"
     run = torchrun.train(
         name, lab.hosts, rows_per_step=ROWS, max_steps=STEPS, micro_batch=MICRO_BATCH, sync=sync, wire="fp32",
         method="full", learning_rate=2e-3, eval_rows=96, save_every=STEPS, shares="14,7,3",
@@ -55,13 +54,13 @@ def main() -> int:
     parser.add_argument("--anew", action="store_true", help="forget what was measured before")
     args = parser.parse_args()
     if args.anew:
-        KEPT.forget()
+        page.forget("slow_links")
     with torchrun.lab_for_training("benchlocal") as lab:
         for mbit in args.rates:
             for _ in range(args.repeats):
                 for sync in ("flat", "local"):
-                    KEPT.add(f"{mbit} {sync}", one(lab, mbit, sync))
-    KEPT.write(table(KEPT.all()))
+                    page.keep("slow_links", f"{mbit} {sync}", one(lab, mbit, sync))
+    page.put("slow_links", table(page.kept("slow_links")))
     return 0
 
 
