@@ -12,7 +12,7 @@ import statistics
 import sys
 from itertools import count as counting
 
-from lab import network
+from lab import shaping
 from lab.lab import Lab
 from tests.bench.page import Figures, forget, keep, kept, put
 from tests.support import torchrun
@@ -25,7 +25,7 @@ COUNTER = counting()
 
 def measure(lab: Lab, link_mbit: int) -> Figures:
     for host in lab.hosts:
-        network.set_rate(host.cable, link_mbit)
+        shaping.set_rate(host.cable, link_mbit)
     words = "-m train bench sync --model tiny --lora-r 64 --repeats 5 --json"
     run = Training(f"sync{next(COUNTER)}", lab.hosts, words.split())
     run.end(300)
