@@ -1,6 +1,7 @@
 """The whole of bootstrap on machines as an installer leaves them, on every base: once, again, and taken back.
 
-On the machine's own base with drivers (simulated cards) and the whole CPU set, up to the all-reduce; on others without.
+On the machine's own base with drivers (simulated cards) and the whole CPU set, up to the all-reduce; on others without,
+and there one phase after the other, so that each phase's undo is held against what that phase found.
 """
 
 import json
@@ -24,6 +25,7 @@ WITH_ALL = {
     "motley_python_env_manage": True,
     "motley_python_env_sets": ["node-cpu"],  # the cards are simulated: nothing can compute on them
 }
+ONE_BY_ONE = "ssh_trust hostname static_ip firewall clock power gpu_driver workspace run"
 PHASES = "ssh_trust hostname static_ip firewall clock power gpu_driver artifacts python_env workspace run proof"
 # Everything that bootstrap might touch, with content, mode and owner; host keys and sudo's own mark are not its doing.
 LOOK = r"""
@@ -55,30 +57,45 @@ def python_of(person: Person) -> str:
     return person.cluster.hosts[0].run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
 
 
-@pytest.fixture(scope="module")
-def before(person: Person) -> dict[str, str]:
+Photographs = dict[str, list[str]]
+
+
+def photographed(person: Person) -> Photographs:
     """What a careful person would photograph on each machine before anything is done to it."""
-    return {host.name: host.run("sh", "-c", LOOK) for host in person.cluster.hosts}
+    return {host.name: host.run("sh", "-c", LOOK).splitlines() for host in person.cluster.hosts}
 
 
 @pytest.fixture(scope="module")
-def checked(person: Person, before: dict[str, str]) -> dict[str, str]:
+def before(person: Person) -> Photographs:
+    return photographed(person)
+
+
+@pytest.fixture(scope="module")
+def checked(person: Person, before: Photographs) -> Photographs:
     """--check --diff on the fresh machines; then what they look like."""
     said = person.types("bootstrap", "--check")
     assert said.rc == 0, said.out
     assert all(count > 0 for count in said.changed().values()), said.out
-    return {host.name: host.run("sh", "-c", LOOK) for host in person.cluster.hosts}
+    return photographed(person)
 
 
 @pytest.fixture(scope="module")
-def bootstrapped(person: Person, checked: dict[str, str]) -> Person:
-    said = person.bootstraps()
-    print(said.out)
-    assert set(said.changed()) == set(NODES)
+def found() -> dict[str, Photographs]:
+    """What each phase that was asked for found, in their order."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def bootstrapped(person: Person, checked: Photographs, found: dict[str, Photographs]) -> Person:
+    for phase in ["all"] if whole(person) else ONE_BY_ONE.split():
+        found[phase] = photographed(person) if found else checked
+        said = person.bootstraps(phase="" if phase == "all" else phase)
+        print(said.out)
+        assert set(said.changed()) == set(NODES)
     return person
 
 
-def test_check_changes_nothing(before: dict[str, str], checked: dict[str, str]) -> None:
+def test_check_changes_nothing(before: Photographs, checked: Photographs) -> None:
     assert checked == before
 
 
@@ -180,11 +197,13 @@ def test_the_receipt_can_be_read(bootstrapped: Person) -> None:
     assert any("bootstrap: check only" in page for page in pages)
 
 
-def test_undo_puts_everything_back(bootstrapped: Person, before: dict[str, str]) -> None:
-    said = bootstrapped.types("undo", phase="all")
-    assert said.rc == 0, said.out
-    for host in bootstrapped.cluster.hosts:
-        assert host.run("sh", "-c", LOOK).splitlines() == before[host.name].splitlines()
+def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photographs]) -> None:
+    for phase, photographs in reversed(found.items()):
+        said = bootstrapped.types("undo", phase=phase)
+        assert said.rc == 0, said.out
+        after = photographed(bootstrapped)
+        for name, photograph in photographs.items():
+            assert after[name] == photograph, f"{phase} on {name}"
 
 
 def test_a_change_that_cannot_be_confirmed_is_taken_back(person: Person) -> None:
