@@ -17,7 +17,14 @@ locks=()
 for set in "$@"; do locks+=("$here/$set.txt"); done
 [[ " $* " == *" node-cpu "* ]] && locks+=("$here/torch-cpu.txt")
 stamp=$(cat "${locks[@]}" "$here/make_env.sh" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
-[[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]] && exit 0
+is_right() { [[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]]; }
+is_right && exit 0
+
+# Two at once would take each other's folder away.
+mkdir -p "$(dirname "$target")"
+exec 9>"$target.lock"
+flock -n 9 || { echo "waiting: another make builds $(basename "$target")" >&2 && flock 9; }
+is_right && exit 0
 
 as_root() { if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi; }
 
