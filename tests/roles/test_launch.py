@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from lab import faults
 from lab import hub as hubs
 from lab.host import Host
 from lab.hub import Hub
+from lab.lab import wait_until
 from lab.profile import USER
 from tests.support.bootstrap import Person
 
@@ -159,12 +159,11 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
 
 def test_a_port_that_another_program_has_is_refused(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-1"]
-    listen = "import socket, time; s = socket.create_server(('', 29400)); print('on', flush=True); time.sleep(300)"
-    program = subprocess.Popen(host.inside("python3", "-c", listen), stdout=subprocess.PIPE)
-    assert program.stdout and program.stdout.readline() == b"on\n"
+    listen = "import socket, time; s = socket.create_server(('', 29400)); time.sleep(300)"
+    host.run("systemd-run", "--quiet", "--collect", "--unit=listens", "python3", "-c", listen)
+    wait_until(lambda: ":29400 " in host.run("ss", "-ltn"), "nobody listens")
     said = tiny.plans(model="tiny", max_steps=4)
-    program.kill()
-    host.outcome("fuser", "-k", "29400/tcp")
+    host.run("systemctl", "stop", "listens")
     assert said.rc != 0 and "gpu-worker-1: port 29400 is taken there" in said.out, said.out
     assert "motley_render_presence_port=29401" in said.out
 
