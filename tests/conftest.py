@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,10 @@ from tests.support.cluster import Cluster
 
 if TYPE_CHECKING:
     from tests.support.bootstrap import Person
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As a shell starts what runs in its background; every program under test would inherit it, and heed no Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 BASES = sorted({"bookworm", "trixie", base.default_suite()})
 

@@ -39,7 +39,9 @@ def test_an_address_from_the_router_becomes_a_fixed_one(trio: Cluster, tmp_path:
     wanted = {STAYS: leased[STAYS], MOVES: trio[MOVES].spec.address}
     person.writes(
         {name: {"motley_address": wanted[name], "motley_current_address": None} for name in [STAYS]}
-        | {MOVES: {"motley_current_address": leased[MOVES]}}
+        | {MOVES: {"motley_current_address": leased[MOVES]}},
+        motley_static_ip_reconnect_s=25,  # a lease may take longer than the settings of the other tests allow
+        motley_static_ip_rollback_s=60,
     )
     said = person.bootstraps(limit=both, phase="static_ip")
     for name in (STAYS, MOVES):

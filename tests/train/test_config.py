@@ -30,7 +30,7 @@ def test_text_becomes_what_the_field_is():
     ("values", "message"),
     [
         ({"learnig_rate": 1}, "unknown setting 'learnig_rate', did you mean 'learning_rate'?"),
-        ({"sync": "dpp"}, "sync: 'dpp' is none of auto|ddp|flat, did you mean 'ddp'?"),
+        ({"sync": "dpp"}, "sync: 'dpp' is none of auto|ddp|flat|local, did you mean 'ddp'?"),
         ({"rows_per_step": 2.5}, "rows_per_step: '2.5' is not a whole number"),
         ({"rows_per_step": 0}, "rows_per_step: 0 is below 1"),
         ({"max_steps": 5, "epochs": 1}, "max_steps and epochs are both set"),
