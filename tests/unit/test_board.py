@@ -67,7 +67,7 @@ def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
 def test_without_a_run_it_says_so(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory"
     (inventory / "group_vars").mkdir(parents=True)
-    (inventory / "group_vars/cluster.yml").write_text("{}")
+    (inventory / "group_vars/cluster.yml").write_text(f"motley_state_folder: {tmp_path}/state\n")
     host = {"ansible_connection": "local", "motley_address": "127.0.0.1", "motley_home": str(tmp_path / "home")}
     shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.2"}
     (inventory / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": {"a": host}}}))
