@@ -112,6 +112,7 @@ def down(place: Place) -> None:
 def clear(place: Place) -> None:
     """Take away everything that bears this lab's name, by looking at the machine and not at what we remember."""
     cgroups.remove(place.cgroup)
+    _let_stragglers_end(place)
     for namespace in network.namespaces():
         if place.owns_namespace(namespace):
             run("ip", "netns", "delete", namespace)
@@ -120,6 +121,29 @@ def clear(place: Place) -> None:
             shutil.rmtree(folder)
     disk.unmount_below(place.root)
     shutil.rmtree(place.root, ignore_errors=True)
+
+
+def _let_stragglers_end(place: Place, patience_s: float = 10) -> None:
+    """A lab command that was killed takes its programs with it, but not at once: one may be amid a mount."""
+    deadline = time.monotonic() + patience_s
+    while processes_of(place) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def processes_of(place: Place) -> list[str]:
+    """The words and groups of all processes that bear the lab's name."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if ") Z " in (folder / "stat").read_text():  # ended; its parent has yet to take note
+                continue
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            text = words + (folder / "cgroup").read_text()
+        except OSError:
+            continue
+        if f"{place.root}/" in text or f"/{place.cgroup}/" in text or f"{place.switch}-" in text:
+            found.append(text)
+    return found
 
 
 def _install_and_boot(host: Host, address: str | None = None) -> None:
@@ -205,7 +229,7 @@ def limit(lab: Lab, names: Sequence[str], *, on: bool, scale: float = 1.0) -> No
         shaping.set_rate(host.cable, host.spec.rate_mbit if on else None)
 
 
-def each(hosts: Iterable[Host], act: Callable[[Host], None]) -> None:
+def each(hosts: Iterable[Host], act: Callable[[Host], object]) -> None:
     """Do it to all at once; the first failure is told after all have ended."""
     with ThreadPoolExecutor(16) as pool:
         done = [pool.submit(act, host) for host in hosts]

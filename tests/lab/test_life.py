@@ -18,18 +18,8 @@ from tests.support.cluster import REPOSITORY, Cluster
 
 def left_of(place: Place) -> dict[str, list[str]]:
     """All that bears the lab's name on this machine."""
-    processes = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if ") Z " in (folder / "stat").read_text():  # ended; its parent has yet to take note
-                continue
-            text = (folder / "cmdline").read_bytes().decode(errors="replace") + (folder / "cgroup").read_text()
-        except OSError:
-            continue
-        if f"motley-lab/{place.name}/" in text or f"{place.switch}-" in text:
-            processes.append(text)
     return {
-        "processes": processes,
+        "processes": labs.processes_of(place),
         "namespaces": [name for name in network.namespaces() if place.owns_namespace(name)],
         "mounts": [str(path) for path in disk.mounts_below(place.root)],
         "loops": [line for line in labs.run("losetup", "--all").splitlines() if f"{place.root}/" in line],
