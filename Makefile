@@ -112,12 +112,6 @@ bench-faults: env ## the three worst losses, twenty times each, in the lab: REPE
 bench-load: env ## an hour of training at full load without a false loss: MINUTES=60
 	@$(PY) -m tests.bench.faults load $(if $(MINUTES),--load-minutes $(MINUTES))
 
-bench-predict: env ## what a plan foretells against what lab hosts then take: CASES="0 3" REPEATS=2
-	@$(PY) -m tests.bench.predict $(CASES) $(if $(REPEATS),--repeats $(REPEATS))
-
-bench-local: env ## exact sync against sync=local on slow links: RATES="100 20" REPEATS=2
-	@$(PY) -m tests.bench.slow_links $(RATES) $(if $(REPEATS),--repeats $(REPEATS))
-
 lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie)
 	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))
 

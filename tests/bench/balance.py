@@ -6,13 +6,12 @@ python -m tests.bench.balance trio pair throttle peer --repeats 1
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Callable
 
 from lab.lab import Lab
-from tests.bench.page import Figures, forget, keep, kept, put, row
+from tests.bench.page import Figures, bench, row
 from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
@@ -71,20 +70,7 @@ PARTS: dict[str, Callable[[Lab], Figures]] = {"trio": trio, "peer": peer, "pair"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"of {' '.join(PARTS)}")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        forget(NAME)
-    with torchrun.lab_for_training("benchbalance") as lab:
-        torchrun.real_links(lab.hosts)
-        for _ in range(args.repeats):
-            for part in args.parts:
-                keep(NAME, part, PARTS[part](lab))
-    put(NAME, table(kept(NAME)))
-    return 0
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchbalance"), PARTS, table)
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from lab import base
 from lab import lab as labs
@@ -30,7 +31,7 @@ from tests.support.cluster import REPOSITORY, Cluster, start
 NAME = "bootstrap"
 AIMS = {"make bootstrap": "≤ 20"}
 OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "action_plugins")
-ALL = {
+ALL: dict[str, Any] = {
     "motley_gpu_driver_manage": True,
     "motley_python_env_manage": True,
     "motley_python_env_sets": ["node-cpu"],
@@ -97,7 +98,8 @@ def seconds_of_playbook(person: Person, settings: Path) -> float:
     password.write_text(PASSWORD)
     password.chmod(0o600)
     env = {"ANSIBLE_CONFIG": str(settings), "ANSIBLE_BECOME_PASSWORD_FILE": str(password)}
-    command = [Path(sys.executable).parent / "ansible-playbook", "-i", person.inventory, "playbooks/bootstrap.yml"]
+    command: list[str | Path] = [Path(sys.executable).parent / "ansible-playbook", "-i", person.inventory]
+    command.append("playbooks/bootstrap.yml")
     since = time.monotonic()
     done = person.cluster.controller(*command, env=env, timeout_s=400)
     took = time.monotonic() - since

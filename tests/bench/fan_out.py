@@ -5,21 +5,21 @@ make bench PARTS=fan_out
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import random
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from lab import base, faults
 from lab import lab as labs
 from lab.host import Host
-from lab.lab import Lab
 from lab.place import Place
 from lab.profile import USER
-from tests.bench.page import Figures, forget, keep, kept, put, row
+from tests.bench.page import Figures, bench, row
 from tests.support.artifacts import hand_on
 from tests.support.cluster import Cluster
 
@@ -87,26 +87,21 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 PARTS = {"chain": chain, "star": star}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        forget(NAME)
+@contextlib.contextmanager
+def slow_trio() -> Iterator[Cluster]:
     place = Place(name="benchfan")
     try:
         with tempfile.TemporaryDirectory() as folder:
-            lab: Lab = labs.up(place, "trio", base.default_suite())
+            lab = labs.up(place, "trio", base.default_suite())
             for host in lab.hosts:
                 faults.inject(lab, host, "slow-link", {"rate_mbit": RATE_MBIT})
-            for _ in range(args.repeats):
-                for part, measure in PARTS.items():
-                    keep(NAME, part, measure(Cluster(lab, Path(folder))))
+            yield Cluster(lab, Path(folder))
     finally:
         labs.down(place)
-    put(NAME, table(kept(NAME)))
-    return 0
+
+
+def main() -> int:
+    return bench(__doc__, NAME, slow_trio(), PARTS, table)
 
 
 if __name__ == "__main__":

@@ -52,11 +52,14 @@ def repeat_losses(training: Training, repeats: int) -> bool:
     lines.append("| --- | --- | --- | --- |")
     worst_repeated = 0
     for fault, victim in WORST:
-        lost, back, repeated = [], [], []
+        lost: list[float] = []
+        back: list[float] = []
+        repeated: list[int] = []
         for _ in range(repeats):
             one = one_fault(training, fault, victim)
-            for figures, figure in zip((lost, back, repeated), one, strict=True):
-                figures.append(figure)
+            lost.append(one[0])
+            back.append(one[1])
+            repeated.append(one[2])
         told = f"{spread(lost, '{:.1f} s')} | {spread(back, '{:.1f} s')}"
         lines.append(f"| {fault} of {victim} | {told} | {max(repeated)} |")
         print(lines[-1], flush=True)

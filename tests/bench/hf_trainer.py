@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from peft import LoraConfig, get_peft_model
@@ -20,37 +21,37 @@ from train.rows import open_rows
 FIELDS = ("input_ids", "labels", "position_ids")
 
 
-class Data(torch.utils.data.Dataset):
-    def __init__(self, folder):
+class Data(torch.utils.data.Dataset):  # type: ignore[misc]
+    def __init__(self, folder: str) -> None:
         self.rows = open_rows(folder)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index):
+    def __getitem__(self, index: int) -> int:
         return index
 
-    def collate(self, indices):
+    def collate(self, indices: list[int]) -> dict[str, torch.Tensor]:
         batch = self.rows.batch(indices)
         return {name: torch.from_numpy(batch[name]) for name in FIELDS}
 
 
-class Diary(TrainerCallback):
-    def __init__(self, file):
+class Diary(TrainerCallback):  # type: ignore[misc]
+    def __init__(self, file: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self.file, self.since = file.open("w"), 0.0
 
-    def on_step_begin(self, args, state, control, **_):
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.since = self.since or time.time()
 
-    def on_step_end(self, args, state, control, **_):
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         now = time.time()
         self.file.write(json.dumps({"event": "step", "step": state.global_step, "step_s": now - self.since}) + "\n")
         self.file.flush()
         self.since = now
 
 
-def main(model, data, out, *numbers):
+def main(model: str, data: str, out: str, *numbers: str) -> None:
     rows_per_step, steps, micro_batch = map(int, numbers)
     rows = Data(data)
     each = rows_per_step // int(os.environ["WORLD_SIZE"])

@@ -5,7 +5,8 @@ make bench PARTS=lab
 
 from __future__ import annotations
 
-import argparse
+import contextlib
+import functools
 import sys
 import time
 from collections.abc import Callable
@@ -14,12 +15,12 @@ from lab import base
 from lab import lab as labs
 from lab.place import Place
 from lab.shell import run
-from tests.bench.page import Figures, forget, keep, kept, put, spread
+from tests.bench.page import Figures, bench, spread
 
 NAME = "lab"
 
 
-def from_nothing(suite: str) -> Figures:
+def from_nothing(_: Place, suite: str) -> Figures:
     system = base.locate(suite)
     scratch = system.root.parent.with_name(f"bench-{suite}")
     build_s = _seconds(lambda: base.build(base.Base(suite, scratch / "root", scratch / "offered")))
@@ -29,6 +30,8 @@ def from_nothing(suite: str) -> Figures:
 
 
 def one_life(place: Place, suite: str) -> dict[str, float]:
+    labs.up(place, "trio", suite)  # fills what is cached
+    labs.down(place)
     up_s = _seconds(lambda: labs.up(place, "trio", suite))
     lab = labs.current(place)
     return {
@@ -44,7 +47,7 @@ def one_life(place: Place, suite: str) -> dict[str, float]:
 def table(found: dict[str, list[Figures]]) -> list[str]:
     suites = [suite for suite in base.DEBIAN_SUITES if suite in found]
     lines = [f"| | {' | '.join(suites)} |", f"| --- |{' --- |' * len(suites)}"]
-    built = {suite: found.get(f"{suite} built", []) for suite in suites}
+    built = {suite: found.get(f"{suite}-built", []) for suite in suites}
     shown = (f"{built[suite][-1]['build_s']:.0f} s, {built[suite][-1]['size_mb']} MB" for suite in suites)
     if all(built.values()):
         lines.append(f"| base, built from nothing | {' | '.join(shown)} |")
@@ -60,23 +63,15 @@ def _seconds(act: Callable[[], object]) -> float:
     return time.monotonic() - since
 
 
+PARTS: dict[str, Callable[[Place], Figures]] = {
+    f"{suite}{what}": functools.partial(measure, suite=suite)
+    for suite in base.DEBIAN_SUITES
+    for what, measure in (("-built", from_nothing), ("", one_life))
+}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", default=list(base.DEBIAN_SUITES))
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        forget(NAME)
-    place = Place(name="benchlab")
-    for suite in args.suites:
-        keep(NAME, f"{suite} built", from_nothing(suite))
-        labs.up(place, "trio", suite)  # fills what is cached
-        labs.down(place)
-        for _ in range(args.repeats):
-            keep(NAME, suite, one_life(place, suite))
-    put(NAME, table(kept(NAME)))
-    return 0
+    return bench(__doc__, NAME, contextlib.nullcontext(Place(name="benchlab")), PARTS, table)
 
 
 if __name__ == "__main__":

@@ -8,25 +8,28 @@ goes is read from Ansible's log (a line with its time for each task) and from th
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import re
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import datetime
+from itertools import count as counting
 from pathlib import Path
 
 from lab import base
 from lab import lab as labs
 from lab.place import Place
-from tests.bench.page import put, row
+from tests.bench.page import Figures, bench, row
 from tests.support import cluster as clusters
 from tests.support.bootstrap import Person
 
 NAME = "launch"
+COUNTER = counting()
 HOME = "home/user/ai-cluster"
-WISH = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
+WISH: Figures = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
 PARTS = {
     "ansible, until its first task": "",
     "check what is asked": "motley_request",
@@ -43,20 +46,24 @@ PROCESSES, WHOLE = "command to processes up", "command to the first step"
 AIMS = {PROCESSES: "≤ 10 s", WHOLE: "≤ 25 s"}
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=3)
-    args = parser.parse_args()
+@contextlib.contextmanager
+def warm_trio() -> Iterator[Person]:
     place = Place(name="benchlaunch")
     with tempfile.TemporaryDirectory() as folder:
         try:
             person = ready(place, Path(folder))
             measured(person, "first")
-            found = [measured(person, f"warm-{count}") for count in range(args.repeats)]
+            yield person
         finally:
             labs.down(place)
-    put(NAME, table(found))
-    return 0
+
+
+def warm(person: Person) -> Figures:
+    return measured(person, f"warm-{next(COUNTER)}")
+
+
+def main() -> int:
+    return bench(__doc__, NAME, warm_trio(), {"warm": warm}, table)
 
 
 def ready(place: Place, folder: Path) -> Person:
@@ -90,7 +97,7 @@ def first(person: Person, run: str, kind: str) -> float:
     for host in person.cluster.hosts:
         folder = host.disk.root / HOME / "logs/runs" / run
         lines = [line for name in ("members", "events") for line in (folder / f"{name}.jsonl").read_text().splitlines()]
-        found.append(min(event["time"] for event in map(json.loads, lines) if event["event"] == kind))
+        found.append(min(float(event["time"]) for event in map(json.loads, lines) if event["event"] == kind))
     return max(found)
 
 
@@ -117,9 +124,10 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
     return parts | {PROCESSES: told["up"] - began, WHOLE: told["step"] - began}
 
 
-def table(found: list[dict[str, float]]) -> list[str]:
+def table(found: dict[str, list[Figures]]) -> list[str]:
     lines = ["| part of a launch | seconds | aim |", "| --- | --- | --- |"]
-    return lines + [row(name, [parts[name] for parts in found], "{:.1f}", AIMS.get(name, "")) for name in found[0]]
+    launches = found["warm"]
+    return lines + [row(name, [it[name] for it in launches], "{:.1f}", AIMS.get(name, "")) for name in launches[0]]
 
 
 if __name__ == "__main__":

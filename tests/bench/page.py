@@ -6,19 +6,47 @@ until it is measured anew. Its table stands on the page between two marks, so th
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.cluster import REPOSITORY
 
 PAGE = REPOSITORY / "docs/BENCHMARKS.md"
 KEPT = REPOSITORY / ".motley/bench"
 Figures = dict[str, Any]
+There = TypeVar("There")
+
+
+def bench(
+    about: str | None,
+    name: str,
+    place: AbstractContextManager[There],
+    parts: Mapping[str, Callable[[There], Figures]],
+    table: Callable[[dict[str, list[Figures]]], list[str]],
+) -> int:
+    """The command line of one benchmark: some of its parts, in turns, at one place; then its table."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=list(parts), metavar="PART", help=f"of {' '.join(parts)}")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
+    args = parser.parse_args()
+    if unknown := set(args.parts) - set(parts):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {' '.join(parts)}")
+    if args.anew:
+        (KEPT / f"{name}.json").unlink(missing_ok=True)
+    with place as there:
+        for _ in range(args.repeats):
+            for part in args.parts:
+                keep(name, part, parts[part](there))
+    put(name, table(kept(name)))
+    return 0
 
 
 def kept(name: str) -> dict[str, list[Figures]]:
@@ -32,10 +60,6 @@ def keep(name: str, part: str, figures: Figures) -> None:
     everything.setdefault(part, []).append(figures)
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1))
-
-
-def forget(name: str) -> None:
-    (KEPT / f"{name}.json").unlink(missing_ok=True)
 
 
 def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:

@@ -1,7 +1,7 @@
-"""`make bench-predict`: what `python -m train plan --speeds` foretells, against what lab hosts then take.
+"""What `python -m train plan --speeds` foretells, against what lab hosts then take.
 
-    python -m tests.bench.predict                 all configurations, one run each, then the table of docs/BENCHMARKS.md
-    python -m tests.bench.predict 0 3 --repeats 2
+    make bench PARTS=predict
+    python -m tests.bench.predict 60/30-20-12-flat --repeats 2
 
 Each host is calibrated alone, under its CPU share, as `train calibrate` does on a node; the run is foretold from these
 speeds and the set links, and the median step of the balanced run is held against it.
@@ -9,18 +9,18 @@ speeds and the set links, and the median step of the balanced run is held agains
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
 import statistics
 import sys
 from dataclasses import dataclass
+from itertools import count as counting
 from typing import Any
 
-from lab import network
 from lab.host import Host
 from lab.lab import Lab
 from lab.layer import ENV
-from tests.bench import page
+from tests.bench.page import bench
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment
 from train.outlook import Machine, Traffic, together, together_local
@@ -28,6 +28,8 @@ from train.outlook import Machine, Traffic, together, together_local
 MICRO_BATCH, ROW_LENGTH, LORA_R = 4, 256, 16
 SETTLE, MEASURED = 14, 10
 AIM = 0.15
+NAME = "predict"
+COUNTER = counting()
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class Case:
     sync: str = "flat"
 
     def __str__(self) -> str:
-        return f"{'/'.join(map(str, self.percents))} %, {self.mbit} Mbit/s, {self.rows} rows, {self.sync}"
+        return f"{'/'.join(map(str, self.percents))}-{self.mbit}-{self.rows}-{self.sync}"
 
 
 CASES = (
@@ -63,7 +65,7 @@ def calibrated(host: Host, percent: int) -> dict[str, float]:
         words = ["-m", "train", "calibrate", "--model", "tiny", "--max-seq-length", str(ROW_LENGTH), "--json"]
         words += ["--micro-batch", str(MICRO_BATCH), "--lora-r", str(LORA_R)]
         home = f"MOTLEY_HOME={AT}/calibrated-{percent}"
-        said = host.run(*environment(host), home, f"{ENV}/bin/python", *words, timeout_s=240).stdout
+        said = host.run(*environment(host), home, f"{ENV}/bin/python", *words, timeout_s=240)
         return dict(json.loads(said.strip().splitlines()[-1])["speed"])
     finally:
         torchrun.quotas([host], on=False)
@@ -82,7 +84,7 @@ def foretold(case: Case, speeds: list[dict[str, float]], weights: int) -> float:
 def measured(case: Case, hosts: list[Host]) -> tuple[float, int]:
     """The median step of a balanced run, and how many weights it trains."""
     percent = {host.name: share for host, share in zip(hosts, case.percents, strict=True)}
-    name = f"p{CASES.index(case)}-{len(page.kept('predict').get(str(case), []))}"
+    name = f"p{next(COUNTER)}"
     run = torchrun.train(
         name, hosts, rows_per_step=case.rows, max_steps=400,
         micro_batch=MICRO_BATCH, sync=case.sync, wire="fp32", lora_r=LORA_R,
@@ -103,36 +105,29 @@ def measured(case: Case, hosts: list[Host]) -> tuple[float, int]:
 
 def one(lab: Lab, case: Case) -> dict[str, Any]:
     hosts = lab.hosts[: len(case.percents)]
-    for host in hosts:
-        network.set_rate(host.cable, case.mbit)
+    torchrun.links(hosts, case.mbit)
     speeds = [calibrated(host, percent) for host, percent in zip(hosts, case.percents, strict=True)]
     took, weights = measured(case, hosts)
     said = foretold(case, speeds, weights)
     return {"foretold_s": round(said, 4), "took_s": round(took, 4), "off": round(said / took - 1, 4)}
 
 
+PARTS = {str(case): functools.partial(one, case=case) for case in CASES}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", type=int, default=list(range(len(CASES))), help="by number")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        page.forget("predict")
-    with torchrun.lab_for_training("benchpredict") as lab:
-        for number in args.cases:
-            for _ in range(args.repeats):
-                page.keep("predict", str(CASES[number]), one(lab, CASES[number]))
-    page.put("predict", table(page.kept("predict")))
-    return 0
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchpredict"), PARTS, table)
 
 
 def table(found: dict[str, list[dict[str, float]]]) -> list[str]:
-    lines = ["| CPU shares, links, rows, sync | foretold s | took s | off |", "| --- | --- | --- | --- |"]
+    lines = [
+        "| % of a core | Mbit/s | rows | sync | foretold s | took s | off |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
     for case, runs in found.items():
         said, took = (statistics.median(run[name] for run in runs) for name in ("foretold_s", "took_s"))
         off = " ".join(f"{run['off']:+.0%}" for run in runs)
-        lines.append(f"| {case} | {said:.3f} | {took:.3f} | {off} |")
+        lines.append(f"| {case.replace('-', ' | ')} | {said:.3f} | {took:.3f} | {off} |")
     worst = max(abs(run["off"]) for runs in found.values() for run in runs)
     within = sum(abs(run["off"]) <= AIM for runs in found.values() for run in runs)
     count = sum(map(len, found.values()))

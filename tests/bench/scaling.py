@@ -9,12 +9,11 @@ different machines and a step of fixed size, as people have them.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 
 from lab.lab import Lab
-from tests.bench.page import Figures, forget, keep, kept, put
+from tests.bench.page import Figures, bench
 from tests.bench.speed import rows_per_second
 from tests.support import torchrun
 from train.outlook import Machine, together
@@ -93,20 +92,7 @@ PARTS = {"equal": equal, "unequal": unequal}
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"of {' '.join(PARTS)}")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        forget(NAME)
-    with torchrun.lab_for_training("benchscaling", "five") as lab:
-        torchrun.real_links(lab.hosts)
-        for _ in range(args.repeats):
-            for part in args.parts:
-                keep(NAME, part, PARTS[part](lab))
-    put(NAME, table(kept(NAME)))
-    return 0
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchscaling", "five"), PARTS, table)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`make bench-local`: exact sync against `sync: local` on three lab hosts, at three link speeds.
+"""Exact sync against `sync: local` on three lab hosts, at three link speeds.
 
-    python -m tests.bench.slow_links            1000, 100 and 20 Mbit/s, each way once, then docs/BENCHMARKS.md
-    python -m tests.bench.slow_links 20         one of them
+    make bench PARTS=slow_links
+    python -m tests.bench.slow_links 20-flat 20-local --repeats 1
 
 All weights of `tiny` are trained (1.2 M, 4.9 MB an exchange), the same steps and rows with both: held-out loss after
 equal tokens, and the time that the steps took.
@@ -9,23 +9,24 @@ equal tokens, and the time that the steps took.
 
 from __future__ import annotations
 
-import argparse
+import functools
 import sys
+from itertools import count as counting
 from typing import Any
 
-from lab import network
 from lab.lab import Lab
-from tests.bench import page
+from tests.bench.page import bench
 from tests.support import torchrun
 
 ROWS, MICRO_BATCH, STEPS = 24, 4, 64
 RATES = (1000, 100, 20)
+NAME = "slow_links"
+COUNTER = counting()
 
 
 def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
-    for host in lab.hosts:
-        network.set_rate(host.cable, mbit)
-    name = f"l{mbit}{sync}{len(page.kept('slow_links').get(f'{mbit} {sync}', []))}"
+    torchrun.links(lab.hosts, mbit)
+    name = f"l{mbit}{sync}{next(COUNTER)}"
     run = torchrun.train(
         name, lab.hosts, rows_per_step=ROWS, max_steps=STEPS, micro_batch=MICRO_BATCH, sync=sync, wire="fp32",
         method="full", learning_rate=2e-3, eval_rows=96, save_every=STEPS, shares="14,7,3",
@@ -47,21 +48,11 @@ def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
         run.stop()
 
 
+PARTS = {f"{mbit}-{sync}": functools.partial(one, mbit=mbit, sync=sync) for mbit in RATES for sync in ("flat", "local")}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rates", nargs="*", type=int, default=list(RATES), help="Mbit/s")
-    parser.add_argument("--repeats", type=int, default=1)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        page.forget("slow_links")
-    with torchrun.lab_for_training("benchlocal") as lab:
-        for mbit in args.rates:
-            for _ in range(args.repeats):
-                for sync in ("flat", "local"):
-                    page.keep("slow_links", f"{mbit} {sync}", one(lab, mbit, sync))
-    page.put("slow_links", table(page.kept("slow_links")))
-    return 0
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchlocal"), PARTS, table)
 
 
 def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -70,7 +61,7 @@ def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
         "| --- | --- | --- | --- | --- |",
     ]
     for case, runs in found.items():
-        mbit, sync = case.split()
+        mbit, sync = case.split("-")
         figures = [
             " ".join(f"{run['loss']:.3f}" for run in runs),
             " ".join(f"{run['step_s']:.2f}" for run in runs),

@@ -31,7 +31,7 @@ def measured(run: Training, *, rows: int, skip: int, count: int, percent: Mappin
         run.wait_for_step(first + skip + count, timeout_s=280)
         steps = run.events("step")[first + skip : first + skip + count]
         shares = {name: node["rows"] for name, node in steps[-1].get("nodes", {}).items()}
-        found = rows * count / sum(step["step_s"] for step in steps)
+        found = rows * count / sum(float(step["step_s"]) for step in steps)
         print(f"  {run.run}: {found:.1f} rows/s {shares or ''}", flush=True)
         return found
     finally:

@@ -6,15 +6,14 @@ python -m tests.bench.sync 1000 100 --repeats 1
 
 from __future__ import annotations
 
-import argparse
+import functools
 import json
 import statistics
 import sys
 from itertools import count as counting
 
-from lab import shaping
 from lab.lab import Lab
-from tests.bench.page import Figures, forget, keep, kept, put
+from tests.bench.page import Figures, bench
 from tests.support import torchrun
 from tests.support.torchrun import Training
 
@@ -24,8 +23,7 @@ COUNTER = counting()
 
 
 def measure(lab: Lab, link_mbit: int) -> Figures:
-    for host in lab.hosts:
-        shaping.set_rate(host.cable, link_mbit)
+    torchrun.links(lab.hosts, link_mbit)
     words = "-m train bench sync --model tiny --lora-r 64 --repeats 5 --json"
     run = Training(f"sync{next(COUNTER)}", lab.hosts, words.split())
     run.end(300)
@@ -48,20 +46,11 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     return lines
 
 
+PARTS = {str(link): functools.partial(measure, link_mbit=link) for link in LINKS_MBIT}
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("links", nargs="*", type=int, default=list(LINKS_MBIT), help="Mbit/s")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
-    args = parser.parse_args()
-    if args.anew:
-        forget(NAME)
-    with torchrun.lab_for_training("benchsync") as lab:
-        for _ in range(args.repeats):
-            for link in args.links:
-                keep(NAME, str(link), measure(lab, link))
-    put(NAME, table(kept(NAME)))
-    return 0
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchsync"), PARTS, table)
 
 
 if __name__ == "__main__":

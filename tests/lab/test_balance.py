@@ -28,7 +28,6 @@ def run(lab_allowed: None) -> Iterator[tuple[Steps, Steps, dict[str, int]]]:
 
 
 def _run(lab: Lab) -> tuple[Steps, Steps, dict[str, int]]:
-    torchrun.real_links(lab.hosts)
     now = torchrun.train(
         "moving", lab.hosts, processes={"gpu-master": 2}, rows_per_step=ROWS, max_steps=STEPS, micro_batch=2
     )

@@ -118,7 +118,8 @@ class Person:
         """`ansible-playbook launch.yml -e NAME=VALUE …` from the project's root; mostly without the run itself."""
         variables |= {} if starts else {"motley_start_now": "false"}
         extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-        command = [Path(sys.executable).parent / "ansible-playbook", "-i", self.inventory, playbook, *words, *extra]
+        program = Path(sys.executable).parent / "ansible-playbook"
+        command: list[str | Path] = [program, "-i", self.inventory, playbook, *words, *extra]
         done = self.cluster.controller(
             *command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})}, timeout_s=300
         )

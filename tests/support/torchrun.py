@@ -34,6 +34,7 @@ def lab_for_training(name: str, profile: str = "trio") -> Iterator[Lab]:
     try:
         lab = labs.up(place, profile, base.default_suite(), ["train"])
         bring(lab)
+        links(lab.hosts)
         yield lab
     finally:
         labs.down(place)
@@ -138,6 +139,7 @@ def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None =
         cgroups.quota(host.cgroup, (percent or {}).get(host.name, host.spec.cpu_percent) if on else None)
 
 
-def real_links(hosts: list[Host]) -> None:
+def links(hosts: list[Host], mbit: float | None = None) -> None:
+    """All at this speed, or at the profile's."""
     for host in hosts:
-        shaping.set_rate(host.cable, host.spec.rate_mbit)
+        shaping.set_rate(host.cable, mbit or host.spec.rate_mbit)

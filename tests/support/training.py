@@ -94,6 +94,7 @@ class Training:
     def launch(self, name: str, *, nodes: list[str] | None = None, token: str = "", **settings: Any) -> None:
         """The same run anew, or another one: settings, units, start."""
         self.run_name = name
+        token = token or f"token-{name}-{time.time_ns()}"
         chosen = nodes or self.names
         listed = [
             {"name": n, "address": self.host(n).spec.installed_address, "processes": self.processes.get(n, 1)}
@@ -101,9 +102,7 @@ class Training:
         ]
         for one in chosen:
             host = self.host(one)
-            facts = {"run": name, "node": one, "token": token or f"token-{name}-{time.time_ns()}", "nodes": listed}
-            token = facts["token"]
-            facts["interface"] = host.cable.nic
+            facts = {"run": name, "node": one, "token": token, "nodes": listed, "interface": host.cable.nic}
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))
@@ -180,7 +179,7 @@ class Training:
         events = self.events(name)
         highest = max((e["step"] for e in events if e["event"] == "step" and e["time"] <= since + 1), default=0)
         began = [e["step"] for e in events if e["event"] == "start" and e["time"] > since]
-        return max([0, *(highest - step for step in began)])
+        return max([0, *(int(highest - step) for step in began)])
 
     def wait(self, condition: Callable[[], object], within_s: float, trouble: str) -> None:
         deadline = time.monotonic() + within_s
