@@ -251,12 +251,22 @@ def unused(name: str, runs: dict[str, Known]) -> str:
 # -- how fast --------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Speeds:
+    """What is known of how fast the nodes compute."""
+
+    rows_per_s: dict[str, float] = field(default_factory=dict)
+    fixed_s: dict[str, float] = field(default_factory=dict)
+    """Of a step, whatever its rows; only where that was measured."""
+    why: str = "not measured yet"
+
+
 def speeds(
     nodes: list[Node], settings: dict[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
-) -> tuple[dict[str, float], str]:
-    """Rows per second of each node, from the newest run that computed the same, else as `train calibrate` measured them
-    on the node; and where they are from."""
+) -> Speeds:
+    """From the newest run that computed the same, else as `train calibrate` measured it on the node."""
     rates: dict[str, float] = {}
+    fixed: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
         for entry in node.look["measured"]:
@@ -268,10 +278,10 @@ def speeds(
                 break
     for name, speed in (calibrated or {}).items():
         if name not in rates:
-            rates[name] = speed["rows_per_s"]
+            rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
             sources.append("a calibration")
     known = {node.name: rates[node.name] * node.processes for node in nodes if node.name in rates}
-    return known, f"measured in {', '.join(dict.fromkeys(sources))}" if known else "not measured yet"
+    return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
 
 
 def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
@@ -285,12 +295,21 @@ def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
     return float(told[slowest]), f"as {slowest}'s network card says"
 
 
-def outlook_words(nodes: list[Node], rates: Mapping[str, float], settings: Mapping[str, Any], mbit: float) -> list[str]:
+def outlook_words(nodes: list[Node], known: Speeds, settings: Mapping[str, Any], mbit: float) -> list[str]:
     """What `python -m train plan` is asked to foretell the run from. Empty until every node's speed is known."""
-    if len(rates) < len(nodes):
+    if len(known.rows_per_s) < len(nodes):
         return []
-    speeds_ = ",".join(f"{node.name}={rates[node.name]:.4f}" for node in nodes)
-    words = ["--speeds", speeds_, "--rows-per-step", str(settings["rows_per_step"]), "--wire", settings["wire"]]
+    rates = ",".join(f"{node.name}={known.rows_per_s[node.name]:.4f}" for node in nodes)
+    fixed = ",".join(f"{name}={seconds:.4f}" for name, seconds in known.fixed_s.items())
+    words = [
+        "--speeds",
+        rates,
+        *(["--fixed", fixed] if fixed else []),
+        "--rows-per-step",
+        str(settings["rows_per_step"]),
+        "--wire",
+        settings["wire"],
+    ]
     wired = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
     wireless = [node.name for node in nodes if node.look["way"].get("wireless")]
     words += ["--wireless", ",".join(wireless)] if wireless else []
@@ -348,8 +367,7 @@ class Plan:
     """What `python -m train plan` knows the model's shape by."""
     here: dict[str, bool] = field(default_factory=dict)
     """Which nodes have the model already."""
-    rates: dict[str, float] = field(default_factory=dict)
-    rates_why: str = ""
+    speeds: Speeds = field(default_factory=Speeds)
     outlook: dict[str, Any] = field(default_factory=dict)
     """What `python -m train plan --speeds` foretells; empty until every node's speed is known."""
     warnings: list[str] = field(default_factory=list)
@@ -399,7 +417,7 @@ def shared_rows(plan: Plan) -> dict[str, str]:
     if not plan.outlook:
         return {node.name: "found while it runs" for node in plan.nodes}
     shares = plan.outlook["together"]["shares"]
-    return {name: f"{count}  ({plan.rates[name]:.2f} rows/s)" for name, count in shares.items()}
+    return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
 
 
 def summary(plan: Plan) -> list[tuple[str, str]]:
@@ -413,7 +431,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     speed = ""
     if plan.outlook:
         step_s = foretold(plan)["step_s"]
-        speed = f"{step_s:.2f} s a step ({plan.rates_why})"
+        speed = f"{step_s:.2f} s a step ({plan.speeds.why})"
         if steps := plan.settings["max_steps"]:
             speed += f", {duration(step_s * max(0, steps - plan.run.step))} in all"
     return [
@@ -487,7 +505,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "raw": raw_folder(plan),
         "prepare": prepare_words(plan),
         "link_mbit": plan.link_mbit,
-        "speeds": plan.rates,
+        "speeds": plan.speeds.rows_per_s,
         "warnings": plan.warnings,
         "nodes": [
             {key: value for key, value in asdict(node).items() if key != "look"}

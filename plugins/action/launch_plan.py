@@ -65,7 +65,7 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     findings += plan.in_the_way(nodes, needed)
     if findings:
         raise asked.Refused("\n".join(findings))
-    found.rates, found.rates_why = plan.speeds(nodes, found.settings, calibrated(known))
+    found.speeds = plan.speeds(nodes, found.settings, calibrated(known))
     found.outlook = ask_outlook(found)
     found.warnings += [f"{why}; it is left out" for why in off.values()]
     found.warnings += plan.slows_the_run(found.outlook)
@@ -188,7 +188,7 @@ def ask_memory(shape: str, settings: dict[str, Any], nodes: list[plan.Node], mbi
 
 
 def ask_outlook(found: plan.Plan) -> dict[str, Any]:
-    words = plan.outlook_words(found.nodes, found.rates, found.settings, found.link_mbit)
+    words = plan.outlook_words(found.nodes, found.speeds, found.settings, found.link_mbit)
     return ask_plan(found.shape, found.settings, found.link_mbit, *words) if words else {}
 
 

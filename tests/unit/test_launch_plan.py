@@ -130,8 +130,9 @@ def test_a_small_disk_and_a_lost_way_are_told() -> None:
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
     """As a launch asks the training package."""
-    found = made(nodes(*looks), settings, rates=rates, rates_why="measured in earlier", link_mbit=mbit)
-    words = plan.outlook_words(found.nodes, rates, found.settings, mbit)
+    speeds = plan.Speeds(rates, why="measured in earlier")
+    found = made(nodes(*looks), settings, speeds=speeds, link_mbit=mbit)
+    words = plan.outlook_words(found.nodes, speeds, found.settings, mbit)
     told, failures = asked.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
     assert not failures
     found.outlook = told
@@ -152,8 +153,11 @@ def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
 def test_a_calibration_counts_where_no_run_has_measured() -> None:
     found, settings = nodes(look(), look()), {"model": "tiny"}
     speeds = {name: {"rows_per_s": 3.0, "fixed_s": 0.1} for name in ("n0", "n1")}
-    assert plan.speeds(found, settings) == ({}, "not measured yet")
-    assert plan.speeds(found, settings, speeds) == ({"n0": 3.0, "n1": 3.0}, "measured in a calibration")
+    assert plan.speeds(found, settings) == plan.Speeds()
+    known = plan.speeds(found, settings, speeds)
+    assert known == plan.Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
+    words = plan.outlook_words(found, known, ABOUT["all"] | {"rows_per_step": 12}, 1000)
+    assert words[words.index("--fixed") + 1] == "n0=0.1000,n1=0.1000"
 
 
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
@@ -164,7 +168,10 @@ def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
         r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: -e nodes=n0,n1", finding
     )
     assert plan.slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).outlook) == []
-    assert plan.outlook_words(slow.nodes, {"n0": 10.0}, slow.settings, 1000) == [] and plan.slows_the_run({}) == []
+    assert (
+        plan.outlook_words(slow.nodes, plan.Speeds({"n0": 10.0}), slow.settings, 1000) == []
+        and plan.slows_the_run({}) == []
+    )
 
 
 def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
@@ -191,7 +198,7 @@ def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
     same = {"launched": {"all": ABOUT["all"]}, "run": "earlier", "speeds": {"n0": 4.0, "n1:0": 2.0}}
     other = {"launched": {"all": ABOUT["all"] | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
     found = nodes(look(measured=[other, same]), look())
-    assert plan.speeds(found, ABOUT["all"]) == ({"n0": 4.0, "n1": 2.0}, "measured in earlier")
+    assert plan.speeds(found, ABOUT["all"]) == plan.Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
 
 
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
