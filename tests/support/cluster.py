@@ -21,6 +21,9 @@ from lab.profile import PASSWORD, USER
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY = Path(__file__).with_name("play.py")
 
+FAR_AWAY = {"TZ": "EST5"}
+"""The controller's zone is not the nodes', and seldom UTC."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
@@ -77,7 +80,7 @@ class Cluster:
             text=True,
             timeout=timeout_s,
             check=False,
-            env=os.environ | {"PATH": path, "MOTLEY_LAB": self.lab.place.name} | dict(env or {}),
+            env=os.environ | {"PATH": path, "MOTLEY_LAB": self.lab.place.name} | FAR_AWAY | dict(env or {}),
         )
 
     def ssh(self, host: str, command: str, *, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
