@@ -1,0 +1,119 @@
+"""The doctor: each reading that tells of a fault is one finding on its node, with its cause and its mend. No host."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from console.doctor import show
+from console.doctor.judge import PROBES, judge
+from tests.support.readings import healthy, lan_card, with_links, with_node
+from tests.support.spoiled import LEFT, Spoil, card, links, met, node, only, part, wrong
+
+
+def test_a_healthy_cluster_has_no_finding_and_every_probe_says_what_it_saw() -> None:
+    verdict = judge(healthy())
+    assert verdict.ok and verdict.findings == []
+    assert [probe.name for probe in verdict.probes] == list(PROBES)
+    assert all(probe.seen and not probe.skipped for probe in verdict.probes)
+    assert {probe.name: probe.seconds for probe in verdict.probes}["all-reduce"] == 8.0
+
+
+DOCKER = lan_card("10.0.0.77", name="docker0")
+
+
+FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
+    # what happened: (how the readings change, finding, words of its cause, words of its mend)
+    "off": (met(state="off"), "reach", "nobody answers at 10.0.0.2", "wake it"),
+    "hangs": (met(state="off", knock="silent"), "reach", "it hangs", "power button"),
+    "no sshd": (met(state="off", knock="refused"), "reach", "no SSH server", "openssh-server"),
+    "reinstalled": (met(state="changed", pinned_on="2026-01-01"), "host key", "pinned on 2026-01-01", "REPIN=left"),
+    "copied": (met(state="double", twin="head"), "host key", "same host key as head", "ssh_host_"),
+    "stranger": (met(state="new"), "host key", "not pinned", "make bootstrap"),
+    "address swapped": (met(state="off", twin="head"), "reach", "answered by head", "ip -4"),
+    "key refused": (node(look=None, unreachable="Permission denied (publickey)"), "ssh", "refuses", "PHASE=ssh_trust"),
+    "wrong password": (node(sudo="Incorrect sudo password"), "sudo", "not for sudo", "SUDO_PASSWORD=ask"),
+    "no sudo": (node(sudo="user is not in the sudoers file"), "sudo", "may not use sudo", "usermod -aG sudo"),
+    "full, unreadable": (node(look=None, look_failed="No space left on device"), "disk", "disk is full", "du -xhd1"),
+    "127.0.1.1": (part("names", loopback=["left"]), "names", "loopback", "PHASE=hostname LIMIT=left"),
+    "hosts gone": (part("names", lead_to={"left": "10.0.0.2"}), "names", "head leads to nothing", "PHASE=hostname"),
+    "other name": (part("names", hostname="debian"), "names", "calls itself debian", "PHASE=hostname"),
+    "address lost": (part("network", card=""), "network", "on none of its cards", "PHASE=static_ip LIMIT=left"),
+    "tailscale": (
+        part("network", ways={"head": {"card": "tailscale0", "source": "100.64.0.2"}}),
+        "network", "to head by tailscale0", "ip route get",
+    ),
+    "docker0 overlaps": (links(DOCKER), "network", "docker0 (10.0.0.77/24) is in the same network", "docker0 down"),
+    "address taken": (part("network", also_has_address="02:aa"), "network", "also answers for 10.0.0.2", "another"),
+    "card renamed": (part("files", interface="eth7"), "network", "name the card eth7", "make launch RESUME="),
+    "never guarded": (part("firewall", kind="none", on=False), "firewall", "never done", "PHASE=firewall LIMIT=left"),
+    "flushed": (part("firewall", on=False), "firewall", "not loaded", "PHASE=firewall LIMIT=left"),
+    "friend missing": (part("firewall", friends=["10.0.0.2", "10.0.0.1"]), "firewall", "keep out right", "PHASE=fire"),
+    "ufw rule gone": (part("firewall", kind="ufw", gone=["allow from 10.0.0.1"]), "firewall", "allow from", "PHASE"),
+    "probe port taken": (node(link_failed="port 29892 is taken there", links=None), "ports", "29892 is taken", "PHASE"),
+    "half duplex": (links(duplex="half"), "link", "half duplex", "another cable"),
+    "100 Mbit": (links(mbit=100), "link", "runs at 100 Mbit/s", "all eight wires"),
+    "small packets": (links(mtu=1400), "packets", "packets of 1400 bytes", "mtu 1500"),
+    "late": (lambda r: with_links(r, LEFT, rtt_ms=41.0), "round trip", "late, there and back: 41 ms to head", "cable"),
+    "uneven": (lambda r: with_links(r, LEFT, jitter_ms=9.0), "round trip", "unevenly", "cable"),
+    "lossy": (lambda r: with_links(r, LEFT, loss_percent=30.0), "loss", "packets are lost: 30 %", "cable"),
+    "slow": (lambda r: with_links(r, LEFT, mbit_to=18.0), "throughput", "far slower", "another cable"),
+    "clock": (part("clock", skew_s=-95.0), "clock", "-95 s off", "PHASE=clock LIMIT=left"),
+    "battery": (part("power", battery=True, on_mains=False, percent="71"), "power", "on battery (71 %)", "plug it in"),
+    "slow disk": (part("disk_speed", write_mb_s=1.5), "disk", "writes 1.5 MB/s", "dmesg"),
+    "throttled core": (part("processor", share=0.1), "processor", "something throttles it", "top"),
+    "apt": (part("apt", holder="unattended-upgr (process 7)"), "apt", "apt is busy: unattended", "let it finish"),
+    "gpu lost": (part("gpu", cards=[{"bus": "0000:01:00.0", "lost": True}], xid="79"), "gpu", "bus (Xid 79)", "off"),
+    "gpu hot": (card(**{"reasons": "0x48", "temperature.gpu": "95"}), "gpu throttled", "95 °C", "dust"),
+    "game": (card(**{"memory.used": "5000"}), "gpu in use", "4.9 of 8 GB", "close that program"),
+    "game, computing": (card(**{"utilization.gpu": "97"}), "gpu in use", "97 % busy", "close that program"),
+    "driver": (node(driver_fault="no driver is installed\nfix: make bootstrap PHASE=gpu_driver"), "driver",
+               "no driver is installed", "PHASE=gpu_driver LIMIT=left"),
+    "phase undone": (
+        part("units", **{"motley-run.path": {"phase": "run", "enabled": "disabled", "active": "inactive"}}),
+        "phases", "motley-run.path is disabled and inactive", "PHASE=run LIMIT=left",
+    ),
+    "orphans": (part("runs", orphans=[7, 8]), "runs", "2 processes of an older run", "make stop"),
+    "wanted": (part("runs", wanted=True, unit="failed"), "runs", "none is on (its unit: failed", "make logs NODE=left"),
+    "no all-reduce": (node(collective_failed="timed out\nfix: make check"), "all-reduce", "timed out", "check"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_one_finding_on_its_node_with_cause_and_mend(name: str) -> None:
+    spoil, probe, cause, mend = FAULTS[name]
+    finding = only(spoil(healthy()))
+    assert (finding.probe, finding.node) == (probe, "left")
+    assert cause in finding.what and mend in finding.fix, finding
+    assert "\n" not in finding.what + finding.fix and "{" not in finding.what + finding.fix
+
+
+def test_every_finding_marks_the_line_of_a_probe() -> None:
+    for spoil, probe, _, _ in FAULTS.values():
+        marked = [line for line in show.lines(judge(spoil(healthy())), 1.0) if line.startswith("  ✗")]
+        assert len(marked) == 1 and "left: see below" in marked[0], (probe, marked)
+
+
+@given(
+    st.sets(
+        st.sampled_from(
+            [name for name in FAULTS if FAULTS[name][1] in ("clock", "power", "apt", "names", "sudo", "runs")]
+        ),
+        min_size=1,
+    )
+)
+def test_faults_of_different_kinds_do_not_hide_each_other(chosen: set[str]) -> None:
+    readings, expected = healthy(), set()
+    for name in chosen:
+        spoil, probe, _, _ = FAULTS[name]
+        readings = spoil(readings)
+        expected.add((probe, "left"))
+    assert expected == set(wrong(readings))
+
+
+@given(st.sets(st.sampled_from(sorted(healthy().nodes[0].look or {})), min_size=1))
+def test_whatever_cannot_be_read_the_rest_is_judged_without_a_crash(lost: set[str]) -> None:
+    seen = copy.deepcopy(healthy().nodes[1].look or {})
+    seen |= dict.fromkeys(lost - {"root", "took"}) | ({"took": {}} if "took" in lost else {})
+    assert judge(with_node(healthy(), "left", look=seen)).ok

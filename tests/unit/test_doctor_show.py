@@ -1,0 +1,41 @@
+"""What a person sees of the doctor's verdict, and what FIX=yes takes of it."""
+
+from console.doctor import show, verb
+from console.doctor.judge import PROBES, judge
+from tests.support.readings import healthy, with_links, with_part
+from tests.support.spoiled import LEFT, met, wrong
+
+
+def test_a_person_sees_a_line_a_probe_then_each_finding_with_its_mend() -> None:
+    spoiled = with_part(with_links(healthy(), LEFT, loss_percent=30.0), "head", "names", loopback=["head"])
+    lines = show.lines(judge(spoiled), 21.0)
+    marks = {line.split()[1]: line.split()[0] for line in lines[: len(PROBES)]}
+    assert lines[2].endswith("head: see below"), lines[2]
+    assert {name for name, mark in marks.items() if mark == "✗"} == {"names", "round"}
+    at = lines.index(next(line for line in lines if line.startswith("✗ head  names:")))
+    assert lines[at + 1] == "    fix: make bootstrap PHASE=hostname LIMIT=head   (FIX=yes does it)"
+    assert lines[-1] == "21 probes on 3 nodes in 21 s · 2 findings"
+    assert max(map(len, lines)) < 240
+
+
+def test_what_is_alike_on_several_nodes_is_told_once() -> None:
+    spoiled = with_part(healthy(), "left", "firewall", on=False)
+    lines = show.lines(judge(with_part(spoiled, "right", "firewall", on=False)), 1.0)
+    (told,) = [line for line in lines if line.startswith("✗")]
+    assert told.startswith("✗ left, right  firewall: ")
+    assert "make bootstrap PHASE=firewall LIMIT=left,right " in lines[lines.index(told) + 1]
+    assert lines[-1].endswith("2 findings")
+
+
+def test_what_is_shown_survives_the_way_from_ansible() -> None:
+    verdict = judge(met(state="off")(healthy()))
+    assert verb.from_data(show.as_data(verdict, 3.0)) == verdict
+
+
+def test_fix_takes_the_safe_phases_in_their_order_and_nothing_else() -> None:
+    spoiled = with_part(healthy(), "left", "names", loopback=["left"])
+    spoiled = with_part(spoiled, "left", "firewall", on=False)
+    spoiled = with_part(spoiled, "right", "firewall", on=False)
+    spoiled = with_part(spoiled, "head", "network", card="")
+    assert ("network", "head") in wrong(spoiled)
+    assert verb.by_nodes(judge(spoiled).wrong) == {("left",): ["hostname", "firewall"], ("right",): ["firewall"]}
