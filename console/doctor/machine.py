@@ -13,14 +13,12 @@ ROOM_WITH_ENV_GB = 5.0
 def clock(readings: Readings) -> Found:
     wrong, seen = [], []
     for node, told in need(readings, "clock"):
-        # Asking takes time and counts as skew: of two questions the one that was answered sooner is nearer.
-        skew_s = min([told["skew_s"], *([] if node.skew_again_s is None else [node.skew_again_s])], key=abs)
-        seen.append(abs(skew_s))
-        if abs(skew_s) > node.wish["skew_s"]:
-            what = f"its clock is {skew_s:+.0f} s off the controller's"
+        seen.append(abs(told["skew_s"]))
+        if abs(told["skew_s"]) > node.wish["skew_s"]:
+            what = f"its clock is {told['skew_s']:+.0f} s off the controller's"
             fix = bootstrap("clock", node.name) + "; see timedatectl there: it needs an NTP server that it can reach"
             wrong.append(Finding(probe="clock", node=node.name, what=what, fix=fix, phase="clock", safe=True))
-    return f"at most {max(seen):.1f} s off (the way to ask included)", wrong
+    return f"at most {max(seen):.1f} s off", wrong
 
 
 def power(readings: Readings) -> Found:

@@ -29,8 +29,6 @@ class Node:
     look: Facts | None = None
     links: Facts | None = None
     link_failed: str = ""
-    skew_again_s: float | None = None
-    """The clock's difference to the controller's, asked a second time."""
     versions: Facts | None = None
     driver_fault: str = ""
     """"WHAT\\nfix: MEND" of plugins/modules/gpu_look.py."""

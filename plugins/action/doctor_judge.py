@@ -48,7 +48,8 @@ def node_of(name: str, hostvars: Any) -> Node:
 
     root, user = told("motley_doctor_as_root"), told("motley_doctor_as_user")
     links, driver, together = (told(f"motley_doctor_{key}") for key in ("links", "driver", "together"))
-    look = root.get("look") or user.get("look")
+    looked = root if root.get("look") else user
+    look = looked["look"] | {"clock": {"skew_s": looked["clock_off_s"]}} if looked.get("look") else None
     contact = told("motley_doctor_contact")
     met = dict((contact.get("met") or {}).get(name) or {})
     if met.get("state") == "off":
@@ -75,7 +76,6 @@ def node_of(name: str, hostvars: Any) -> Node:
         look=look,
         links=links.get("links"),
         link_failed=said(links),
-        skew_again_s=links.get("skew_s"),
         versions=told("motley_doctor_versions").get("versions"),
         driver_fault=said(driver),
         collective=together.get("measured"),

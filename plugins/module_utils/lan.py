@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
 import subprocess
@@ -14,12 +13,6 @@ from pathlib import Path
 ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
 NOBODY = "0.0.0.0"  # noqa: S104  the sender of a question that is only a probe
-
-
-def started() -> float:
-    """When this process began, by this machine's clock: what it has computed since is no error of the clock."""
-    ticks = int(Path("/proc/self/stat").read_text().rsplit(")", 1)[1].split()[19])
-    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
 
 
 def nic_by_mac(mac: str) -> str:

@@ -15,7 +15,6 @@ from ansible.module_utils import doctor_machine as machine
 from ansible.module_utils import doctor_motley as motley
 from ansible.module_utils import doctor_network as network
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.lan import started
 
 DOCUMENTATION = r"""
 module: doctor_look
@@ -25,7 +24,6 @@ options:
   home: {type: str, required: true, description: "The cluster's folder on the node, ~ is the user's"}
   address: {type: str, required: true, description: The node's own address}
   cluster: {type: dict, required: true, description: "All nodes: name to address"}
-  controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
   manage_host: {type: bool, default: true, description: Whether the node is a machine and not a folder on one}
   load: {type: bool, default: true, description: Whether disk and processor may be tried for a moment}
 """
@@ -38,17 +36,16 @@ def main() -> None:
             "home": {"type": "str", "required": True},
             "address": {"type": "str", "required": True},
             "cluster": {"type": "dict", "required": True},
-            "controller_time": {"type": "float", "required": True},
             "manage_host": {"type": "bool", "default": True},
             "load": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     wish = module.params
-    skew_s = started() - wish["controller_time"]
+    began = time.time()
     owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
     home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
-    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}, "clock": {"skew_s": round(skew_s, 1)}}
+    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
     part(look, "runs", lambda: motley.runs(home))
     parts = {
         "names": lambda: network.names(wish["cluster"]),
@@ -71,7 +68,7 @@ def main() -> None:
     if wish["load"] and not (look["runs"] or {}).get("on"):
         part(look, "disk_speed", lambda: machine.disk_speed(home))
         part(look, "processor", machine.processor)
-    module.exit_json(changed=False, look=look)
+    module.exit_json(changed=False, look=look, clock=[began, time.time()])
 
 
 def part(look: dict, name: str, read) -> None:

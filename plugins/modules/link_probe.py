@@ -21,7 +21,6 @@ import threading
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.lan import started
 from ansible.module_utils.turns import turns
 
 DOCUMENTATION = r"""
@@ -33,7 +32,6 @@ options:
   nodes: {type: dict, required: true, description: "All nodes that run this now: name to address, in their order"}
   port: {type: int, required: true, description: A free port of the training range}
   mtu: {type: int, default: 1500, description: What this node's card takes}
-  controller_time: {type: float, required: true, description: "Seconds since 1970, as the controller counts"}
   meet_s: {type: float, default: 15, description: How long to wait until all have been reached}
   load: {type: bool, default: true, description: Whether to measure throughput}
 """
@@ -53,14 +51,12 @@ def main() -> None:
             "nodes": {"type": "dict", "required": True},
             "port": {"type": "int", "required": True},
             "mtu": {"type": "int", "default": 1500},
-            "controller_time": {"type": "float", "required": True},
             "meet_s": {"type": "float", "default": 15},
             "load": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
     wish = module.params
-    skew_s = round(started() - wish["controller_time"], 1)
     try:
         door = socket.create_server(("", wish["port"]))
     except OSError as taken:
@@ -74,7 +70,7 @@ def main() -> None:
         links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(wish["name"], list(wish["nodes"]))}
     links = {peer: (links.get(peer) or {}) | {"reached": reached[peer]} for peer in here.peers}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
-    module.exit_json(changed=False, links=links, heard=sorted(here.heard), skew_s=skew_s, took=took)
+    module.exit_json(changed=False, links=links, heard=sorted(here.heard), took=took)
 
 
 class Here:
