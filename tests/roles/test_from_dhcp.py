@@ -40,8 +40,8 @@ def test_an_address_from_the_router_becomes_a_fixed_one(trio: Cluster, tmp_path:
     person.writes(
         {name: {"motley_address": wanted[name], "motley_current_address": None} for name in [STAYS]}
         | {MOVES: {"motley_current_address": leased[MOVES]}},
-        motley_static_ip_reconnect_s=25,  # a lease may take longer than the settings of the other tests allow
-        motley_static_ip_rollback_s=60,
+        motley_static_ip_reconnect_s=40,  # a lease may take longer than the settings of the other tests allow
+        motley_static_ip_rollback_s=90,
     )
     said = person.bootstraps(limit=both, phase="static_ip")
     for name in (STAYS, MOVES):

@@ -14,7 +14,7 @@ def hands_out_addresses(host: Host) -> None:
 DHCPServer=yes
 [DHCPServer]
 PoolOffset=150
-PoolSize=40
+PoolSize=100
 DefaultLeaseTimeSec={LEASE_S}
 MaxLeaseTimeSec={LEASE_S}
 EmitRouter=yes
@@ -27,7 +27,7 @@ EmitDNS=no
     host.run("sh", "-ec", f"networkctl reload; networkctl reconfigure {nic}")
 
 
-def address_by_lease(host: Host, timeout_s: float = 30) -> str:
+def address_by_lease(host: Host, timeout_s: float = 60) -> str:
     """What the router gave to its first card; waits for it."""
     end = time.monotonic() + timeout_s
     while time.monotonic() < end:
