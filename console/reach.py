@@ -90,7 +90,7 @@ def ssh_words(node: Node, address: str) -> list[str]:
         "BatchMode": "yes",
         "LogLevel": "ERROR",
         "IdentitiesOnly": "yes",
-        "UserKnownHostsFile": f"{node.state}/known_hosts",
+        "UserKnownHostsFile": f'"{node.state}/known_hosts"',  # ssh itself takes a space for the next file
         "HostKeyAlias": node.name,
     }
     words = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]

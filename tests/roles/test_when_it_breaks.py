@@ -50,6 +50,16 @@ def test_a_password_that_is_wrong_for_sudo_alone(person: Person) -> None:
     assert nothing_changed(person)
 
 
+def test_sudo_answers_in_a_language_that_is_understood(person: Person) -> None:
+    """What a machine of a German says to a wrong password is no refusal to anybody who listens for English."""
+    own = '#!/bin/sh\n[ "$LC_ALL" = C.UTF-8 ] && exec /usr/bin/sudo "$@"\necho Das hat nicht funktioniert >&2; exit 1\n'
+    person.cluster[VICTIM].run("sh", "-c", "cat > /usr/local/bin/sudo && chmod 755 /usr/local/bin/sudo", stdin=own)
+    try:
+        person.bootstraps(phase="power", limit=VICTIM)
+    finally:
+        person.cluster[VICTIM].run("rm", "/usr/local/bin/sudo")
+
+
 def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
     faults.inject(person.cluster.lab, person.cluster[VICTIM], "power-cut")
     said = person.types("bootstrap", phase="hostname")

@@ -69,11 +69,11 @@ class Person:
 
     @property
     def inventory(self) -> Path:
-        return self.folder / "inventory"
+        return self.folder / "my inventory"
 
     @property
     def state(self) -> Path:
-        return self.folder / "state"
+        return self.folder / "my state"
 
     def command(self, *words: str, limit: str = "", phase: str = "") -> list[str]:
         chosen = [*(["--limit", limit] if limit else []), *(["--phase", phase] if phase else [])]
