@@ -78,7 +78,7 @@ def measured(person: Person, run: str) -> dict[str, float]:
     """Seconds of each part of one launch, and of the whole."""
     log = person.folder / f"{run}.log"
     began = time.time()
-    said = person.launches("-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log)}, **WISH)
+    said = person.launches("-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log), "TZ": "UTC"}, **WISH)
     if said.rc:
         raise SystemExit(said.out)
     parts = split(began, tasks_of(log.read_text()), {name: first(person, run, name) for name in ("up", *LATER)})
@@ -104,7 +104,7 @@ def first(person: Person, run: str, kind: str) -> float:
 def tasks_of(log: str) -> list[tuple[float, str]]:
     """When each task began, and the role that it is of."""
     found = re.findall(r"(?m)^(\S+ \S+) .*\| TASK \[(\w+) : ", log)
-    return [(datetime.strptime(at, "%Y-%m-%d %H:%M:%S,%f").timestamp(), role) for at, role in found]
+    return [(datetime.strptime(f"{at}+0000", "%Y-%m-%d %H:%M:%S,%f%z").timestamp(), role) for at, role in found]
 
 
 def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) -> dict[str, float]:
