@@ -215,6 +215,19 @@ def test_nothing_moves_while_it_is_held():
     assert plan.learn(nodes) is not None
 
 
+@pytest.mark.parametrize(("slower", "counts"), [(1.1, [8, 4]), (1.2, [6, 6])])
+def test_a_plan_that_was_left_is_taken_again_only_where_it_was_clearly_better(slower, counts):
+    """Each of two plans looks better from the other, as with full micro-batches. 6 + 6 rows took 2 s; 8 + 4 take so
+    many times as long, and with 4 rows b looks as fast as a."""
+    plan = Balance("ab", 12)
+    for _ in range(3):
+        plan.learn({"a": {"rows": 6, "compute_s": 1.0}, "b": {"rows": 6, "compute_s": 2.0}})
+    assert plan.counts == [8, 4]
+    for _ in range(3):
+        plan.learn({"a": {"rows": 8, "compute_s": 2 * slower}, "b": {"rows": 4, "compute_s": slower}})
+    assert plan.counts == counts
+
+
 @given(st.lists(st.lists(st.floats(0.01, 10), min_size=3, max_size=3), max_size=60), st.integers(1, 24))
 @settings(max_examples=50)
 def test_any_times_give_whole_plans_that_are_the_same_on_all_ranks(times, rows):

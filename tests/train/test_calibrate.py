@@ -1,12 +1,13 @@
 """A machine's speed, measured once: the line through its steps, and what is kept."""
 
+import argparse
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train import __main__
+from train import __main__, calibrate
 from train.calibrate import BUDGET_S, Speed, fit, keep, known
 
 
@@ -36,12 +37,38 @@ def test_a_large_model_takes_two_steps():
     assert fit(steps, 1) == Speed(1 / 31.0, 0.0) and len(steps.took) == 2
 
 
+def test_single_slow_steps_count_for_nothing_and_noise_makes_no_row_free():
+    steps = Steps(0.02, 0.01, 4)
+    spoiled = iter([0, 0, 0, 0.3, 0.2, 0, 0, 0, 0, 0, 0])
+    assert fit(lambda micro: steps(micro) + next(spoiled), 4).rows_per_s == pytest.approx(100)
+    assert fit(lambda _: 0.1, 4).rows_per_s == pytest.approx(4 * 3 / (0.5 * 0.1)), "three times as many took no longer"
+
+
 def test_what_is_kept_is_found_again_and_a_damaged_file_is_not_trusted(tmp_path):
     keep(tmp_path / "c.json", "a", Speed(1.5, 0.1))
     keep(tmp_path / "c.json", "b", Speed(2.5, 0.0))
     assert known(tmp_path / "c.json") == {"a": Speed(1.5, 0.1), "b": Speed(2.5, 0.0)}
     (tmp_path / "c.json").write_text('{"a": {"rows"')
     assert known(tmp_path / "c.json") == {}
+
+
+def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monkeypatch):
+    def key() -> str:
+        flags = ["--model", str(tmp_path), "--max-seq-length", "64"]
+        parser = argparse.ArgumentParser()
+        calibrate.add_arguments(parser)
+        return calibrate.key_of(parser.parse_args(flags))
+
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"1234")
+    keys = [key(), key()]
+    (tmp_path / "model.safetensors").write_bytes(b"12345678")
+    keys.append(key())
+    monkeypatch.setattr(calibrate, "cards", lambda: ["RTX 4070"])
+    keys.append(key())
+    monkeypatch.setattr("train.versions.environment_lock", lambda: "another")
+    keys.append(key())
+    assert keys[0] == keys[1] and len(set(keys)) == 4
 
 
 def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, monkeypatch):

@@ -58,6 +58,35 @@ def test_without_traffic_nobody_makes_a_run_slower(group, rows):
     assert as_json(group, rows, 0)["slower_with"] == []
 
 
+def test_of_many_machines_the_weakest_are_left_out_one_by_one_and_one_alone_may_be_best():
+    crowd = [Machine(f"n{i}", 4.0 + i, 1000) for i in range(7)]
+    slow = Machine("slow", 2.0, 10)
+    assert list(best([*crowd[:3], slow, *crowd[3:]], 64, 10 * MB).shares) == [m.name for m in reversed(crowd)]
+    strong = Machine("strong", 200.0, 10)
+    assert list(best([*crowd, strong], 64, 100 * MB).shares) == ["strong"]
+
+
+def test_the_figures_of_a_plan_are_those_of_its_machines():
+    found = as_json(TRIO, 24, 47 * MB)
+    whole = together(TRIO, 24, 47 * MB)
+    even_s = 8 / 2.8 + whole.sync_s
+    assert found["over_even_split"] == pytest.approx(even_s / whole.step_s, abs=1e-3)
+    assert found["of_the_sum"] == pytest.approx(whole.rows_per_s / 20.2, abs=1e-3)
+    assert found["over_fastest_alone"] == pytest.approx(whole.rows_per_s / 11.3, abs=1e-3)
+    assert found["sync_part"] == pytest.approx(whole.sync_s / whole.step_s, abs=1e-4)
+
+
+def test_ways_out_are_worth_what_they_say():
+    group, traffic = [Machine("a", 10, 100), Machine("b", 10, 100)], Traffic(100 * MB, "fp32", {"q_proj": 10 * MB})
+    now = together(group, 24, traffic.bytes)
+    rows, wire, targets, local = ways_out(group, 24, traffic)
+    assert rows.settings == {"rows_per_step": 4 * 24} and not rows.enough, "none is enough: a moderate one is named"
+    assert wire.outlook.sync_s == pytest.approx(now.sync_s / 2)
+    assert targets.outlook.sync_s == pytest.approx(now.sync_s / 10)
+    assert local.outlook.sync_s < now.sync_s / 20
+    assert ways_out(group, 24, Traffic(100 * MB, "bf16"))[1].settings == {"sync": "local"}, "it is halved already"
+
+
 WIFI = Machine("laptop", 3.0, 120, wireless=True)
 
 
@@ -72,6 +101,24 @@ def test_the_sentence_says_what_it_is_now_on_a_cable_and_from_how_many_rows():
     assert f"it pays from {rows} rows a step; with sync=local" in said
     assert as_json(group, 24, Traffic(12 * MB))["sentences"] == [said]
     assert as_json(TRIO, 24, Traffic(MB))["sentences"] == []
+
+
+def test_one_that_helps_is_told_of_only_where_a_cable_would_help_much_more():
+    size, traffic = 2 * MB, Traffic(MB // 2)
+    helps = gain(WIFI, TRIO[:2], 24, size)
+    assert helps >= 1 and gain(Machine("laptop", 3.0, 1000), TRIO[:2], 24, size) > 1.1 * helps
+    said = sentence(WIFI, [*TRIO[:2], WIFI], 24, traffic)
+    assert said.startswith("adding laptop over Wi-Fi") and "; on a cable" in said and "pays" not in said
+    near = Machine("laptop", 3.0, 800, wireless=True)
+    assert sentence(near, [*TRIO[:2], near], 24, traffic) == ""
+    wired = Machine("laptop", 3.0, 120)
+    assert sentence(wired, [*TRIO[:2], wired], 24, traffic) == ""
+
+
+def test_local_steps_are_not_recommended_where_they_do_not_pay():
+    hopeless = Machine("laptop", 3.0, 0.5)
+    said = sentence(hopeless, [*TRIO[:2], hopeless], 24, Traffic(12 * MB))
+    assert "no number of rows makes it pay" in said and "sync=local" not in said
 
 
 @settings(deadline=None)
