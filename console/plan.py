@@ -103,6 +103,23 @@ def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
     return findings
 
 
+def closed(nodes: list[Node]) -> list[str]:
+    """One finding for each node that others do not reach; who reaches nobody is to blame himself."""
+    apart = {node.name: set(node.look["missed"]) for node in nodes}
+    cut_off = {name for name, missed in apart.items() if len(nodes) > 2 and len(missed) == len(nodes) - 1}
+    findings = []
+    for node in nodes:
+        callers = [name for name, missed in apart.items() if node.name in missed and name not in cut_off - {node.name}]
+        if node.name in cut_off or callers:
+            what = f"it does not answer {', '.join(callers)}" if callers else "it reaches no other node"
+            fix = f"make bootstrap PHASE=firewall LIMIT={node.name}; a rule of your own: sudo nft list ruleset on it"
+            findings.append(
+                f"{node.name}: {what} on the ports of runs: a firewall there, or a router that isolates Wi-Fi clients\n"
+                f"fix: {fix}; or leave it out: -e nodes={others(nodes, node)}"
+            )
+    return findings
+
+
 def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
     findings = [
         f"{node.name}: {node.look['way']['why']}\n"
@@ -117,6 +134,7 @@ def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
         for node in nodes
         if (taken := node.look["port_taken"])
     ]
+    findings += closed(nodes)
     for node in nodes:
         needed = free_needed[node.name] + KEPT_FREE_BYTES
         if node.look["free_bytes"] < needed:

@@ -43,6 +43,8 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     if off and wish["named_nodes"]:
         raise asked.Refused("\n".join(off.values()))
     looks = {name: hostvars[name]["motley_plan_look"]["look"] for name in names}
+    for name in names:
+        looks[name]["missed"] = hostvars[name].get("motley_plan_knocked", {}).get("missed", [])
     told = versions_of(known)
     refuse_a_second_run(looks)
     run, about = which_run(wish, looks)

@@ -42,8 +42,8 @@ def main() -> None:
             time.sleep(0.05)
     silent = sorted(set(wish["peers"]) - heard)
     if missed or silent:
-        module.fail_json(msg=sentence(missed, silent, wish))
-    module.exit_json(changed=False)
+        module.fail_json(msg=sentence(missed, silent, wish), missed=missed)
+    module.exit_json(changed=False, missed=[])
 
 
 def sentence(missed: list[str], silent: list[str], wish: dict) -> str:

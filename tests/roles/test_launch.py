@@ -168,6 +168,20 @@ def test_a_port_that_another_program_has_is_refused(tiny: Person) -> None:
     assert "motley_render_presence_port=29401" in said.out
 
 
+def test_a_closed_firewall_is_found_before_anything_starts(tiny: Person) -> None:
+    """The head's own rule drops what comes to the training ports, without a word."""
+    head = tiny.cluster["gpu-master"]
+    chain = "'add chain inet own guard { type filter hook input priority 0; }'"
+    head.run("sh", "-c", f"nft add table inet own; nft {chain}; nft add rule inet own guard tcp dport 29400-29899 drop")
+    said = tiny.launches(model="tiny", max_steps=4, starts=True)
+    head.run("nft", "delete", "table", "inet", "own")
+    assert said.rc == 2 and "gpu-master: it does not answer gpu-worker-1, gpu-worker-2 on the ports of runs" in said.out
+    assert "fix: make bootstrap PHASE=firewall LIMIT=gpu-master; a rule of your own: sudo nft list ruleset" in said.out
+    assert "gpu-worker-1: " not in said.out and "-e nodes=gpu-worker-1,gpu-worker-2" in said.out, said.out
+    said = tiny.plans(model="tiny", max_steps=4)
+    assert said.rc == 0, said.out
+
+
 def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-1"]
     before = host.run("sha256sum", f"{HOME}/config/cluster_config.yaml")

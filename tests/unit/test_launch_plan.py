@@ -27,6 +27,7 @@ def look(**more: Any) -> dict[str, Any]:
         "way": {"why": "", "card": "enp3s0", "mbit": 1000, "wireless": False},
         "run_on": "",
         "port_taken": 0,
+        "missed": [],
         "runs": {},
         "measured": [],
     }
@@ -119,6 +120,20 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_ways_out() -> None:
 def test_a_port_that_is_taken_is_told() -> None:
     [finding] = plan.in_the_way(nodes(look(), look(port_taken=29400)), {"n0": 0, "n1": 0})
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
+
+
+def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
+    def told(*missed: list[str]) -> list[str]:
+        found = nodes(*(look(missed=some) for some in missed))
+        return plan.in_the_way(found, {node.name: 0 for node in found})
+
+    [finding] = told(["n1"], [], ["n1"])
+    assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
+    assert "fix: make bootstrap PHASE=firewall LIMIT=n1" in finding and finding.endswith("-e nodes=n0,n2")
+    assert [said[:3] for said in told(["n1"], ["n0", "n2"], ["n1"])] == ["n1:"], "cut off both ways"
+    isolated = told(["n1", "n2"], ["n0", "n2"], ["n0", "n1"])
+    assert len(isolated) == 3 and all("it reaches no other node on the ports of runs" in said for said in isolated)
+    assert [said[:3] for said in told(["n1"], [])] == ["n1:"] and told([], [], []) == []
 
 
 def test_a_small_disk_and_a_lost_way_are_told() -> None:
