@@ -98,9 +98,12 @@ class RunConfig:
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise BadInput(_wrong(name, getattr(self, name), "|".join(allowed), allowed))
-        for name in ("rows_per_step", "lora_r", "lora_alpha", "save_every", "keep", "proof_every", "max_seq_length"):
+        for name in (
+            *("rows_per_step", "lora_r", "lora_alpha", "save_every", "keep", "proof_every", "max_seq_length"),
+            "eval_rows",
+        ):
             _at_least(self, name, 1)
-        for name in ("warmup_steps", "eval_every", "weight_decay", "grad_clip"):
+        for name in ("warmup_steps", "eval_every", "weight_decay", "grad_clip", "seed"):
             _at_least(self, name, 0)
         for name in ("max_steps", "micro_batch"):
             if getattr(self, name) is not None:
@@ -112,8 +115,7 @@ class RunConfig:
         if self.learning_rate <= 0 or self.timeout_s <= 0:
             raise BadInput("learning_rate and timeout_s must be above 0")
         _check_local(self)
-        if not 0.1 <= self.memory_ceiling <= 1:
-            raise BadInput(f"memory_ceiling: {self.memory_ceiling} is not between 0.1 and 1")
+        _check_parts(self)
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):
             raise BadInput("shares: none may be negative and one must be above 0", fix="for example: shares: [5, 2, 1]")
         _check_speeds(self.speeds)
@@ -244,6 +246,13 @@ def _wrong(name: str, value: str, allowed_text: str, allowed: tuple[str, ...]) -
 def _at_least(config: RunConfig, name: str, least: float) -> None:
     if getattr(config, name) < least:
         raise BadInput(f"{name}: {getattr(config, name)} is below {least}")
+
+
+def _check_parts(config: RunConfig) -> None:
+    if not 0 <= config.eval_fraction < 1:
+        raise BadInput(f"eval_fraction: {config.eval_fraction} is not from 0 to below 1")
+    if not 0.1 <= config.memory_ceiling <= 1:
+        raise BadInput(f"memory_ceiling: {config.memory_ceiling} is not between 0.1 and 1")
 
 
 def _check_local(config: RunConfig) -> None:

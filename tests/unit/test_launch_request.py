@@ -34,11 +34,39 @@ BAD = {
     "queue": ("2", "queue: '2' is neither true nor false"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
-    "seed": ("one", "seed: 'one' is not a whole number"),
+    "seed": ("-1", "seed: -1 is below 0"),
+    "train_on": ("answer", "did you mean 'answers'?"),
+    "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
+    "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
+    "rslora": ("maybe", "rslora: 'maybe' is not true or false"),
+    "precision": ("bf61", "did you mean 'bf16'?"),
+    "gradient_checkpointing": ("yess", "gradient_checkpointing: 'yess' is none of auto|true|false|unsloth"),
+    "device": ("cdua", "did you mean 'cuda'?"),
+    "schedule": ("cosin", "did you mean 'cosine'?"),
+    "warmup_steps": ("-1", "warmup_steps: -1 is below 0"),
+    "weight_decay": ("-1", "weight_decay: -1.0 is below 0"),
+    "grad_clip": ("-0.1", "grad_clip: -0.1 is below 0"),
+    "optimizer": ("adam", "did you mean 'adamw'?"),
+    "speeds": ("a=fast", "speeds: 'a=fast' is not NAME=ROWS_PER_SECOND"),
+    "micro_batch": ("0", "micro_batch: 0 is below 1"),
+    "memory_ceiling": ("2", "memory_ceiling: 2.0 is not between 0.1 and 1"),
+    "local_steps": ("few", "local_steps: 'few' is neither auto nor a number above 0"),
+    "outer_learning_rate": ("0", "outer_learning_rate must be above 0"),
+    "outer_momentum": ("1", "outer_momentum from 0 to below 1"),
+    "timeout_s": ("0", "timeout_s must be above 0"),
+    "eval_every": ("-1", "eval_every: -1 is below 0"),
+    "eval_rows": ("0", "eval_rows: 0 is below 1"),
+    "save_every": ("0", "save_every: 0 is below 1"),
+    "keep": ("0", "keep: 0 is below 1"),
+    "proof_every": ("0", "proof_every: 0 is below 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
 }
+
+
+ONLY_ON_THE_NODES = {"resume", "lora_targets"}
+"""Which runs they know, and which layers a model has."""
 
 
 def refusal(**values: object) -> str:
@@ -93,6 +121,7 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     known = {*about["all"], *asked.LAUNCH_ONLY}
     shown = examples()
     assert {name for name, _ in shown} == known
+    assert known - BAD.keys() == ONLY_ON_THE_NODES, "a bad value of each is tried"
     of_your_own = ("./my-model", "./notes.jsonl")  # there is no such file here
     refused = {}
     for name, value in shown:
