@@ -89,6 +89,19 @@ def test_a_second_launch_brings_nothing(tiny: Person) -> None:
     assert "Hand files from node to node" not in said.out
 
 
+def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None:
+    wish = {"model": "tiny", "rows_per_step": 12, "max_seq_length": 64, "motley_plan_calibrate": "true"}
+    before = tiny.plans(**wish | {"motley_plan_calibrate": "false"})
+    assert before.rc == 0 and "found while it runs" in before.out and "rows/s)" not in before.out
+    for _ in range(2):
+        said = tiny.plans(**wish)
+        assert said.rc == 0 and "(measured in a calibration)" in said.out, said.out
+        assert said.out.count("rows/s)") == len(NODES), said.out
+    for host in tiny.cluster.hosts:
+        (speed,) = json.loads(host.run("cat", f"{HOME}/calibration.json")).values()
+        assert speed["rows_per_s"] > 0 and speed["fixed_s"] >= 0
+
+
 def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
     hub.behave(gated=[REPOSITORY], token=TOKEN)
     rc, out = launch_llama(tiny, hub)
