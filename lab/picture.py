@@ -1,0 +1,64 @@
+"""A recorded run as a picture for the front page: python -m lab.picture RECORD docs/evening.svg
+
+    sudo make demo | tee evening.log && .venv/bin/python -m lab.picture evening.log docs/evening.svg
+
+Lines are as they were printed. Left out are only repeated progress lines and the details of the plan, as a reader of a
+front page has little time; widths are measured in characters of a fixed font, so any viewer shows the same.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import sys
+from pathlib import Path
+
+WIDE, CHARACTER, LINE, EDGE = 118, 7.25, 18, 22
+FONT = "ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace"
+COLOURS = {"⚡": "#f2c94c", "✓": "#7fd1a0", "step": "#8fb8e8", "$": "#ffffff", "learned": "#ffffff"}
+QUIET = re.compile(r"^(    (model|data|network|foretold) |shares at|starting|waiting|gpu-\S+  (tiny|smollm2|stdlib))")
+
+
+def chosen(lines: list[str]) -> list[str]:
+    """Of progress, the line before something happens and the last one before the end."""
+    kept: list[str] = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        if QUIET.match(line) or line.startswith(("held-out loss",)):
+            continue
+        if line.startswith("step ") and not after.startswith(("⚡", "held-out")):
+            continue
+        kept.append(line)
+    return kept
+
+
+def drawn(lines: list[str]) -> str:
+    high = EDGE * 2 + LINE * len(lines)
+    wide = round(EDGE * 2 + WIDE * CHARACTER)
+    rows = []
+    for number, line in enumerate(lines):
+        text = line if len(line) <= WIDE else line[: WIDE - 1] + "…"
+        ink = next((colour for word, colour in COLOURS.items() if text.startswith(word)), "#d5dae0")
+        words = html.escape(text).replace(" ", " ")
+        long = len(text) * CHARACTER
+        at = EDGE + LINE * (number + 0.75)
+        if text.strip():
+            rows.append(f'<text x="{EDGE}" y="{at:g}" fill="{ink}" textLength="{long:g}">{words}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
+        f'<rect width="{wide}" height="{high}" rx="9" fill="#1b1f24"/>'
+        f'<g font-family="{FONT}" font-size="12">{"".join(rows)}</g></svg>\n'
+    )
+
+
+def main() -> int:
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    record, picture = map(Path, sys.argv[1:])
+    lines = [line.rstrip() for line in record.read_text().splitlines()]
+    picture.write_text(drawn(["$ sudo make demo", *chosen(lines)]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""`make demo` as root, on the lab: killed without mercy in the middle, started again, and then to its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from lab.place import Place
+from tests.lab.test_life import left_of
+from tests.support.cluster import REPOSITORY
+
+NAME = f"r{os.getpid()}"
+PLACE = Place(name=f"demo{NAME}")
+COMMAND = [".venv/bin/python", "-m", "lab", "demo", "--fast"]
+
+
+def started() -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        COMMAND,
+        cwd=REPOSITORY,
+        env=os.environ | {"MOTLEY_LAB": NAME},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def until_bootstrap(process: subprocess.Popen[str]) -> None:
+    assert process.stdout
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("  machines"):
+            time.sleep(2)
+            return
+    pytest.fail("".join(said))
+
+
+@pytest.mark.alone
+def test_interrupted_killed_and_then_to_the_end(lab_allowed: None) -> None:
+    stopped = started()
+    until_bootstrap(stopped)
+    stopped.send_signal(signal.SIGINT)
+    out, _ = stopped.communicate(timeout=60)
+    assert stopped.returncode == 130 and "nothing of it is left running" in out
+    assert not any(left_of(PLACE).values()), "Ctrl-C leaves nothing"
+
+    killed = started()
+    until_bootstrap(killed)
+    killed.kill()
+    killed.wait()
+    assert left_of(PLACE)["namespaces"], "after a kill -9 nobody was there to take it away"
+
+    again = started()
+    out, _ = again.communicate(timeout=500)
+    assert again.returncode == 0, out
+    assert "⚡ gpu-worker-1 lost at step" in out and "✓ gpu-worker-1 back · 3 of 3" in out, out
+    end = out.strip().splitlines()[-5:]
+    assert [line.split()[0] for line in end] == ["done", "survived", "balanced", "adapter", "next"], out
+    assert "times as fast" in end[2], end[2]
+    assert not any(left_of(PLACE).values())
