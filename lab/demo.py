@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import demo_summary
+from lab import demo_offspring, demo_summary
 from lab import lab as labs
 from lab.demo_sites import RUN, Folders, Simulated, Site
 from lab.shell import LabError
@@ -106,7 +106,8 @@ def show(site: Site, course: Course, began: float) -> int:
     for line in site.left_out:
         print(f"  {line}", flush=True)
     try:
-        site.clear()  # an earlier demo that was killed
+        demo_offspring.end(STATE)  # of an earlier demo that was killed
+        site.clear()
         with stage("tools", "wheels and model: the first time takes some minutes"):
             site.fetch_tools(course.model)
         with stage("machines", site.machines) as told:
@@ -123,6 +124,8 @@ def show(site: Site, course: Course, began: float) -> int:
             quietly(site, "report", [sys.executable, "-m", "console", *words])
         demo_summary.tell_all(RESULTS / RUN, course.settings["max_steps"], site, time.monotonic() - began)
     finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        demo_offspring.end(STATE)
         site.down()
     return 0
 
@@ -170,9 +173,10 @@ def stage(name: str, doing: str) -> Iterator[list[str]]:
     print(f"{start}  {name:<10} {' · '.join(told) or doing}   {labs.elapsed(since)}", flush=True)
 
 
-def run_apart(command: list[str], **how: Any) -> int:
+def run_apart(command: list[str], *, environment: dict[str, str], **how: Any) -> int:
     """A process group of its own: Ctrl-C is answered here, and takes all of it along."""
-    with subprocess.Popen(command, cwd=ROOT, process_group=0, stdin=subprocess.DEVNULL, **how) as process:
+    marked = demo_offspring.marked(environment, STATE)
+    with subprocess.Popen(command, cwd=ROOT, process_group=0, stdin=subprocess.DEVNULL, env=marked, **how) as process:
         try:
             return process.wait()
         except BaseException:
@@ -188,7 +192,7 @@ def quietly(site: Site, name: str, command: list[str]) -> str:
     """Run with its words in a log; a failure shows the last of them."""
     log = STATE / f"{name}.log"
     with log.open("w") as file:
-        failed = run_apart(command, stdout=file, stderr=subprocess.STDOUT, env=site.environment)
+        failed = run_apart(command, stdout=file, stderr=subprocess.STDOUT, environment=site.environment)
     said = log.read_text()
     if failed:
         last = "\n  ".join(said.strip().splitlines()[-12:])
@@ -223,7 +227,7 @@ def train(site: Site, course: Course) -> None:
     accident = threading.Thread(target=accident_happens)
     accident.start()
     try:
-        failed = run_apart(site.console("launch", *words), env=site.environment)
+        failed = run_apart(site.console("launch", *words), environment=site.environment)
     finally:
         over.set()
         accident.join()
