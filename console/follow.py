@@ -266,12 +266,12 @@ class Story:
         return "  ".join(words)
 
     def _card(self, name: str) -> str:
-        """Memory and temperature, where the node has a card."""
+        """Memory and temperature, where the run computes on a card."""
         used = max(
             (float(did.get("gpu_gb") or 0) for key, did in self.last["nodes"].items() if base(key) == name), default=0
         )
         heat = [card.get("temperature.gpu", "") for card in self.gpus.get(name, [])]
-        words = [*([f"{used:.1f} GB"] if used else []), *(f"{degrees} °C" for degrees in heat if degrees)]
+        words = [*([f"{used:.1f} GB"] if used else []), *(f"{degrees} °C" for degrees in heat if degrees and used)]
         return f" ({', '.join(words)})" if words else ""
 
 

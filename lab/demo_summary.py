@@ -39,7 +39,8 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     gap = recovery_s(steps, lost_at)
     tell(
         "survived",
-        f"the {site.loss} of {LOST}: two went on after {gap:.0f} s, nothing lost; then it was taken in again",
+        f"the {site.loss} of {LOST}: two went on after {gap:.0f} s, nothing lost; back, it trained "
+        f"{rows_after_return(steps)} rows more",
     )
     tell(
         "balanced",
@@ -65,17 +66,18 @@ def proven(folder: Path, max_steps: int, events: list[Event], steps: dict[int, E
     joined = [event for event in members if event["event"] == "joined" and LOST in event["nodes"]]
     require(bool(lost), f"{LOST} was not lost")
     require(bool(joined), f"{LOST} was not taken in again before the end")
-    require(any(LOST in event["nodes"] for event in last_part(steps)), f"{LOST} trained no step after its return")
+    require(rows_after_return(steps) > 0, f"{LOST} trained no row after its return")
     proofs = [event["step"] for event in events if event["event"] == "proof"]
     require(bool(proofs) and proofs[-1] == max_steps, "the last step was not proven to be the same on all nodes")
     require((folder / "adapter" / "adapter_model.safetensors").is_file(), "there is no adapter")
     return float(min(event["time"] for event in lost))
 
 
-def last_part(steps: dict[int, Event]) -> list[Event]:
-    """From the first step without the lost one on."""
+def rows_after_return(steps: dict[int, Event]) -> int:
+    """All of them, from the first step without the lost one on."""
     without = min((step for step, event in steps.items() if LOST not in event["nodes"]), default=0)
-    return [event for step, event in steps.items() if without and step > without]
+    later = [event for step, event in steps.items() if without and step > without and LOST in event["nodes"]]
+    return sum(counts(event)[LOST] for event in later)
 
 
 def fall(steps: dict[int, Event]) -> tuple[float, float]:

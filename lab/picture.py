@@ -38,7 +38,7 @@ def drawn(lines: list[str]) -> str:
     for number, line in enumerate(lines):
         text = line if len(line) <= WIDE else line[: WIDE - 1] + "…"
         ink = next((colour for word, colour in COLOURS.items() if text.startswith(word)), "#d5dae0")
-        words = html.escape(text).replace(" ", " ")
+        words = html.escape(text).replace(" ", "\u00a0")
         long = len(text) * CHARACTER
         at = EDGE + LINE * (number + 0.75)
         if text.strip():

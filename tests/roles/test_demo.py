@@ -118,7 +118,7 @@ def test_the_demo_comes_to_its_end_and_says_what_it_left_out(visitor: Visitor) -
     end = done.stdout.strip().splitlines()[-5:]
     assert [line.split()[0] for line in end] == ["done", "survived", "balanced", "adapter", "next"], end
     assert json.loads((visitor.folder / "results/demo/adapter/adapter_config.json").read_text())["r"] == 16
-    assert "70 of 70 steps on 3 nodes" in (visitor.folder / "results/demo/report.html").read_text()
+    assert "48 of 48 steps on 3 nodes" in (visitor.folder / "results/demo/report.html").read_text()
     assert visitor.left_running() == []
 
 

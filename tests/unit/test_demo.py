@@ -75,6 +75,7 @@ def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
     assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 5.10 · 1 min 15 s all in all"
     assert "went on after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
+    assert told["survived"].endswith("it trained 24 rows more"), "4 in each of the steps 15 to 20"
     assert (
         told["balanced"] == "6.0 rows/s with shares 7 : 4 : 1, 3.0 in the first steps with even ones: 2.0 times as fast"
     )
@@ -88,6 +89,11 @@ def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[
         write(file, change(demo_summary.read_lines(file)))
 
     return act
+
+
+def idle_at_the_end(events: list[Event]) -> list[Event]:
+    idle = {HEAD: {"rows": 11}, LOST: {"rows": 0}, OTHER: {"rows": 1}}
+    return [e | {"nodes": idle} if e.get("step", 0) >= 15 and "nodes" in e else e for e in events]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,7 @@ def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[
             edited("events.jsonl", lambda old: [e for e in old if e.get("step", 0) < 15 or "nodes" not in e]),
             "of 20 steps, 14",
         ),
+        (edited("events.jsonl", idle_at_the_end), f"{LOST} trained no row after its return"),
         (lambda folder: shutil.rmtree(folder / "adapter"), "there is no adapter"),
         (lambda folder: (folder / "report.html").unlink(), "there is no report"),
         (lambda folder: shutil.rmtree(folder / "nodes"), "hardly a step"),
