@@ -16,19 +16,19 @@ from pathlib import Path
 WIDE, CHARACTER, LINE, EDGE = 118, 7.25, 18, 22
 FONT = "ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace"
 COLOURS = {"⚡": "#f2c94c", "✓": "#7fd1a0", "step": "#8fb8e8", "$": "#ffffff", "learned": "#ffffff"}
-QUIET = re.compile(r"^(    (model|data|network|foretold) |shares at|starting|waiting|gpu-\S+  (tiny|smollm2|stdlib))")
+QUIET = re.compile(
+    r"  (model|data|network|foretold) |shares |sync |starting|waiting|held-out loss|gpu-\S+  (tiny|smollm2|stdlib)"
+    r"|.*\(starting\)$"
+)
 
 
 def chosen(lines: list[str]) -> list[str]:
-    """Of progress, the line before something happens and the last one before the end."""
-    kept: list[str] = []
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
-        if QUIET.match(line) or line.startswith(("held-out loss",)):
-            continue
-        if line.startswith("step ") and not after.startswith(("⚡", "held-out")):
-            continue
-        kept.append(line)
-    return kept
+    """From the demo's first line to its last. Of progress, the line before something happens."""
+    first = next(number for number, line in enumerate(lines) if line.startswith("motley demo"))
+    last = next(number for number, line in enumerate(lines) if line.startswith("next ")) + 1
+    told = [line for line in lines[first:last] if not QUIET.match(line)]
+    pairs = zip(told, [*told[1:], ""], strict=True)
+    return [line for line, after in pairs if not (line.startswith("step ") and after.startswith("step "))]
 
 
 def drawn(lines: list[str]) -> str:
@@ -56,6 +56,11 @@ def main() -> int:
         return 2
     record, picture = map(Path, sys.argv[1:])
     lines = [line.rstrip() for line in record.read_text().splitlines()]
+    if not any(line.startswith("next ") for line in lines):
+        print(
+            f"{record} is no record of a demo that came to its end\nfix: sudo make demo | tee {record}", file=sys.stderr
+        )
+        return 2
     picture.write_text(drawn(["$ sudo make demo", *chosen(lines)]))
     return 0
 
