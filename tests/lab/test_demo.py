@@ -30,6 +30,16 @@ def started() -> subprocess.Popen[str]:
     )
 
 
+def until_its_end(process: subprocess.Popen[str], timeout_s: float) -> str:
+    try:
+        out, _ = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # it takes its lab away
+        out, _ = process.communicate(timeout=60)
+        pytest.fail(f"not at its end after {timeout_s:g} s:\n{out}")
+    return out
+
+
 def until_bootstrap(process: subprocess.Popen[str]) -> None:
     assert process.stdout
     said = []
@@ -46,7 +56,7 @@ def test_interrupted_killed_and_then_to_the_end(lab_allowed: None) -> None:
     stopped = started()
     until_bootstrap(stopped)
     stopped.send_signal(signal.SIGINT)
-    out, _ = stopped.communicate(timeout=60)
+    out = until_its_end(stopped, 60)
     assert stopped.returncode == 130 and "nothing of it is left running" in out
     assert not any(left_of(PLACE).values()), "Ctrl-C leaves nothing"
 
@@ -57,7 +67,7 @@ def test_interrupted_killed_and_then_to_the_end(lab_allowed: None) -> None:
     assert left_of(PLACE)["namespaces"], "after a kill -9 nobody was there to take it away"
 
     again = started()
-    out, _ = again.communicate(timeout=500)
+    out = until_its_end(again, 500)
     assert again.returncode == 0, out
     assert "⚡ gpu-worker-1 lost at step" in out and "✓ gpu-worker-1 back · 3 of 3" in out, out
     end = out.strip().splitlines()[-5:]

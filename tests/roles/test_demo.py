@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,7 +22,9 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley")
 NOBODY = 65534
 # A namespace in which it is nobody: no right of root is left, and what root owns, such as the environment, can be read.
+# One for all that the visitor does: from another one, the processes of an earlier command could not be looked at.
 DROP = ["unshare", "--user", f"--map-user={NOBODY}", f"--map-group={NOBODY}", "--"]
+ENTER = ["nsenter", "--preserve-credentials", "--user"]
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 ON_FOLDERS = "INVENTORY=inventory/loopback"
 
@@ -32,7 +35,8 @@ class Visitor:
     def __init__(self, home: Path) -> None:
         self.home, self.folder = home, home / "motley"
         dropped = os.geteuid() == 0 and subprocess.run([*DROP, "true"], check=False).returncode == 0
-        self.drop = DROP if dropped else []
+        self.nobody = subprocess.Popen([*DROP, "sleep", "infinity"]) if dropped else None
+        self.drop = [*ENTER, f"--target={self.nobody.pid}", "--"] if self.nobody else []
         self.wish = [] if self.drop or os.geteuid() else ["FOLDERS=1"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MOTLEY_", "MAKE", "MFLAGS"))}
         self.env = kept | {"HOME": str(home), "MOTLEY_CACHE": str(home / "cache")}
@@ -58,14 +62,26 @@ class Visitor:
             raise
         return subprocess.CompletedProcess(words, process.returncode, out)
 
+    def leave(self) -> None:
+        for pid in self.running():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if self.nobody:
+            self.nobody.kill()
+            self.nobody.wait()
+        subprocess.run(["rm", "-rf", self.home], check=True)
+
     def left_running(self) -> list[str]:
+        return list(self.running().values())
+
+    def running(self) -> dict[int, str]:
         """Processes whose environment or folder is this copy."""
-        found = []
+        found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 where = (folder / "environ").read_bytes() + bytes((folder / "cwd").readlink())
                 if str(self.folder).encode() in where and int(folder.name) != os.getpid():
-                    found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+                    found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
             except OSError:
                 continue
         return found
@@ -88,7 +104,7 @@ def visitor() -> Iterator[Visitor]:
     (CACHE / "wheels").mkdir(parents=True, exist_ok=True)
     (home / "cache/wheels").symlink_to(CACHE / "wheels")
     yield there
-    subprocess.run(["rm", "-rf", home], check=True)
+    there.leave()
 
 
 def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
