@@ -100,7 +100,12 @@ def explain(said: str, python: str, sets: list[str]) -> str:
             f"there is no CPU build of torch for Python {python} at hand\n"
             "fix: can the controller reach its package index? A wheel of your own: PIP_FIND_LINKS=FOLDER, then again"
         )
-    if "HASHES" in said.upper():
+    if "No space left on device" in said:
+        return (
+            f"the disk is full: the wheels of {', '.join(sets)} for Python {python} could not be kept\n"
+            "fix: make room in MOTLEY_CACHE (~/.cache/motley) and in the folder for temporary files (df -h), then again"
+        )
+    if "DO NOT MATCH THE HASHES" in said:
         return f"{what}\nfix: a download differs from its lock: try again; if it stays so, do not install it"
     return f"{what}\nfix: the controller needs its package index once (pip config list; network?), then run again"
 
