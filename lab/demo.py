@@ -212,6 +212,8 @@ def bootstrap(site: Site) -> str:
 def train(site: Site, course: Course) -> None:
     """Launch and follow in its own words, while one worker goes and comes."""
     wanted = {"model": course.model, "dataset": "stdlib-qa", "run": RUN, **course.settings}
+    if not site.unequal:  # one processor for all: nothing to balance, and no slow one that would get no row of a few
+        wanted |= {"balance": "even", "rows_per_step": min(24, course.settings["rows_per_step"])}
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
     trouble: list[LabError] = []
