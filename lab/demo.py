@@ -61,8 +61,8 @@ FAST = Course(
     settings={
         # A step costs a machine about as much as 17 of these rows, whatever its share: with few rows the best share of
         # a slow one would be none.
-        "max_steps": 48, "rows_per_step": 96, "max_seq_length": 64, "learning_rate": 6e-3, "save_every": 10,
-        "eval_every": 24, "eval_rows": 16, "warmup_steps": 2,
+        "max_steps": 42, "rows_per_step": 96, "max_seq_length": 64, "learning_rate": 6e-3, "save_every": 10,
+        "eval_every": 21, "eval_rows": 16, "warmup_steps": 2,
     },
     cut_at=8,
     back_after_steps=3,
