@@ -84,6 +84,20 @@ def main(*, fast: bool, folders: bool) -> int:
     except KeyboardInterrupt:
         print("\nstopped: nothing of it is left running. Again: make demo", file=sys.stderr)
         return 130
+    finally:
+        hand_over(ROOT)
+
+
+def hand_over(folder: Path) -> None:
+    """What root has made here is its owner's: what comes after `sudo make demo` needs no sudo."""
+    owner = folder.stat()
+    if os.geteuid() or not owner.st_uid:
+        return
+    for parent, folders, files in os.walk(folder):
+        for path in [Path(parent, name) for name in (*folders, *files)]:
+            with contextlib.suppress(FileNotFoundError):
+                if path.lstat().st_uid == 0:
+                    os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def choose(*, fast: bool, folders: bool) -> Site:
@@ -110,8 +124,9 @@ def show(site: Site, course: Course, began: float) -> int:
     try:
         demo_offspring.end(STATE)  # of an earlier demo that was killed
         site.clear()
-        with stage("tools", "wheels and model: the first time takes some minutes"):
+        with stage("tools", "wheels and model: the first time takes some minutes") as told:
             site.fetch_tools(course.model)
+            told.append("wheels and model are here")
         with stage("machines", site.machines) as told:
             told.append(site.up())
         with stage("bootstrap", site.bootstrap) as told:

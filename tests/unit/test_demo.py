@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -151,3 +152,17 @@ def test_the_demo_has_a_lab_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Simulated(ready_made=True).place.name == "demo"
     monkeypatch.setenv("MOTLEY_LAB", "somebodyslonglab")
     assert Simulated(ready_made=True).place.name == "demosomebodyslon"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give files away")
+def test_what_root_has_made_belongs_to_the_owner_of_the_folder(tmp_path: Path) -> None:
+    theirs, elsewhere = tmp_path / "motley", tmp_path / "elsewhere"
+    (theirs / ".motley/demo").mkdir(parents=True)
+    (theirs / ".motley/demo/bootstrap.log").touch()
+    elsewhere.touch()
+    (theirs / "python").symlink_to(elsewhere)
+    (theirs / "lib64").symlink_to(theirs / ".motley")
+    os.chown(theirs, 12345, 54321)
+    demo.hand_over(theirs)
+    assert {(path.lstat().st_uid, path.lstat().st_gid) for path in theirs.rglob("*")} == {(12345, 54321)}
+    assert elsewhere.stat().st_uid == 0, "what a link leads to is not touched"
