@@ -1,6 +1,8 @@
-"""A recorded run as a picture for the front page: python -m lab.picture RECORD docs/evening.svg
+"""A recorded run as a picture for the front page: python -m lab.picture RECORD PICTURE ["COMMAND"]
 
     sudo make demo | tee evening.log && .venv/bin/python -m lab.picture evening.log docs/evening.svg
+
+COMMAND is the first line, where it was another.
 
 Lines are as they were printed. Left out are only repeated progress lines and the details of the plan, as a reader of a
 front page has little time; widths are measured in characters of a fixed font, so any viewer shows the same.
@@ -45,23 +47,24 @@ def drawn(lines: list[str]) -> str:
             rows.append(f'<text x="{EDGE}" y="{at:g}" fill="{ink}" textLength="{long:g}">{words}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
-        f'<rect width="{wide}" height="{high}" rx="9" fill="#1b1f24"/>'
+        f'<rect width="{wide}" height="{high}" rx="9" fill="#1b1f24" stroke="#3a4048"/>'
         f'<g font-family="{FONT}" font-size="12">{"".join(rows)}</g></svg>\n'
     )
 
 
 def main() -> int:
-    if len(sys.argv) != 3:
+    if len(sys.argv) not in (3, 4):
         print(__doc__, file=sys.stderr)
         return 2
-    record, picture = map(Path, sys.argv[1:])
+    record, picture = map(Path, sys.argv[1:3])
+    command = sys.argv[3] if len(sys.argv) == 4 else "sudo make demo"
     lines = [line.rstrip() for line in record.read_text().splitlines()]
     if not any(line.startswith("next ") for line in lines):
         print(
             f"{record} is no record of a demo that came to its end\nfix: sudo make demo | tee {record}", file=sys.stderr
         )
         return 2
-    picture.write_text(drawn(["$ sudo make demo", *chosen(lines)]))
+    picture.write_text(drawn([f"$ {command}", *chosen(lines)]))
     return 0
 
 
