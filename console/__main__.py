@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from console import ask, board, contact, life, play, restart, versions
+from console import ask, board, contact, interrupt, life, play, restart, versions
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
@@ -30,6 +30,7 @@ def main() -> int:
     if words and not hasattr(args, "words"):
         parser().error(f"unrecognized arguments: {' '.join(words)}")
     args.words = words
+    interrupt.listen_to_sigterm()
     try:
         return int(args.act(args))
     except BadInput as wrong:
@@ -37,7 +38,7 @@ def main() -> int:
         return 2
     except KeyboardInterrupt:
         print("\nstopped; nothing was changed", file=sys.stderr)
-        return 130
+        return interrupt.CODE
 
 
 def parser() -> argparse.ArgumentParser:

@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from console import reach, watch
+from console import interrupt, reach, watch
 from console.follow import Story, base, clock, end_group, first, rows_of
 from console.inventory import Inventory
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 STOP_S = 15.0
-GAVE_UP = 130
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
 
@@ -409,27 +410,36 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
 
 def launch(inventory: Inventory, words: list[str]) -> int:
     """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal."""
-    file = launched_file(inventory)
-    file.unlink(missing_ok=True)
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path), "launch.yml"]
-    with subprocess.Popen([*command, *words, "-e", "motley_start_show=false"], cwd=ROOT) as playbook:
+    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
+        file = Path(folder) / "started.json"
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path), "launch.yml"]
+        mark = interrupt.new_mark()
+        playbook = subprocess.Popen(
+            [*command, *words, "-e", f"motley_start_tell_in={file}"], cwd=ROOT, env=os.environ | {interrupt.MARK: mark}
+        )
         try:
             code = playbook.wait()
         except KeyboardInterrupt:
-            if playbook.wait() != GAVE_UP:  # otherwise it has said so itself
-                say("interrupted before the run was shown to start; whether it did: make status")
-            return GAVE_UP
-    if code or not file.exists():
-        return code
-    told = json.loads(file.read_text())
+            if interrupt.end_in_order(playbook, mark) != interrupt.CODE:  # otherwise it has said so itself
+                for line in interrupted_lines(*reach.ask_all(reach.from_inventory(inventory), "look")):
+                    say(line)
+            return interrupt.CODE
+        if code or not file.exists():
+            return code
+        told = json.loads(file.read_text())
     story = Story(run=told["run"], order=told["nodes"], since=told["since"])
     nodes = [node for node in reach.from_inventory(inventory) if node.name in told["nodes"]]
     return show(nodes, story, until_proven=not told["follow"])
 
 
-def launched_file(inventory: Inventory) -> Path:
-    """Where plugins/action/run_follow.py writes down what it has started."""
-    return inventory.state / "launched.json"
+def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
+    """What a launch that was stopped before it could show the run has left behind."""
+    on = {name: look for name, look in answers.items() if look["on"]}
+    lines = [f"{name}  {reason}: whether it is on there, make status tells later" for name, reason in silent.items()]
+    if not on:
+        return ["interrupted: no run was started; what was brought to the nodes stays there   again: the same", *lines]
+    runs = " and ".join(f"'{run}'" for run in runs_of(on))
+    return [f"interrupted: {runs} is on, on {', '.join(on)}   watch it: make follow   stop it: make stop", *lines]
 
 
 def show(nodes: list[reach.Node], story: Story, *, until_proven: bool = False) -> int:

@@ -17,9 +17,9 @@ from typing import Any
 
 from rich.console import Console
 
-from console import receipt, view
+from console import interrupt, receipt, view
 from console.inventory import Inventory, is_local
-from console.progress import Progress
+from console.progress import FINDING, Progress
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,6 +35,14 @@ class Wish:
     limit: str = ""
     check: bool = False
     variables: dict[str, Any] = field(default_factory=dict)
+    typed: str = ""
+    """The command, where it is not `make VERB` with these words."""
+
+    @property
+    def command(self) -> str:
+        phase = self.phase or ("all" if self.verb == "undo" else "")
+        words = {"PHASE": phase, "LIMIT": self.limit, "CHECK": "1" if self.check else ""}
+        return self.typed or " ".join([f"make {self.verb}", *(f"{key}={word}" for key, word in words.items() if word)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ def _ask(question: str) -> str:
 
 
 def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> int:
-    """0: done on every node. 1: some node failed or was left out. 130: stopped by Ctrl-C.
+    """0: done on every node. 1: some node failed or was left out. 130: stopped by Ctrl-C or SIGTERM.
 
     `progress` is filled with what each node did.
     """
@@ -73,21 +81,40 @@ def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> i
     work = wish.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
         with view.View(screen, progress, silent=verbose, check=wish.check) as shown:
-            done = _ansible(wish, passwords, work, progress, shown)
+            rc = _ansible(wish, passwords, work, progress, shown)
         log = _keep_log(work, wish)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    whole = bool(progress.nodes) and done.rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
+    whole = bool(progress.nodes) and rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
     seconds = time.monotonic() - started
     outcome = "check only" if wish.check else "proven" if whole else "incomplete"
     data = receipt.as_data(wish.verb, str(wish.inventory.path), progress, outcome=outcome, seconds=seconds)
     page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
-    for line in [*_summary(wish, progress, seconds, done, log), f"receipt  {_short(page)}"]:
+    for line in [*_summary(wish, progress, seconds, rc, log), f"receipt  {_short(page)}"]:
         screen.print(line, soft_wrap=True)
-    return 130 if done.status == "canceled" else 0 if whole else 1
+    return rc if rc == interrupt.CODE else 0 if whole else 1
 
 
-def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: view.View) -> Any:
+def read(wish: Wish, passwords: Passwords, reader: Progress, name: str) -> Path:
+    """A playbook that changes nothing and shows nothing; the log of its words."""
+    work = wish.inventory.state / "runs" / f"{name}-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
+    try:
+        if _ansible(wish, passwords, work, reader, _Unseen()) == interrupt.CODE:
+            raise KeyboardInterrupt
+        return _keep_log(work, wish)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+class _Unseen:
+    silent = False
+
+    def update(self) -> None:
+        """Nothing moves: the lines come when all is known."""
+
+
+def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: view.View | _Unseen) -> int:
+    """Its exit code; 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
 
     def on_event(event: dict[str, Any]) -> bool:
@@ -103,21 +130,24 @@ def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, s
         words += ["-k", "-K"]
         answers = {r"SSH password:\s*?$": passwords.login, r"BECOME password.*:\s*?$": passwords.sudo}
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return run_ansible(
-        private_data_dir=str(work),
-        project_dir=str(ROOT),
-        playbook=f"playbooks/{wish.playbook}.yml",
-        inventory=str(wish.inventory.path.resolve()),
-        limit=wish.limit or None,
-        tags=wish.phase or None,
-        extravars=wish.variables or None,
-        cmdline=" ".join(words) or None,
-        passwords=answers,
-        suppress_env_files=True,  # else runner writes the passwords into env/passwords
-        settings={"pexpect_use_poll": True, "suppress_output_file": False},
-        event_handler=on_event,
-        quiet=not shown.silent,
-    )
+    with interrupt.Watch() as watch:
+        done = run_ansible(
+            private_data_dir=str(work),
+            project_dir=str(ROOT),
+            playbook=f"playbooks/{wish.playbook}.yml",
+            inventory=str(wish.inventory.path.resolve()),
+            limit=wish.limit or None,
+            tags=wish.phase or None,
+            extravars=wish.variables or None,
+            cmdline=" ".join(words) or None,
+            passwords=answers,
+            suppress_env_files=True,  # else runner writes the passwords into env/passwords
+            settings={"pexpect_use_poll": True, "suppress_output_file": False},
+            event_handler=on_event,
+            quiet=not shown.silent,
+            cancel_callback=watch.overdue,
+        )
+    return interrupt.CODE if watch.asked else int(done.rc)
 
 
 def _keep_log(work: Path, wish: Wish) -> Path:
@@ -129,7 +159,7 @@ def _keep_log(work: Path, wish: Wish) -> Path:
     return log
 
 
-def _summary(wish: Wish, progress: Progress, seconds: float, done: Any, log: Path) -> list[str]:
+def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path) -> list[str]:
     said: list[str] = []
     tell = said.append
     view.failures(progress, tell)
@@ -138,17 +168,29 @@ def _summary(wish: Wish, progress: Progress, seconds: float, done: Any, log: Pat
     good = sum(not node.off and not node.failed for node in nodes)
     changes = sum(node.changed for node in nodes)
     took = f"{seconds:.0f} s"
-    if done.status == "canceled":
-        tell("stopped. A network change that was under way takes itself back; run again when you like")
+    if rc == interrupt.CODE:
+        said += stopped(progress, wish.command)
     elif not nodes:
         tell(f"✗ Ansible did not get as far as any node; its words: {_short(log)}")
     elif wish.check:
         tell(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
-    elif good == len(nodes) and done.rc == 0:
+    elif good == len(nodes) and rc == 0:
         tell(f"✓ {wish.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
     else:
         tell(f"✗ {wish.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's words: {_short(log)}")
     return said
+
+
+def stopped(progress: Progress, command: str) -> list[str]:
+    """Where everybody was. Nothing is half done for the next run: files are written whole, apt is finished by it."""
+    if progress.phase in ("", FINDING, "preflight"):
+        return ["stopped before anything was changed", f"again: {command}"]
+    tasks = dict.fromkeys(node.task for node in progress.nodes.values() if node.phase == progress.phase)
+    return [
+        ": ".join([f"stopped in {progress.phase}", *tasks]),
+        "what a node was doing ends there by itself; a change of its network is taken back unless it was proven",
+        f"again: {command}   (what is done already costs seconds)",
+    ]
 
 
 def _short(path: Path) -> str:

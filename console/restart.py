@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from console import play
+from console import interrupt, play
 from console.progress import Progress
 
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml
@@ -18,7 +18,11 @@ STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/t
 def run(wish: play.Wish, passwords: play.Passwords) -> int:
     progress = Progress()
     code = play.run(wish, passwords, progress)
-    willing = ask(waiting(progress))
+    try:
+        willing = ask(waiting(progress))
+    except KeyboardInterrupt:
+        print(f"\nstopped: what was done stays, the restart is still to come. Again: {wish.command}", flush=True)
+        return interrupt.CODE
     if not willing:
         return code
     return play.run(replace(wish, variables={**wish.variables, "motley_gpu_driver_may_restart": willing}), passwords)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
-import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -208,13 +206,6 @@ class _Reader(Progress):
             self.told[data["host"]] = data["res"]["versions"]
 
 
-class _NoView:
-    silent = False
-
-    def update(self) -> None:
-        """Nothing moves: it is over in seconds."""
-
-
 def read(inventory: Inventory, limit: str) -> tuple[dict[str, Versions], dict[str, str]]:
     """What the nodes say, and why the others say nothing."""
     reader = _Reader()
@@ -222,12 +213,7 @@ def read(inventory: Inventory, limit: str) -> tuple[dict[str, Versions], dict[st
     key = inventory.state / "controller_ed25519"
     given = os.environ.get("MOTLEY_PASSWORD", "")
     passwords = play.Passwords("", "") if key.exists() or not given else play.Passwords(given, given)
-    work = inventory.state / "runs" / f"versions-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
-    try:
-        play._ansible(wish, passwords, work, reader, _NoView())  # type: ignore[arg-type]
-        play._keep_log(work, wish)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    play.read(wish, passwords, reader, "versions")
     off = {}
     for name in limit.split(",") if limit else inventory.nodes:
         node = reader.nodes.get(name)
@@ -244,10 +230,15 @@ def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:
         if not as_json:
             print("\n".join(table(verdict)))
         wish = play.Wish(
-            verb="fix-versions", playbook="bootstrap", inventory=inventory, phase=",".join(phases), limit=nodes
+            verb="fix-versions",
+            playbook="bootstrap",
+            inventory=inventory,
+            phase=",".join(phases),
+            limit=nodes,
+            typed="make check-versions FIX=yes",
         )
-        if play.run(wish, play.ask_passwords(inventory)):
-            return 1
+        if code := play.run(wish, play.ask_passwords(inventory)):
+            return code
         verdict = judge(*read(inventory, limit))
     if as_json:
         json.dump(as_data(verdict), sys.stdout, indent=1, ensure_ascii=False)

@@ -7,13 +7,11 @@ is on. All else is for a person: the command stands below the finding.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import sys
 import time
 from typing import Any
 
-from console import play, reach
+from console import interrupt, play, reach
 from console.doctor import show
 from console.doctor.common import SAFE_PHASES
 from console.doctor.readings import Finding, Probe, Verdict
@@ -39,13 +37,6 @@ class _Reader(Progress):
             self.told = data["doctor"]
 
 
-class _NoView:
-    silent = False
-
-    def update(self) -> None:
-        """Nothing moves: the lines come when all is known."""
-
-
 def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bool) -> int:
     passwords = play.ask_passwords(inventory)
     verdict, seconds = look(inventory, limit, passwords, quick=quick)
@@ -54,7 +45,8 @@ def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bo
     if fix and any(finding.safe for finding in verdict.wrong):
         if not as_json:
             tell(verdict, seconds)
-        mend(inventory, verdict.wrong, passwords, quiet=as_json)
+        if mend(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
+            return interrupt.CODE
         verdict, seconds = look(inventory, limit, passwords, quick=quick)
         if verdict is None:
             return 1
@@ -79,12 +71,7 @@ def look(inventory: Inventory, limit: str, passwords: play.Passwords, *, quick: 
         limit=limit,
         variables={"motley_doctor_load": False} if quick else {},
     )
-    work = inventory.state / "runs" / f"doctor-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
-    try:
-        play._ansible(wish, passwords, work, reader, _NoView())  # type: ignore[arg-type]
-        log = play._keep_log(work, wish)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    log = play.read(wish, passwords, reader, "doctor")
     if not reader.told:
         print(f"✗ Ansible did not get as far as a verdict; its words: {play._short(log)}", file=sys.stderr)
         return None, 0.0
@@ -102,8 +89,8 @@ def from_data(told: dict[str, Any]) -> Verdict:
 # -- mending ---------------------------------------------------------------------------------------------------------
 
 
-def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> None:
-    """The safe ones; says of each finding whether it was done."""
+def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> int:
+    """The safe ones; says of each finding whether it was done. 130 where somebody stopped it."""
     say = (lambda _: None) if quiet else print
     say("")
     for finding in wrong:
@@ -121,8 +108,11 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
             phase=",".join(phases),
             limit=",".join(nodes),
             variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been said already
+            typed="make doctor FIX=yes",
         )
-        play.run(wish, passwords)
+        if play.run(wish, passwords) == interrupt.CODE:
+            return interrupt.CODE
+    return 0
 
 
 def end_what_is_left(node: reach.Node, say: Any) -> None:

@@ -29,10 +29,9 @@ class ActionModule(ActionBase):
         ups = [told["up"] - told["time"] for told in started.values()]
         self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: told["time"] for name, told in started.items()}
-        told = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
-        file = Path(str(hostvars[names[0]]["motley_state_folder"])) / "launched.json"
-        file.write_text(json.dumps(told))
-        if not args["show"]:  # make launch shows it itself, on its own terminal
+        if args["tell_in"]:  # make launch shows it itself, on its own terminal
+            told = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
+            Path(str(args["tell_in"])).write_text(json.dumps(told))
             return result | {"changed": False, "run": args["run"]}
         story = Story(run=str(args["run"]), order=names, since=since)
         nodes = reach.from_hostvars(names, hostvars)

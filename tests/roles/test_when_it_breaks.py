@@ -1,7 +1,11 @@
 """Each way in which a home cluster breaks gives its sentence, and loses nothing."""
 
+from __future__ import annotations
+
+import signal
 from pathlib import Path
 
+import pexpect
 import pytest
 
 from lab import faults
@@ -123,3 +127,30 @@ def test_undo_never_removes_the_last_way_in(person: Person) -> None:
     said = person.types("undo", phase="ssh_trust", limit=VICTIM)
     assert said.rc == 1 and "Motley's key is the only way in" in said.out, said.out
     assert "motley-controller@" in host.run("cat", "/home/user/.ssh/authorized_keys")
+
+
+def test_stopped_in_any_phase_it_says_where_and_the_same_command_goes_on(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By Ctrl-C and by SIGTERM in turns; each of these runs is the one before it, typed again."""
+    person.writes(motley_static_ip_rollback_s=10, motley_static_ip_reconnect_s=5)
+    monkeypatch.setenv("VERBOSE", "1")  # it tells each task as it begins
+    asking = person.sits_at("bootstrap", limit=VICTIM)
+    asking.expect_exact("TASK [motley_contact : ")
+    says_where(person, asking, "intr", "stopped before anything was changed")
+    assert nothing_changed(person)
+    for place, phase in enumerate(("ssh_trust", "hostname", "static_ip", "firewall", "power", "workspace", "run")):
+        stopped = person.sits_at("bootstrap", limit=VICTIM)
+        stopped.expect(rf"TASK \[motley_{phase} : (?!Validating|Plan)", timeout=120)
+        says_where(person, stopped, ("term", "intr")[place % 2], rf"stopped in {phase}: ")
+    assert person.bootstraps(limit=VICTIM).receipt["outcome"] == "proven"
+    assert person.bootstraps(limit=VICTIM).changed() == {VICTIM: 0}
+
+
+def says_where(person: Person, going: pexpect.spawn[str], how: str, where: str) -> None:
+    going.sendintr() if how == "intr" else going.kill(signal.SIGTERM)
+    going.expect(where, timeout=20)
+    going.expect_exact(f"again: make bootstrap LIMIT={VICTIM}")
+    going.expect(pexpect.EOF, timeout=10)
+    going.close()
+    assert going.exitstatus == 130 and person.at_work() == [], where

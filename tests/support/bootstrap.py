@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,14 @@ class Person:
         env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name, "TERM": "dumb"}
         command = [*inside, *self.command(*words, limit=limit, phase=phase)]
         return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)
+
+    def at_work(self) -> list[str]:
+        """What runs for this person on the controller; connections that are kept open do not name the folder."""
+        found = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                found.append(file.read_text(errors="replace").replace("\0", " "))
+        return [words for words in found if str(self.folder) in words]
 
     def launches(
         self,

@@ -1,0 +1,119 @@
+"""Ctrl-C and SIGTERM while Ansible works: it is told, ends in order, and nothing of it is left on this machine.
+
+Its workers and their SSH clients live in sessions of their own, so that no signal to a process group reaches them all.
+They are known by a mark in their environment. What goes on on a node ends there by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+MARK = "MOTLEY_CALL"
+GRACE_S = 5.0
+"""How long Ansible may take to end by itself, before it is ended."""
+CODE = 130
+
+
+def listen_to_sigterm() -> None:
+    """It is Ctrl-C from afar."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def new_mark() -> str:
+    return f"{os.getpid()}-{time.monotonic_ns()}"
+
+
+class Watch:
+    """While it is entered, the first signal tells our children to end, and the second ends everything at once."""
+
+    def __init__(self) -> None:
+        self.mark = new_mark()
+        self.asked_at = 0.0
+
+    @property
+    def asked(self) -> bool:
+        return self.asked_at > 0
+
+    def overdue(self) -> bool:
+        return self.asked and time.monotonic() - self.asked_at > GRACE_S
+
+    def _take(self, *_: int | FrameType | None) -> None:
+        if self.asked:
+            self.asked_at -= GRACE_S
+        else:
+            self.asked_at = time.monotonic()
+            tell(children(self.mark), signal.SIGINT)
+
+    def __enter__(self) -> Watch:
+        self.before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
+        os.environ[MARK] = self.mark
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        del os.environ[MARK]
+        if self.asked:
+            end_all(self.mark)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+
+def end_in_order(process: subprocess.Popen[bytes], mark: str) -> int:
+    """Its exit code. A terminal has sent the Ctrl-C to this child as well; a SIGTERM has reached us alone."""
+    try:
+        for patience_s in (1.0, GRACE_S):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(patience_s)
+            process.send_signal(signal.SIGINT)
+        process.kill()
+        return process.wait()
+    finally:
+        end_all(mark)
+
+
+def end_all(mark: str) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        tell(marked(mark), number)
+        end = time.monotonic() + 2
+        while (left := marked(mark)) and time.monotonic() < end:
+            time.sleep(0.05)
+        if not left:
+            return
+
+
+def tell(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def marked(mark: str) -> list[int]:
+    """Who works for this call. SSH connections that are kept open for the next one stay, as they always do."""
+    return [pid for pid, words, environment in _processes() if _is_marked(environment, mark) and b"[mux]" not in words]
+
+
+def children(mark: str) -> list[int]:
+    """Those of them that we have started ourselves."""
+    return [pid for pid in marked(mark) if _parent(pid) == os.getpid()]
+
+
+def _is_marked(environment: bytes, mark: str) -> bool:
+    return f"{MARK}={mark}".encode() in environment.split(b"\0")
+
+
+def _processes() -> Iterator[tuple[int, bytes, bytes]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            yield int(folder.name), (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+
+
+def _parent(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0

@@ -1,0 +1,147 @@
+"""Ctrl-C and SIGTERM: what is under way is told, nothing of it is left here, and what it had come to is said."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import __main__, interrupt, life, play, restart
+from console.inventory import Inventory
+from console.progress import Progress
+
+# As Ansible: a worker and its SSH client in sessions of their own, and an SSH connection that is kept for later.
+FAMILY = """
+import os, signal, subprocess, sys, time
+worker = "import signal, subprocess, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+subprocess.Popen([sys.executable, "-c", worker], start_new_session=True)
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ssh: kept [" + "mux]"], start_new_session=True)
+signal.signal(signal.SIGINT, lambda *_: sys.exit(99) if PATIENT else None)
+print("up", flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def mark() -> Iterator[str]:
+    mark = interrupt.new_mark()
+    yield mark
+    left = [pid for pid, _, environment in interrupt._processes() if interrupt._is_marked(environment, mark)]
+    interrupt.tell(left, signal.SIGKILL)
+
+
+def family(mark: str, *, patient: bool = True) -> subprocess.Popen[bytes]:
+    code = FAMILY.replace("PATIENT", str(patient))
+    env = os.environ | {interrupt.MARK: mark}
+    process = subprocess.Popen([sys.executable, "-c", code], env=env, stdout=subprocess.PIPE, start_new_session=True)
+    assert process.stdout and process.stdout.readline() == b"up\n"
+    return process
+
+
+@pytest.mark.parametrize(("patient", "code"), [(True, 99), (False, -signal.SIGKILL)])
+def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(interrupt, "GRACE_S", 0.5)
+    process = family(mark, patient=patient)
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert len(interrupt.marked(mark)) == 2 and interrupt.children(mark) == [process.pid]
+    assert interrupt.end_in_order(process, mark) == code
+    assert interrupt.marked(mark) == [], "the worker that heeds no SIGTERM too"
+    kept = [words for _, words, environment in interrupt._processes() if interrupt._is_marked(environment, mark)]
+    assert len(kept) == 1 and b"[mux]" in kept[0] and other.poll() is None
+    other.kill()
+    other.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_our_child_alone_and_the_handlers_come_back(number: signal.Signals) -> None:
+    before = [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)]
+    with interrupt.Watch() as watch:
+        process = family(watch.mark)
+        os.kill(os.getpid(), number)
+        assert process.wait(5) == 99 and watch.asked and not watch.overdue()
+    assert interrupt.marked(watch.mark) == [] and interrupt.MARK not in os.environ
+    assert [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)] == before
+    end = [pid for pid, _, environment in interrupt._processes() if interrupt._is_marked(environment, watch.mark)]
+    interrupt.tell(end, signal.SIGKILL)
+
+
+def test_who_types_it_twice_does_not_wait() -> None:
+    with interrupt.Watch() as watch:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert not watch.overdue()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert watch.overdue()
+
+
+def test_sigterm_at_a_question_is_ctrl_c(tmp_path: Path) -> None:
+    code = (
+        "import sys; from console import __main__ as m, ask\n"
+        "def slow(*_): import time; print('up', flush=True); time.sleep(60)\n"
+        "ask.write_inventory = slow; sys.argv = ['console', 'inventory']; sys.exit(m.main())"
+    )
+    root = Path(__main__.__file__).parents[1]
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
+    assert process.stdout and process.stdout.readline() == b"up\n"
+    process.terminate()
+    assert process.communicate(timeout=10)[1] == b"\nstopped; nothing was changed\n" and process.returncode == 130
+
+
+# -- what it had come to -----------------------------------------------------------------------------------------------
+
+
+def at(phase: str, *tasks: str) -> Progress:
+    progress = Progress()
+    for place, task in enumerate(tasks):
+        data = {"role": f"motley_{phase}", "task": task, "host": f"node-{place}"}
+        progress.take({"event": "playbook_on_task_start", "event_data": data})
+        progress.take({"event": "runner_on_start", "event_data": data})
+    return progress
+
+
+def wish(**more: Any) -> play.Wish:
+    return play.Wish(
+        inventory=Inventory(path=Path("hosts.yml")), **{"verb": "bootstrap", "playbook": "bootstrap"} | more
+    )
+
+
+def test_it_says_where_it_stopped_and_what_to_type() -> None:
+    assert play.stopped(at("preflight", "See what it is"), "make bootstrap") == [
+        "stopped before anything was changed",
+        "again: make bootstrap",
+    ]
+    said = play.stopped(at("firewall", "Keep strangers out"), "make bootstrap")
+    assert said[0] == "stopped in firewall: Keep strangers out"
+    assert "taken back unless it was proven" in said[1] and said[2].startswith("again: make bootstrap   (")
+
+
+def test_the_same_command_is_named_with_its_words() -> None:
+    assert wish(phase="clock", limit="a,b").command == "make bootstrap PHASE=clock LIMIT=a,b"
+    assert wish(check=True).command == "make bootstrap CHECK=1"
+    assert wish(verb="undo", playbook="undo").command == "make undo PHASE=all"
+    assert wish(verb="doctor-fix", typed="make doctor FIX=yes").command == "make doctor FIX=yes"
+
+
+def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
+    off, on = {"on": False, "run": ""}, {"on": True, "run": "qa"}
+    (said,) = life.interrupted_lines({"a": off, "b": off}, {})
+    assert said.startswith("interrupted: no run was started;") and said.endswith("again: the same")
+    said, silent = life.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
+    assert said == "interrupted: 'qa' is on, on a   watch it: make follow   stop it: make stop"
+    assert silent.startswith("c  nobody answers at 10.0.0.3: ")
+
+
+def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monkeypatch: Any, capsys: Any) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(play, "run", lambda *_: 1)
+    monkeypatch.setattr(restart, "ask", interrupted)
+    assert restart.run(wish(), play.Passwords("", "")) == 130
+    assert "the restart is still to come. Again: make bootstrap" in capsys.readouterr().out
