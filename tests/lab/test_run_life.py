@@ -4,8 +4,11 @@ everything that happens at home. What the agents decide is judged in test_member
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
+import time
 from collections.abc import Iterator
 
 import pexpect
@@ -13,8 +16,9 @@ import pytest
 
 from lab import faults
 from lab import lab as labs
+from lab.host import Host
 from lab.profile import USER
-from tests.support.bootstrap import Person
+from tests.support.bootstrap import Person, Said
 from tests.support.watching import Watching
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
@@ -23,7 +27,7 @@ SAVE_EVERY = 10
 PATIENCE = float(os.environ.get("MOTLEY_TEST_PATIENCE", "3"))
 LOST_S, BACK_S = 15 * PATIENCE, 20 * PATIENCE
 QUICK = ("model=tiny", "rows_per_step=24", "max_seq_length=64", f"save_every={SAVE_EVERY}")
-AFTER = r"at step \d+ after (\d+) s · (no|\d+) steps? repeated"
+AFTER = r"at step (?P<step>\d+) after (?P<seconds>\d+) s · (?P<repeated>no|\d+) steps? repeated"
 AGAIN = rf"✓ training again with 2 of 3 {AFTER}"
 LOADS = f"""
 import torch
@@ -60,6 +64,29 @@ def says(person: Person, *words: str) -> str:
 def step_of(person: Person) -> int:
     found = re.search(r"step (\d+)/", person.types("status").out)
     return int(found[1]) if found else 0
+
+
+def what_runs(host: Host) -> str:
+    """As root sees it: processes of the environment or of its agent, listening ports of runs, the unit, the wish."""
+    look = (
+        "for p in /proc/[0-9]*; do"
+        " tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -a 'ai-cluster/env\\|-m train' | grep -av 'for p in'; done;"
+        "ss -Hltn 'sport >= :29400 and sport <= :29899';"
+        "systemctl is-active --quiet motley-run.service && echo its unit is active;"
+        f"ls {HOME}/config/run-wanted 2>/dev/null; true"
+    )
+    return host.run("bash", "-c", look)
+
+
+def stopped(person: Person) -> Said:
+    """Within ten seconds, and nothing of a run is left on any machine."""
+    assert all(what_runs(host) for host in person.cluster.hosts if host.running), "there was nothing to stop"
+    began = time.monotonic()
+    said = person.types("stop")
+    took_s = time.monotonic() - began
+    assert said.rc == 0 and took_s < 10, f"{took_s:.1f} s: {said.out}"
+    assert [what_runs(host) for host in person.cluster.hosts if host.running] == [""] * 3
+    return said
 
 
 def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: Person) -> None:
@@ -103,17 +130,38 @@ def test_the_adapter_that_is_fetched_loads_with_plain_peft_and_has_learned(perso
     assert "moved by" in head.run("env", "HF_HUB_OFFLINE=1", f"{HOME}/env/bin/python", "-c", LOADS)
 
 
-def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> None:
-    old = person.cluster[OLD]
+def follows(person: Person) -> Watching:
     following = Watching(person, "follow")
     following.hears(r"step \d+/50000", BACK_S)
-    faults.inject(person.cluster.lab, old, "power-cut")
-    following.hears(rf"⚡ {OLD} lost at step \d+ · ", LOST_S)
-    again = following.hears(
-        r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated", LOST_S
-    )
-    assert repeated(again[2]) <= SAVE_EVERY
+    return following
+
+
+def loses(person: Person, name: str, fault: str) -> Watching:
+    """Who follows reads that the node is lost and that the others go on, and loses no more than was not saved."""
+    following = follows(person)
+    faults.inject(person.cluster.lab, person.cluster[name], fault)
+    following.hears(rf"⚡ {name} lost at step \d+ · ", LOST_S)
+    goes_on(following, AGAIN, LOST_S, f"{fault} of {name}: again")
+    return following
+
+
+def gets_back(person: Person, name: str, fault: str, following: Watching) -> None:
+    faults.mend(person.cluster.lab, person.cluster[name], fault)
+    goes_on(following, rf"✓ {name} back · 3 of 3 {AFTER}", BACK_S, f"{name} back")
     following.kill()
+
+
+def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:
+    """The step at which all train again."""
+    heard = following.hears(words, within_s)
+    repeated = 0 if heard["repeated"] == "no" else int(heard["repeated"])
+    assert repeated <= SAVE_EVERY
+    print(f"{what} after {heard['seconds']} s, {repeated} steps repeated")
+    return int(heard["step"])
+
+
+def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> None:
+    loses(person, OLD, "power-cut").kill()
     status = says(person, "status")
     assert re.search(rf"  {OLD}  nobody answers at .+; lost at step \d+\n", status), status
     assert status.count("  training  ") == 2 and "run long  step " in status
@@ -123,54 +171,21 @@ def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> No
     assert f"{OLD}  nobody answers" in runs
     logs = says(person, "logs", "--no-follow", "--lines", "200")
     assert re.search(rf"(?m)^{MASTER} +{MASTER}: lost +lost {OLD}", logs) and f"{OLD}  nobody answers" in logs, logs
-    faults.mend(person.cluster.lab, old, "power-cut")
-    fresh = Watching(person, "follow")
-    back = fresh.hears(rf"✓ {OLD} back · 3 of 3 {AFTER}", BACK_S)
-    fresh.kill()
-    print(f"worker: again after {again[1]} s, back after {back[1]} s, repeated {again[2]}, {back[2]}")
-
-
-def repeated(word: str) -> int:
-    return 0 if word == "no" else int(word)
+    gets_back(person, OLD, "power-cut", follows(person))
 
 
 def test_the_head_without_its_cable(person: Person) -> None:
     """Who reads from the head goes on reading from another node."""
-    head = person.cluster[MASTER]
-    following = Watching(person, "follow")
-    following.hears(r"step \d+/50000", BACK_S)
-    faults.inject(person.cluster.lab, head, "cable-pull")
-    following.hears(rf"⚡ {MASTER} lost at step \d+ · ", LOST_S)
-    again = following.hears(
-        r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated", LOST_S
-    )
-    faults.mend(person.cluster.lab, head, "cable-pull")
-    back = following.hears(rf"✓ {MASTER} back · 3 of 3 {AFTER}", BACK_S)
-    following.kill()
-    assert repeated(again[2]) <= SAVE_EVERY and repeated(back[2]) <= SAVE_EVERY
-    print(f"head: again after {again[1]} s, back after {back[1]} s, repeated {again[2]}, {back[2]}")
+    gets_back(person, MASTER, "cable-pull", loses(person, MASTER, "cable-pull"))
 
 
 def test_a_laptop_that_sleeps_and_wakes(person: Person) -> None:
-    laptop = person.cluster[LAPTOP]
-    following = Watching(person, "follow")
-    following.hears(r"step \d+/50000", BACK_S)
-    faults.inject(person.cluster.lab, laptop, "suspend")
-    following.hears(rf"⚡ {LAPTOP} lost at step \d+ · ", LOST_S)
-    again = following.hears(
-        r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated", LOST_S
-    )
-    faults.mend(person.cluster.lab, laptop, "suspend")
-    back = following.hears(rf"✓ {LAPTOP} back · 3 of 3 {AFTER}", BACK_S)
-    following.kill()
-    assert repeated(again[2]) <= SAVE_EVERY and repeated(back[2]) <= SAVE_EVERY
-    print(f"laptop: again after {again[1]} s, back after {back[1]} s, repeated {again[2]}, {back[2]}")
+    gets_back(person, LAPTOP, "suspend", loses(person, LAPTOP, "suspend"))
 
 
 def test_a_node_that_throttles_gets_less(person: Person) -> None:
     old = person.cluster[OLD]
-    following = Watching(person, "follow")
-    following.hears(r"step \d+/50000", BACK_S)
+    following = follows(person)
     following.hears(r"step \d+/50000", BACK_S)  # so long that the usual shares are known
     faults.inject(person.cluster.lab, old, "cpu-throttle", {"percent": 12.0})
     following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 40 * PATIENCE)
@@ -193,6 +208,72 @@ def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Pers
     assert kept[MASTER] == kept[LAPTOP] > before and kept[OLD] < before + SAVE_EVERY, status
     assert re.search(rf"  {OLD} .* only 0 MB free", status), status
     faults.mend(person.cluster.lab, old, "disk-full")
+
+
+def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> None:
+    """Each has saved when it is told to end: not a step is repeated, and nobody has to type anything."""
+    following = follows(person)
+    labs.each(person.cluster.hosts, lambda host: faults.inject(person.cluster.lab, host, "reboot") and None)
+    again = int(following.hears(r"(?:goes on from|3 of 3 at) step (\d+)", 2 * BACK_S)[1])
+    following.hears(rf"step \d+/50000 .*{OLD}", BACK_S)
+    following.kill()
+    diary = [
+        json.loads(line)
+        for line in person.cluster[MASTER].run("cat", f"{HOME}/logs/runs/long/events.jsonl").splitlines()
+    ]
+    begun = max(place for place, event in enumerate(diary) if event["event"] == "start")
+    assert sorted(diary[begun]["nodes"]) == [MASTER, LAPTOP, OLD]
+    assert again == diary[begun]["step"] == max(event["step"] for event in diary[:begun] if event["event"] == "step")
+
+
+def test_stop_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> None:
+    said = stopped(person)
+    found = re.search(r"run long stopped at step (\d+) · go on with: make launch RESUME=long\n", said.out)
+    assert found and said.out.count(f"checkpoint {found[1]} · nothing left") == 3, said.out
+    status = says(person, "status")
+    assert f"no run is on; the last was long: stopped at step {found[1]} · go on with" in status, status
+    began = time.monotonic()
+    said = person.types(
+        *("launch", "-e", "resume=long", "-e", f"nodes={MASTER},{OLD}", "-e", "follow=false"),
+        *("-e", "tensorboard=false"),
+    )
+    print(f"resumed on two within {time.monotonic() - began:.0f} s")
+    assert said.rc == 0 and f"goes on from step {found[1]}\n" in said.out, said.out
+    assert f"the first step is proven on 2 of 2 nodes: {MASTER}, {OLD}" in said.out
+
+
+def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Person) -> None:
+    """Two nodes train on without settings, diary and script; the third has one of its own that nobody launched."""
+    for name in (MASTER, OLD):
+        gone = [f"{HOME}/{part}" for part in ("config", "scripts", "logs/runs/long")]
+        person.cluster[name].run("rm", "-r", *gone)
+    laptop = person.cluster[LAPTOP]
+    by_hand = Watching.program(person, laptop.inside("su", "-", USER, "-c", f"exec {HOME}/scripts/launch_cluster.sh"))
+    labs.wait_until(lambda: "train agent" in what_runs(laptop), "it does not begin")
+    status = says(person, "status")
+    assert re.search(rf"  {LAPTOP}  (starting|waiting) .*started by hand", status), status
+    said = stopped(person)
+    assert said.out.count("nothing left") == 3 and "no run was on · " not in said.out, said.out
+    assert by_hand.ends(10) == 143
+
+
+def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(person: Person) -> None:
+    """By Ctrl-C or SIGTERM in the middle of each phase; the same command then goes on."""
+    launch = ["launch", *asked("run=broken-off", "max_steps=50000", "follow=false")]
+    for role, how in (("distribute", "term"), ("render", "intr"), ("start", "term")):
+        launching = person.sits_at(*launch, "-v")
+        launching.expect(rf"TASK \[motley_{role} : ", timeout=60)
+        launching.sendintr() if how == "intr" else launching.kill(signal.SIGTERM)
+        launching.expect(r"interrupted: (no run was started;|'broken-off' is on, on ).*\r\n", timeout=30)
+        on = "is on" in launching.after
+        launching.expect(pexpect.EOF, timeout=10)
+        launching.close()
+        assert launching.exitstatus == 130 and person.at_work() == [], role
+        assert any(what_runs(host) for host in person.cluster.hosts) == on, launching.after
+        if on:
+            stopped(person)
+    assert "the first step is proven on 3 of 3 nodes" in says(person, *launch)
+    stopped(person)
 
 
 def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> None:
