@@ -238,6 +238,17 @@ def test_steps_between_meetings_are_bounded():
     assert seen(rounds(steps=7), 0.1, 100.0) == ""
 
 
+def test_a_run_that_goes_on_keeps_the_number_that_was_measured():
+    found = rounds(total_steps=80)
+    found.go_on(8, {"local_steps": 7})
+    assert (found.steps, found.began) == (7, 8)
+    found.go_on(8, {"local_steps": 64})
+    assert found.steps == 10, "as many as leave the run its meetings"
+    wish = rounds(steps=5)
+    wish.go_on(8, {"local_steps": 7})
+    assert wish.steps == 5
+
+
 def test_the_measured_number_is_followed_and_told(data, tmp_path):
     options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 56}
     program = [str(Path(__file__).with_name("broken.py")), "slow_meetings=30"]
