@@ -318,7 +318,7 @@ def outlook_words(nodes: list[Node], known: Speeds, settings: Mapping[str, Any],
     if len(known.rows_per_s) < len(nodes):
         return []
     rates = ",".join(f"{node.name}={known.rows_per_s[node.name]:.4f}" for node in nodes)
-    fixed = ",".join(f"{name}={seconds:.4f}" for name, seconds in known.fixed_s.items())
+    fixed = ",".join(f"{name}={seconds:.4f}" for name, seconds in known.fixed_s.items() if seconds >= 1e-4)
     words = [
         "--speeds",
         rates,

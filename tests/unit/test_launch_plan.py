@@ -173,6 +173,8 @@ def test_a_calibration_counts_where_no_run_has_measured() -> None:
     assert known == plan.Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
     words = plan.outlook_words(found, known, ABOUT["all"] | {"rows_per_step": 12}, 1000)
     assert words[words.index("--fixed") + 1] == "n0=0.1000,n1=0.1000"
+    none = plan.speeds(found, settings, {name: {"rows_per_s": 3.0, "fixed_s": 0.0} for name in ("n0", "n1")})
+    assert "--fixed" not in plan.outlook_words(found, none, ABOUT["all"] | {"rows_per_step": 12}, 1000)
 
 
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
