@@ -1,7 +1,6 @@
 """Ctrl-C and SIGTERM while Ansible works: it is told, ends in order, and nothing of it is left on this machine.
 
-Its workers and their SSH clients live in sessions of their own, so that no signal to a process group reaches them all.
-They are known by a mark in their environment. What goes on on a node ends there by itself.
+What works for a call bears its mark (offspring.py). What goes on on a node ends there by itself.
 """
 
 from __future__ import annotations
@@ -11,14 +10,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
+
+from console import offspring
 
 MARK = "MOTLEY_CALL"
 GRACE_S = 5.0
 """How long Ansible may take to end by itself, before it is ended."""
 CODE = 130
+KEPT = "[mux]"
+"""An SSH connection that is kept open for the next call."""
 
 
 def listen_to_sigterm() -> None:
@@ -49,7 +51,7 @@ class Watch:
             self.asked_at -= GRACE_S
         else:
             self.asked_at = time.monotonic()
-            tell(children(self.mark), signal.SIGINT)
+            offspring.tell(children(self.mark), signal.SIGINT)
 
     def __enter__(self) -> Watch:
         self.before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -78,39 +80,16 @@ def end_in_order(process: subprocess.Popen[bytes], mark: str) -> int:
 
 
 def end_all(mark: str) -> None:
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        tell(marked(mark), number)
-        end = time.monotonic() + 2
-        while (left := marked(mark)) and time.monotonic() < end:
-            time.sleep(0.05)
-        if not left:
-            return
-
-
-def tell(pids: list[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+    offspring.end(f"{MARK}={mark}", spare=KEPT)
 
 
 def marked(mark: str) -> list[int]:
-    """Who works for this call. SSH connections that are kept open for the next one stay, as they always do."""
-    return [pid for pid, words, environment in _processes() if _is_marked(environment, mark) and b"[mux]" not in words]
+    return offspring.alive(f"{MARK}={mark}", spare=KEPT)
 
 
 def children(mark: str) -> list[int]:
     """Those of them that we have started ourselves."""
     return [pid for pid in marked(mark) if _parent(pid) == os.getpid()]
-
-
-def _is_marked(environment: bytes, mark: str) -> bool:
-    return f"{MARK}={mark}".encode() in environment.split(b"\0")
-
-
-def _processes() -> Iterator[tuple[int, bytes, bytes]]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            yield int(folder.name), (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
 
 
 def _parent(pid: int) -> int:

@@ -22,13 +22,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import demo_offspring, demo_summary
+from console import offspring
+from lab import demo_summary
 from lab import lab as labs
 from lab.demo_sites import RUN, Folders, Simulated, Site
 from lab.shell import LabError
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
+MARK = {"MOTLEY_DEMO": str(STATE)}
+"""In the environment of all that it starts, so that all of it can be ended."""
 RESULTS = ROOT / "results"
 
 
@@ -122,7 +125,7 @@ def show(site: Site, course: Course, began: float) -> int:
     for line in site.left_out:
         print(f"  {line}", flush=True)
     try:
-        demo_offspring.end(STATE)  # of an earlier demo that was killed
+        end_offspring()  # of an earlier demo that was killed
         site.clear()
         with stage("tools", "wheels and model: the first time takes some minutes") as told:
             site.fetch_tools(course.model)
@@ -142,7 +145,7 @@ def show(site: Site, course: Course, began: float) -> int:
         demo_summary.tell_all(RESULTS / RUN, course.settings["max_steps"], site, time.monotonic() - began)
     finally:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
-        demo_offspring.end(STATE)
+        end_offspring()
         site.down()
     return 0
 
@@ -192,13 +195,19 @@ def stage(name: str, doing: str) -> Iterator[list[str]]:
 
 def run_apart(command: list[str], *, environment: dict[str, str], **how: Any) -> int:
     """A process group of its own: Ctrl-C is answered here, and takes all of it along."""
-    marked = demo_offspring.marked(environment, STATE)
+    marked = environment | MARK
     with subprocess.Popen(command, cwd=ROOT, process_group=0, stdin=subprocess.DEVNULL, env=marked, **how) as process:
         try:
             return process.wait()
         except BaseException:
-            demo_offspring.end(STATE)
+            end_offspring()
             raise
+
+
+def end_offspring() -> None:
+    (mark,) = (f"{name}={value}" for name, value in MARK.items())
+    if left := offspring.end(mark, signals=[signal.SIGKILL], patience_s=10):
+        raise LabError(f"processes {left[:5]} of the demo do not end: what do they wait for? ps -o pid,stat,wchan")
 
 
 def quietly(site: Site, name: str, command: list[str]) -> str:

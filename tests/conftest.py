@@ -73,6 +73,12 @@ def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture(scope="module")
+def trio_to_train_on(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three fresh hosts that have the training environment already."""
+    yield from _lab("trio", base.default_suite(), tmp_path_factory.mktemp("trio"), "train")
+
+
+@pytest.fixture(scope="module")
 def pair(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     yield from _lab("pair", base.default_suite(), tmp_path_factory.mktemp("pair"))
 

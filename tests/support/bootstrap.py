@@ -94,16 +94,15 @@ class Person:
 
     def starts(self, *words: str, limit: str = "", phase: str = "") -> subprocess.Popen[str]:
         """The same, not waited for; in a process group of its own, so that all of it can be killed."""
-        namespace = self.cluster.lab.place.controller
         env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name}
-        command = ["ip", "netns", "exec", namespace, *self.command(*words, limit=limit, phase=phase)]
+        command = ["ip", "netns", "exec", self.cluster.desk, *self.command(*words, limit=limit, phase=phase)]
         return subprocess.Popen(
             command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, text=True, start_new_session=True
         )
 
     def sits_at(self, *words: str, limit: str = "", phase: str = "") -> pexpect.spawn[str]:
         """The same on a terminal, for what asks back."""
-        inside = ["netns", "exec", self.cluster.lab.place.controller]
+        inside = ["netns", "exec", self.cluster.desk]
         env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name, "TERM": "dumb"}
         command = [*inside, *self.command(*words, limit=limit, phase=phase)]
         return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)

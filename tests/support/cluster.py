@@ -50,6 +50,13 @@ class Cluster:
     lab: Lab
     folder: Path
     """For this test's files on the controller: known_hosts, inventories, results."""
+    seat: str = ""
+    """The node that is the controller; otherwise it is a machine of its own."""
+
+    @property
+    def desk(self) -> str:
+        """The network namespace of whoever types."""
+        return self.lab.host(self.seat).namespace if self.seat else self.lab.place.controller
 
     @property
     def hosts(self) -> list[Host]:
@@ -60,7 +67,7 @@ class Cluster:
 
     def controller(self, *argv: str | Path, **settings: Any) -> subprocess.CompletedProcess[str]:
         """Run a program on the controller."""
-        return self._in(self.lab.place.controller, *argv, **settings)
+        return self._in(self.desk, *argv, **settings)
 
     def stranger(self, *argv: str | Path, **settings: Any) -> subprocess.CompletedProcess[str]:
         """Run a program on a machine of the LAN that is not part of the cluster."""

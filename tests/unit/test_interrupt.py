@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import __main__, interrupt, life, play, restart
+from console import __main__, interrupt, life, offspring, play, restart
 from console.inventory import Inventory
 from console.progress import Progress
 
@@ -33,8 +33,7 @@ while True:
 def mark() -> Iterator[str]:
     mark = interrupt.new_mark()
     yield mark
-    left = [pid for pid, _, environment in interrupt._processes() if interrupt._is_marked(environment, mark)]
-    interrupt.tell(left, signal.SIGKILL)
+    offspring.end(f"{interrupt.MARK}={mark}")
 
 
 def family(mark: str, *, patient: bool = True) -> subprocess.Popen[bytes]:
@@ -53,8 +52,8 @@ def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, 
     assert len(interrupt.marked(mark)) == 2 and interrupt.children(mark) == [process.pid]
     assert interrupt.end_in_order(process, mark) == code
     assert interrupt.marked(mark) == [], "the worker that heeds no SIGTERM too"
-    kept = [words for _, words, environment in interrupt._processes() if interrupt._is_marked(environment, mark)]
-    assert len(kept) == 1 and b"[mux]" in kept[0] and other.poll() is None
+    (kept,) = offspring.alive(f"{interrupt.MARK}={mark}")
+    assert "[mux]" in Path(f"/proc/{kept}/cmdline").read_text() and other.poll() is None
     other.kill()
     other.wait()
 
@@ -68,8 +67,7 @@ def test_a_signal_reaches_our_child_alone_and_the_handlers_come_back(number: sig
         assert process.wait(5) == 99 and watch.asked and not watch.overdue()
     assert interrupt.marked(watch.mark) == [] and interrupt.MARK not in os.environ
     assert [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)] == before
-    end = [pid for pid, _, environment in interrupt._processes() if interrupt._is_marked(environment, watch.mark)]
-    interrupt.tell(end, signal.SIGKILL)
+    offspring.end(f"{interrupt.MARK}={watch.mark}")
 
 
 def test_who_types_it_twice_does_not_wait() -> None:

@@ -1,0 +1,47 @@
+"""Processes that bear a mark in their environment: all that was started for something, in whatever session it lives.
+
+Ansible puts itself, each of its workers and their SSH clients into sessions of their own, so neither a process group
+nor a parent leads to all of them; and what belonged to a program that was killed is nobody's child.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+HARDER = (signal.SIGTERM, signal.SIGKILL)
+
+
+def alive(mark: str, *, spare: str = "") -> list[int]:
+    """Others that have `NAME=value` in their environment; not those with the spared word on their command line."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended, or somebody else's
+            is_ours = mark.encode() in (folder / "environ").read_bytes().split(b"\0")
+            if is_ours and not (spare and spare.encode() in (folder / "cmdline").read_bytes()):
+                found.append(int(folder.name))
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def tell(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDER, patience_s: float = 2) -> list[int]:
+    """Each signal in turn, to those too that are born meanwhile; returns who did not end."""
+    left = alive(mark, spare=spare)
+    for number in signals:
+        deadline = time.monotonic() + patience_s
+        told: set[int] = set()
+        while left and time.monotonic() < deadline:
+            tell(sorted(set(left) - told), number)
+            told.update(left)
+            time.sleep(0.05)
+            left = alive(mark, spare=spare)
+    return left
