@@ -26,6 +26,16 @@ def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
     return {name: str(hostvars[name]["motley_address"]) for name in names}
 
 
+def motley_friends(names: list[str], hostvars: Any, controller: str) -> list[str]:
+    """Who may call: all nodes, and the controller. Where it is one of the nodes, not by an address that this node had
+    when it was met: it may be on its way to another."""
+    was = {address for place in motley_places(names, hostvars) for address in place["addresses"]}
+    return [
+        *motley_addresses(names, hostvars).values(),
+        *([controller] if controller and controller not in was else []),
+    ]
+
+
 def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
     """One ufw rule as node_state settles it, before all others: a rule of the owner's that denies may come after."""
     friend, ports = friend_and_ports
@@ -51,6 +61,7 @@ class FilterModule:
         return {
             "motley_places": motley_places,
             "motley_addresses": motley_addresses,
+            "motley_friends": motley_friends,
             "motley_ufw_allow": motley_ufw_allow,
             "motley_ufw_deny": motley_ufw_deny,
         }

@@ -17,6 +17,7 @@ import resource
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY, Cluster, start
 
 NAME = "bootstrap"
-AIMS = {"make bootstrap": "≤ 20"}
+UP_TO_POWER = ("contact", "preflight", "ssh_trust", "hostname", "static_ip", "firewall", "clock", "power")
 OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "action_plugins")
 ALL: dict[str, Any] = {
     "motley_gpu_driver_manage": True,
@@ -59,15 +60,21 @@ def measure(cluster: Cluster, folder: Path, args: argparse.Namespace) -> None:
     settings = {"ours": REPOSITORY / "ansible.cfg", "Ansible's defaults": defaults(folder)}
     took: dict[str, list[float]] = {"make bootstrap": [], **{name: [] for name in settings}}
     computed: dict[str, list[float]] = {name: [] for name in settings}
+    short: list[float] = []
     for _ in range(args.repeats):
         took["make bootstrap"].append(seconds_of_make(person))
+        short.append(seconds_of(person, UP_TO_POWER))
         for name, file in settings.items():
             before = cpu_seconds()
             took[name].append(seconds_of_playbook(person, file))
             computed[name].append(cpu_seconds() - before)
-    lines = ["| a bootstrap of three machines, contact to power | seconds | aim |", "| --- | --- | --- |"]
+    lines = [
+        "| a bootstrap of three machines, without drivers and environment | seconds | aim |",
+        "| --- | --- | --- |",
+    ]
     lines.append(row("fresh", [fresh], "{:.1f}"))
-    lines += [row(f"again, {name}", each, "{:.1f}", AIMS.get(name, "")) for name, each in took.items()]
+    lines += [row(f"again, {name}", each, "{:.1f}") for name, each in took.items()]
+    lines.append(row("… of make bootstrap, contact to power", short, "{:.1f}", "≤ 20"))
     ratios = [theirs / ours for ours, theirs in zip(took["ours"], took["Ansible's defaults"], strict=True)]
     lines.append(row("defaults over ours", ratios, "{:.2f}×", "≥ 2.5×"))
     lines += [row(f"CPU-seconds of the controller, {name}", each, "{:.1f}") for name, each in computed.items()]
@@ -85,6 +92,12 @@ def seconds_of_make(person: Person) -> float:
     since = time.monotonic()
     person.bootstraps()
     return time.monotonic() - since
+
+
+def seconds_of(person: Person, phases: Sequence[str]) -> float:
+    """Of the last run, on its slowest node."""
+    nodes = person.whole_receipts()[-1]["nodes"].values()
+    return max(sum(node["phases"][phase]["seconds"] for phase in phases) for node in nodes)
 
 
 def cpu_seconds() -> float:
