@@ -97,7 +97,7 @@ def seconds_of_make(person: Person) -> float:
 def seconds_of(person: Person, phases: Sequence[str]) -> float:
     """Of the last run, on its slowest node."""
     nodes = person.whole_receipts()[-1]["nodes"].values()
-    return max(sum(node["phases"][phase]["seconds"] for phase in phases) for node in nodes)
+    return max(sum(float(node["phases"][phase]["seconds"]) for phase in phases) for node in nodes)
 
 
 def cpu_seconds() -> float:
