@@ -5,7 +5,6 @@ Several faults at once, on different nodes or of different kinds: a round is inj
 
 import json
 import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -168,16 +167,11 @@ def doctor(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 def test_a_healthy_lab_has_no_finding_and_every_probe_was_done(doctor: Doctor) -> None:
-    start = time.monotonic()
     data = doctor.finds()
-    took = time.monotonic() - start
     told = {probe["name"]: probe["seen"] for probe in data["probes"]}
     assert data["ok"] and wrong(data) == set(), data["findings"]
     assert not [probe for probe in data["probes"] if probe["skipped"]], told
     assert told["all-reduce"].startswith("19 MB, gloo, 3 nodes") and "two and two" in told["all-reduce"]
-    print(f"doctor: {took:.1f} s", {probe["name"]: probe["seconds"] for probe in data["probes"] if probe["seconds"]})
-    crowd = max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))  # others may be using this machine
-    assert took < 30 * crowd
 
 
 def test_a_run_that_is_on_is_not_disturbed(doctor: Doctor) -> None:
