@@ -36,6 +36,7 @@ def for_ansible(lab: Lab) -> dict[str, Any]:
                 "motley_dns": [lab.profile.gateway],
                 "motley_state": str(lab.place.root / "controller"),
                 "motley_preflight_disk_gb": 0.5,
+                "motley_render_environment": {"OMP_NUM_THREADS": 1},  # the hosts share this machine's cores
                 "motley_python_env_sets": ["node-cpu"],  # the cards are simulated: nothing can compute on them
             },
         },

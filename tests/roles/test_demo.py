@@ -53,7 +53,7 @@ class Visitor:
             start_new_session=True,
         )
 
-    def make(self, *words: str, timeout_s: float = 400) -> subprocess.CompletedProcess[str]:
+    def make(self, *words: str, timeout_s: float = 900) -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
         try:
             out, _ = process.communicate(timeout=timeout_s)
