@@ -10,9 +10,9 @@ IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 
 # What is asked of a run, in the words of `python -m console`.
 NODES ?= $(LIMIT)
-ASKED = --inventory $(INVENTORY) $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
+ASKED = --inventory "$(INVENTORY)" $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
 
-PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i $(INVENTORY) $(if $(VAULT),--ask-vault-pass)
+PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i "$(INVENTORY)" $(if $(VAULT),--ask-vault-pass)
 WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
   $(SET:%=-e %)
 
@@ -30,10 +30,10 @@ env: ## the controller's environment (.venv), made or refreshed
 	  "fix: pip config list, df -h . (and where python3-venv is missing: sudo apt install python3-venv); then again" >&2; exit $$rc; }
 
 inventory: env ## describe your machines: asks, or HOSTS="user@192.168.1.23 user@192.168.1.31"
-	@$(PY) -m console inventory --inventory $(INVENTORY) $(if $(HOSTS),--hosts "$(HOSTS)")
+	@$(PY) -m console inventory --inventory "$(INVENTORY)" $(if $(HOSTS),--hosts "$(HOSTS)")
 
 check: env ## check the inventory; connects to nothing
-	@$(IN_LAB) $(PY) -m console check --inventory $(INVENTORY)
+	@$(IN_LAB) $(PY) -m console check --inventory "$(INVENTORY)"
 
 bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE REBOOT=yes CHECK=1 VERBOSE=1
 	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check) $(if $(ROLLBACK),--rollback)
@@ -42,11 +42,11 @@ report: env ## a run on one page, results/RUN/report.html: RUN=NAME (default: th
 	@$(PY) -m console report $(if $(RUN),--run "$(RUN)")
 
 check-versions: env ## what must agree between the nodes, and whether it does: FIX=yes JSON=1 LIMIT=NODE
-	@$(IN_LAB) $(PY) -m console check-versions --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
+	@$(IN_LAB) $(PY) -m console check-versions --inventory "$(INVENTORY)" $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(JSON),--json)
 
 doctor: env ## what is wrong with the cluster, each with its cause and mend: NODES=a,b FIX=yes QUICK=1 JSON=1
-	@$(IN_LAB) $(PY) -m console doctor --inventory $(INVENTORY) $(if $(NODES),--limit "$(NODES)") \
+	@$(IN_LAB) $(PY) -m console doctor --inventory "$(INVENTORY)" $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(QUICK),--quick) $(if $(JSON),--json)
 
 # The lab's controller reaches no package index: what it would fetch there is fetched before.
@@ -57,9 +57,9 @@ plan: env ## what a run would do, and whether it can: MODEL=llama2-7b DATASET=./
 	@$(PLAYBOOK) playbooks/plan.yml $(WANTED)
 
 launch: env embedded ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; every variable: docs/launching.md
-	@$(IN_LAB) $(PY) -m console launch --inventory $(INVENTORY) $(if $(VAULT),--ask-vault-pass) $(WANTED)
+	@$(IN_LAB) $(PY) -m console launch --inventory "$(INVENTORY)" $(if $(VAULT),--ask-vault-pass) $(WANTED)
 
-LIFE = $(IN_LAB) $(PY) -m console $@ --inventory $(INVENTORY)
+LIFE = $(IN_LAB) $(PY) -m console $@ --inventory "$(INVENTORY)"
 
 status: env ## which run is on, where, how far; or which was the last
 	@$(LIFE) $(if $(JSON),--json)
