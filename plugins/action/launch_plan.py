@@ -1,6 +1,6 @@
 """Decides the run on the controller, from what was asked and what every node told; changes nothing.
 
-console/plan.py decides; here is what it needs from outside: Ansible's variables, the training package, the hub.
+console/plan decides; here is what it needs from outside: Ansible's variables, the training package, the hub.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import asked, hub, plan, receipt  # noqa: E402
+from console import asked, hub, receipt  # noqa: E402
+from console.plan import obstacles, plan, runs, show, speed  # noqa: E402
+from console.plan.nodes import GIB, Node, nodes_of  # noqa: E402
 
 
 class ActionModule(ActionBase):
@@ -33,7 +35,7 @@ class ActionModule(ActionBase):
             return result | {"failed": True, "msg": str(finding)}
         data = plan.as_data(found) | {"token": secrets.token_hex(16)}
         data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != code_hash()]
-        return result | {"changed": False, "plan": data, "motley_lines": plan.lines(found)}
+        return result | {"changed": False, "plan": data, "motley_lines": show.lines(found)}
 
 
 def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -> plan.Plan:
@@ -48,29 +50,29 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     told = versions_of(known)
     refuse_a_second_run(looks)
     run, about = which_run(wish, looks)
-    findings = plan.unequal(told)
-    nodes = plan.nodes_of(
+    findings = obstacles.unequal(told)
+    nodes = nodes_of(
         {name: str(hostvars[name]["motley_address"]) for name in names},
         looks,
         told,
         {name: hostvars[name]["motley_processes"] for name in names if "motley_processes" in hostvars[name]},
         str(about["all"]["device"]),
     )
-    findings += plan.in_the_way(nodes, dict.fromkeys(names, 0))
+    findings += obstacles.in_the_way(nodes, dict.fromkeys(names, 0))
     if findings:
         raise asked.Refused("\n".join(findings))
-    mbit, why = plan.link(nodes, receipt.link_mbit(Path(args["state_folder"]) / "receipts"))
+    mbit, why = speed.link(nodes, receipt.link_mbit(Path(args["state_folder"]) / "receipts"))
     found = with_memory(run, about, nodes, told, mbit=mbit, token=token)
     found.link_why = why
-    findings = plan.does_not_fit(nodes, found.memory)
+    findings = obstacles.does_not_fit(nodes, found.memory)
     needed = {name: 0 if here else found.model_bytes for name, here in found.here.items()}
-    findings += plan.in_the_way(nodes, needed)
+    findings += obstacles.in_the_way(nodes, needed)
     if findings:
         raise asked.Refused("\n".join(findings))
-    found.speeds = plan.speeds(nodes, found.settings, calibrated(known))
+    found.speeds = speed.speeds(nodes, found.settings, calibrated(known))
     found.outlook = ask_outlook(found)
     found.warnings += [f"{why}; it is left out" for why in off.values()]
-    found.warnings += plan.slows_the_run(found.outlook)
+    found.warnings += speed.slows_the_run(found.outlook)
     wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
     found.warnings += [f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless]
     return found
@@ -119,9 +121,9 @@ def refuse_a_second_run(looks: dict[str, Any]) -> None:
         raise asked.Refused(f"{told}\nfix: make stop, or wait for its end by itself: -e queue=true")
 
 
-def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[plan.Run, dict[str, Any]]:
+def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[runs.Run, dict[str, Any]]:
     about = wish["about"]
-    run, findings = plan.choose_run(wish["values"], about, plan.known_runs(looks))
+    run, findings = runs.choose_run(wish["values"], about, runs.known_runs(looks))
     if run is None:
         raise asked.Refused("\n".join(findings))
     if run.values != wish["values"]:
@@ -132,9 +134,9 @@ def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[plan.Run, di
 
 
 def with_memory(
-    run: plan.Run,
+    run: runs.Run,
     about: dict[str, Any],
-    nodes: list[plan.Node],
+    nodes: list[Node],
     told: dict[str, Any],
     *,
     mbit: float,
@@ -184,13 +186,13 @@ def with_memory(
     )
 
 
-def ask_memory(shape: str, settings: dict[str, Any], nodes: list[plan.Node], mbit: float) -> dict[str, Any]:
-    sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / plan.GIB:.3f}" for node in nodes]
+def ask_memory(shape: str, settings: dict[str, Any], nodes: list[Node], mbit: float) -> dict[str, Any]:
+    sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / GIB:.3f}" for node in nodes]
     return ask_plan(shape, settings, mbit, "--nodes", ",".join(sizes))
 
 
 def ask_outlook(found: plan.Plan) -> dict[str, Any]:
-    words = plan.outlook_words(found.nodes, found.speeds, found.settings, found.link_mbit)
+    words = speed.outlook_words(found.nodes, found.speeds, found.settings, found.link_mbit)
     return ask_plan(found.shape, found.settings, found.link_mbit, *words) if words else {}
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from console import asked, hub, plan, receipt, render
+from console import asked, hub, receipt, render
+from console.plan import obstacles, plan, runs, show, speed
+from console.plan.nodes import Node, nodes_of
 
 GB = 1 << 30
 ABOUT, _ = asked.check_values({"model": "tiny", "max_steps": 40})
@@ -38,14 +40,14 @@ def card(name: str, gigabytes: int) -> dict[str, Any]:
     return {"name": f"NVIDIA GeForce {name}", "bytes": gigabytes * GB, "used": 0}
 
 
-def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[plan.Node]:
+def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[Node]:
     names = [f"n{place}" for place in range(len(looks))]
     told = {name: {"cuda": "13.0" if cuda else None} for name in names}
     addresses = {name: f"10.0.0.{place}" for place, name in enumerate(names)}
-    return plan.nodes_of(addresses, dict(zip(names, looks, strict=True)), told, processes or {})
+    return nodes_of(addresses, dict(zip(names, looks, strict=True)), told, processes or {})
 
 
-def memory(found: list[plan.Node], *, fits: bool = True, fix: Any = None) -> dict[str, Any]:
+def memory(found: list[Node], *, fits: bool = True, fix: Any = None) -> dict[str, Any]:
     entries = [
         {
             "name": node.name,
@@ -67,8 +69,8 @@ def memory(found: list[plan.Node], *, fits: bool = True, fix: Any = None) -> dic
     }
 
 
-def made(found: list[plan.Node], values: dict[str, Any] | None = None, **more: Any) -> plan.Plan:
-    run = plan.Run(name="qa", values={"model": "tiny"}, why="from the start")
+def made(found: list[Node], values: dict[str, Any] | None = None, **more: Any) -> plan.Plan:
+    run = runs.Run(name="qa", values={"model": "tiny"}, why="from the start")
     settings = ABOUT["all"] | {"run": "qa"} | (values or {})
     model = ABOUT["model"] | {"folder_name": "tiny"}
     whole = {"here": {node.name: True for node in found}, "help": ABOUT["help"], "link_mbit": 1000.0} | more
@@ -97,35 +99,35 @@ def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
 
 def test_unequal_versions_name_cause_and_mend_once() -> None:
     told: dict[str, dict[str, str | None]] = {name: dict(VERSIONS) for name in ("a", "b", "c")}
-    assert plan.unequal(told) == []
+    assert obstacles.unequal(told) == []
     told["b"] |= {"environment": "def456", "torch": "2.10.0", "train": "2", "model tiny": "x"}
-    [finding] = plan.unequal(told)
+    [finding] = obstacles.unequal(told)
     assert finding.startswith(
         "b: environment is def456, the others abc123\nfix: make bootstrap PHASE=python_env LIMIT=b"
     )
     told = {name: {"python": "3.11.2"} for name in ("a", "b")}
-    [finding] = plan.unequal(told)
+    [finding] = obstacles.unequal(told)
     assert finding.startswith("a,b: there is no environment yet\nfix: make bootstrap PHASE=python_env   (make")
 
 
 def test_what_does_not_fit_is_told_with_numbers_and_both_ways_out() -> None:
     found = nodes(look(), look(memory_bytes=8 * GB))
-    [finding] = plan.does_not_fit(found, memory(found, fits=False, fix={"load_in": "4bit", "max_seq_length": 256}))
+    [finding] = obstacles.does_not_fit(found, memory(found, fits=False, fix={"load_in": "4bit", "max_seq_length": 256}))
     assert "n1 has too little memory for tiny: 21.5 GB are needed, it has 8.6 GB" in finding
     assert "fix: -e load_in=4bit -e max_seq_length=256, or -e nodes=n0" in finding
-    [finding] = plan.does_not_fit(found, memory(found, fits=False))
+    [finding] = obstacles.does_not_fit(found, memory(found, fits=False))
     assert finding.endswith("fix: -e nodes=n0")
 
 
 def test_a_port_that_is_taken_is_told() -> None:
-    [finding] = plan.in_the_way(nodes(look(), look(port_taken=29400)), {"n0": 0, "n1": 0})
+    [finding] = obstacles.in_the_way(nodes(look(), look(port_taken=29400)), {"n0": 0, "n1": 0})
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
 
 
 def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
     def told(*missed: list[str]) -> list[str]:
         found = nodes(*(look(missed=some) for some in missed))
-        return plan.in_the_way(found, {node.name: 0 for node in found})
+        return obstacles.in_the_way(found, {node.name: 0 for node in found})
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
@@ -138,16 +140,16 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
 
 def test_a_small_disk_and_a_lost_way_are_told() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, way={"why": "it has no route to n0"}))
-    findings = plan.in_the_way(found, {"n0": 0, "n1": 5 * 10**9})
+    findings = obstacles.in_the_way(found, {"n0": 0, "n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: make bootstrap PHASE=static_ip LIMIT=n1" in findings[0]
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
 
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
     """As a launch asks the training package."""
-    speeds = plan.Speeds(rates, why="measured in earlier")
+    speeds = speed.Speeds(rates, why="measured in earlier")
     found = made(nodes(*looks), settings, speeds=speeds, link_mbit=mbit)
-    words = plan.outlook_words(found.nodes, speeds, found.settings, mbit)
+    words = speed.outlook_words(found.nodes, speeds, found.settings, mbit)
     told, failures = asked.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
     assert not failures
     found.outlook = told
@@ -157,37 +159,37 @@ def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, 
 def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     wifi = look(way={"why": "", "card": "wlp2s0", "mbit": None, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 9.0}, [look(), look(), wifi], 60, rows_per_step=48)
-    said = "\n".join(plan.lines(found))
+    said = "\n".join(show.lines(found))
     assert "adding n2 over Wi-Fi (60 Mbit/s) makes it 0." in said and "; on a cable 1." in said
     order = [said.index(f"-e {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
     assert order == sorted(order)
     quick = foreseen({"n0": 10.0, "n1": 9.0}, [look(), look()], 100_000, rows_per_step=48)
-    assert plan.advice(quick.outlook) == []
+    assert speed.advice(quick.outlook) == []
 
 
 def test_a_calibration_counts_where_no_run_has_measured() -> None:
     found, settings = nodes(look(), look()), {"model": "tiny"}
     speeds = {name: {"rows_per_s": 3.0, "fixed_s": 0.1} for name in ("n0", "n1")}
-    assert plan.speeds(found, settings) == plan.Speeds()
-    known = plan.speeds(found, settings, speeds)
-    assert known == plan.Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
-    words = plan.outlook_words(found, known, ABOUT["all"] | {"rows_per_step": 12}, 1000)
+    assert speed.speeds(found, settings) == speed.Speeds()
+    known = speed.speeds(found, settings, speeds)
+    assert known == speed.Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
+    words = speed.outlook_words(found, known, ABOUT["all"] | {"rows_per_step": 12}, 1000)
     assert words[words.index("--fixed") + 1] == "n0=0.1000,n1=0.1000"
-    none = plan.speeds(found, settings, {name: {"rows_per_s": 3.0, "fixed_s": 0.0} for name in ("n0", "n1")})
-    assert "--fixed" not in plan.outlook_words(found, none, ABOUT["all"] | {"rows_per_step": 12}, 1000)
+    none = speed.speeds(found, settings, {name: {"rows_per_s": 3.0, "fixed_s": 0.0} for name in ("n0", "n1")})
+    assert "--fixed" not in speed.outlook_words(found, none, ABOUT["all"] | {"rows_per_step": 12}, 1000)
 
 
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     rates = {"n0": 10.0, "n1": 9.0, "n2": 0.1}
     slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)
-    [finding] = plan.slows_the_run(slow.outlook)
+    [finding] = speed.slows_the_run(slow.outlook)
     assert re.fullmatch(
         r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: -e nodes=n0,n1", finding
     )
-    assert plan.slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).outlook) == []
+    assert speed.slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).outlook) == []
     assert (
-        plan.outlook_words(slow.nodes, plan.Speeds({"n0": 10.0}), slow.settings, 1000) == []
-        and plan.slows_the_run({}) == []
+        speed.outlook_words(slow.nodes, speed.Speeds({"n0": 10.0}), slow.settings, 1000) == []
+        and speed.slows_the_run({}) == []
     )
 
 
@@ -202,7 +204,7 @@ def test_what_is_foretold_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
     told = plan.foretold(found)
     assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
-    text = "\n".join(plan.lines(found))
+    text = "\n".join(show.lines(found))
     assert (
         "8  (4.00 rows/s)" in text and f"foretold  {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
     )
@@ -215,7 +217,7 @@ def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
     same = {"launched": {"all": ABOUT["all"]}, "run": "earlier", "speeds": {"n0": 4.0, "n1:0": 2.0}}
     other = {"launched": {"all": ABOUT["all"] | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
     found = nodes(look(measured=[other, same]), look())
-    assert plan.speeds(found, ABOUT["all"]) == plan.Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
+    assert speed.speeds(found, ABOUT["all"]) == speed.Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
 
 
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
@@ -227,18 +229,18 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
     assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
     found = nodes(look(), look(way={"why": "", "card": "wlan0", "mbit": 0}), look(way={"why": "", "mbit": 100}))
-    assert plan.link(found, 900) == (900, "measured by bootstrap's proof")
-    assert plan.link(found, 0) == (100, "as n2's network card says")
+    assert speed.link(found, 900) == (900, "measured by bootstrap's proof")
+    assert speed.link(found, 0) == (100, "as n2's network card says")
 
 
-KNOWN = plan.Known({"given": {"model": "tiny", "max_steps": 40}, "all": ABOUT["all"]}, 12, False)
+KNOWN = runs.Known({"given": {"model": "tiny", "max_steps": 40}, "all": ABOUT["all"]}, 12, False)
 
 
-def choose(runs: dict[str, plan.Known], **values: Any) -> tuple[Any, list[str]]:
+def choose(known: dict[str, runs.Known], **values: Any) -> tuple[Any, list[str]]:
     given = {"model": "tiny", "max_steps": 40} | values
     about, failures = asked.check_values(given)
     assert not failures
-    return plan.choose_run(given, about, runs)
+    return runs.choose_run(given, about, known)
 
 
 @pytest.mark.parametrize(
@@ -257,7 +259,7 @@ def test_the_run_that_is_meant(values: dict[str, Any], name: str, step: int) -> 
 
 
 def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
-    done = plan.Known(KNOWN.launched, 40, True)
+    done = runs.Known(KNOWN.launched, 40, True)
     assert choose({"tiny-stdlib-qa": done})[0].name == "tiny-stdlib-qa-2"
     assert "'qa' is done\nfix: -e run=qa-2, or begin it anew: -e resume=never" in choose({"qa": done}, run="qa")[1][0]
     run, _ = choose({"qa": done}, run="qa", resume="never")
@@ -276,7 +278,7 @@ def test_the_token_never_becomes_part_of_a_plan() -> None:
     assert "hf_secret" not in json.dumps(data(made(nodes(look()))))
 
 
-def files(found: list[plan.Node], node: str, **more: str) -> dict[str, str]:
+def files(found: list[Node], node: str, **more: str) -> dict[str, str]:
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
     return {file["path"]: file["content"] for file in render.files(data(made(found)), node, ports, more)}
 

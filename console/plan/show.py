@@ -1,0 +1,81 @@
+"""What a person sees of a plan."""
+
+from __future__ import annotations
+
+from console.plan.nodes import GIB, gb
+from console.plan.plan import Plan, foretold
+from console.plan.speed import advice
+
+
+def lines(plan: Plan) -> list[str]:
+    settings, memory = plan.settings, plan.memory
+    way = "all weights" if settings["method"] == "full" else f"LoRA r{settings['lora_r']} {settings['lora_targets']}"
+    weights = f"{memory['trained_weights'] / 1e6:.1f} M weights"
+    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
+    rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
+    head = f"plan  {plan.run.name} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
+    table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
+    needs = {entry["name"]: entry for entry in memory["nodes"]}
+    shares = shared_rows(plan)
+    for node in plan.nodes:
+        entry, card = needs[node.name], node.look["way"]
+        speed = f"{card['mbit']} Mbit/s" if card.get("mbit") else "Wi-Fi" if card.get("wireless") else ""
+        each = f" × {node.processes}" if node.processes > 1 else ""
+        table.append(
+            (
+                node.name,
+                node.computes_on,
+                f"{entry['needs_bytes'] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
+                f"{card.get('card', '?')} {speed}".strip(),
+                gb(node.look["free_bytes"]),
+                shares[node.name],
+            )
+        )
+    lines_ = [head, *drawn(table)]
+    lines_ += [f"  {word:<9} {text}" for word, text in summary(plan) if text]
+    lines_ += [f"  {said}" for said in advice(plan.outlook)]
+    return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
+
+
+def shared_rows(plan: Plan) -> dict[str, str]:
+    if plan.settings["balance"] == "even":
+        return {node.name: "even" for node in plan.nodes}
+    if not plan.outlook:
+        return {node.name: "found while it runs" for node in plan.nodes}
+    shares = plan.outlook["together"]["shares"]
+    return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
+
+
+def summary(plan: Plan) -> list[tuple[str, str]]:
+    sent, count = plan.memory["wire_bytes_per_step"], len(plan.nodes)
+    network = f"{plan.link_mbit:.0f} Mbit/s, {plan.link_why}"
+    if count > 1:
+        network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
+    missing = [name for name, here in plan.here.items() if not here]
+    where = f"{gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "on every node"
+    model = f"{plan.model['reason']}; {where}"
+    speed = ""
+    if plan.outlook:
+        step_s = foretold(plan)["step_s"]
+        speed = f"{step_s:.2f} s a step ({plan.speeds.why})"
+        if steps := plan.settings["max_steps"]:
+            speed += f", {duration(step_s * max(0, steps - plan.run.step))} in all"
+    return [
+        ("model", model),
+        ("data", plan.dataset["reason"]),
+        ("network", network if count > 1 else ""),
+        ("foretold", speed),
+        ("run", plan.run.why if plan.run.why != "from the start" else ""),
+    ]
+
+
+def drawn(table: list[tuple[str, ...]]) -> list[str]:
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    ]
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
