@@ -21,6 +21,7 @@ from train.errors import BadInput, CheckFailed
 COMMANDS = {
     "run": ("train.run", "train an adapter, alone or as one of several processes"),
     "agent": ("train.agent", "keep a run going on this node, together with the other nodes' agents"),
+    "warm": ("train.warm", "read the libraries once, for workers that begin at once (the agent's)"),
     "prepare": ("train.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.selftest", "check that this machine can train"),
     "versions": ("train.versions", "every version that must agree between nodes"),

@@ -27,6 +27,7 @@ from train.errors import BadInput
 from train.members import Diary, Memory, Progress, write_now
 from train.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
 from train.presence import MUTE_S, Presence, now
+from train.warm import Warm
 
 TICK_S = 0.25
 PAUSE_S = MUTE_S + 1
@@ -81,6 +82,7 @@ class Agent:
         self.hold: dict[str, float] = {}
         self.said = Said(name=cluster.node, epoch=self.memory.epoch, begun=self.memory.begun)
         self.presence = Presence(cluster, lambda: self.said)
+        self.warm: Warm | None = None
         self.woke = threading.Event()
 
     # -- the loop ------------------------------------------------------------------------------------------------
@@ -96,6 +98,7 @@ class Agent:
                 f"the agent cannot listen: {error.strerror}", where, "see: systemctl status motley-run"
             ) from None
         threading.Thread(target=self._notice_pauses, daemon=True).start()
+        self.warm = None if self.memory.verdict else Warm()
         self._tell("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", list(self.cluster.order))
         if self.settings.resume == "never" and not self.memory.begun:
             self._set_old_run_aside()
@@ -271,11 +274,9 @@ class Agent:
 
     def _start_group(self, plan: Plan) -> None:
         resume = "auto" if self.settings.resume == "never" else self.settings.resume
-        command = workers.run_command(
-            self.cluster, self.args.config, self.settings.home_folder, resume, self.args.program
-        )
+        words = workers.run_words(self.cluster, self.args.config, self.settings.home_folder, resume, self.args.program)
         self.progress.begin()
-        self.group = workers.start(self.cluster, plan, command, self.folder)
+        self.group = workers.start(self.cluster, plan, words, self.folder, self.warm)
 
     def _set_old_run_aside(self) -> None:
         """`resume: never` counts once for each launch and node: a later plan goes on from what was trained since."""

@@ -21,7 +21,9 @@ from pathlib import Path
 
 from train.errors import BadInput, CheckFailed
 
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+NAME = "motley-worker"
+"""As `ps` and `pgrep -x` know it."""
 PEER_SIGNS = (
     "closed by peer", "reset by peer", "connection reset", "broken pipe", "did not answer", "cannot start:",
     "connectfullmesh", "failed to connect", "timed out", "timeout", "connection refused", "remote process exited",
@@ -33,12 +35,17 @@ def belong_to_agent() -> None:
     agent = os.environ.get("MOTLEY_AGENT")
     if not agent:
         return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_NAME, NAME.encode())
     if os.getppid() != int(agent):
         os._exit(1)  # it was gone before it could be watched
     os.nice(5)  # a step may wait a little, the agent's answers may not
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
+
+
+def prctl(option: int, value: int | bytes) -> None:
+    ctypes.CDLL(None).prctl(option, value)
 
 
 def tell_agent(error: BaseException) -> None:

@@ -1,4 +1,4 @@
-"""A node's worker processes in one plan: started directly (torchrun would import torch first), watched, and ended.
+"""A node's worker processes in one plan: started (by warm.py, while there is a warm process), watched, and ended.
 
 Nothing here waits: `poll` is called several times a second and moves things on.
 """
@@ -18,9 +18,10 @@ from pathlib import Path
 from train.cluster_config import ClusterConfig
 from train.membership import Plan
 from train.presence import now
+from train.warm import Born, Warm, with_source
 
 SAVE_S = 3.5
-SOURCE = str(Path(__file__).resolve().parent.parent)
+Process = subprocess.Popen[bytes] | Born
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Group:
     """The workers of one plan on this node."""
 
     plan: Plan
-    processes: list[subprocess.Popen[bytes]]
+    processes: list[Process]
     folder: Path
     started: float = field(default_factory=now)
     kill_at: float | None = None
@@ -44,7 +45,7 @@ class Group:
     failure: Failure | None = None
 
     @property
-    def living(self) -> list[subprocess.Popen[bytes]]:
+    def living(self) -> list[Process]:
         return [process for process in self.processes if process.poll() is None]
 
     @property
@@ -58,7 +59,7 @@ class Group:
     def find_failure(self) -> Failure | None:
         """Why it failed: of several causes the one that is not only the echo of another process's end."""
         if self.failure is None and self.state == "failed":
-            found = [self._failure(i, p.returncode) for i, p in enumerate(self.processes) if p.poll() not in (None, 0)]
+            found = [self._failure(i, code) for i, p in enumerate(self.processes) if (code := p.poll())]
             self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
         return self.failure
 
@@ -75,7 +76,7 @@ class Group:
 
     def halted(self) -> bool:
         """Whether a process is stopped (SIGSTOP, a debugger)."""
-        return any(_state(process.pid) in ("T", "t") for process in self.living)
+        return any(_halted(process) for process in self.living)
 
     def stop(self) -> None:
         """Let them save what is finished; what has not left in time is killed by `poll`."""
@@ -83,7 +84,7 @@ class Group:
             return
         self.kill_at = now() + SAVE_S
         for process in self.living:
-            _signal(process, signal.SIGKILL if _state(process.pid) in ("T", "t") else signal.SIGTERM)
+            _signal(process, signal.SIGKILL if _halted(process) else signal.SIGTERM)
 
     def poll(self) -> bool:
         """Whether all are gone."""
@@ -101,21 +102,16 @@ class Group:
 _WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
-def start(
-    config: ClusterConfig, plan: Plan, command: Sequence[str], folder: Path, extra: dict[str, str] | None = None
-) -> Group:
-    """The processes of this node; ranks follow the plan, the host's first."""
+def start(config: ClusterConfig, plan: Plan, words: Sequence[str], folder: Path, warm: Warm | None = None) -> Group:
+    """The processes of this node, `python WORDS…`; ranks follow the plan, the host's first."""
     sizes = [config.of(name).processes for name in plan.members]
     first = sum(sizes[: plan.members.index(config.node)])
     mine = config.of(config.node).processes
-    processes = []
+    processes: list[Process] = []
     for local in range(mine):
         failure = folder / f"failure-{local}.json"
         failure.unlink(missing_ok=True)
-        env = dict(os.environ, **(extra or {}))
-        path = env.get("PYTHONPATH", "")
-        env |= {
-            "PYTHONPATH": f"{SOURCE}:{path}" if path else SOURCE,
+        env = with_source(os.environ) | {
             "RANK": str(first + local),
             "WORLD_SIZE": str(sum(sizes)),
             "LOCAL_RANK": str(local),
@@ -129,22 +125,30 @@ def start(
         if config.interface:
             env.setdefault("GLOO_SOCKET_IFNAME", config.interface)
             env.setdefault("NCCL_SOCKET_IFNAME", f"={config.interface}")
-        processes.append(subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, start_new_session=True))
+        born = warm.start(words, env) if warm else None
+        processes.append(born or _cold(words, env))
     return Group(plan, processes, folder)
 
 
-def run_command(config: ClusterConfig, settings: Path, home: Path, resume: str, program: str) -> list[str]:
-    words = [sys.executable, *program.split(), "run", "--config", str(settings), "--home", str(home)]
+def _cold(words: Sequence[str], env: dict[str, str]) -> Process:
+    return subprocess.Popen([sys.executable, *words], env=env, stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def run_words(config: ClusterConfig, settings: Path, home: Path, resume: str, program: str) -> list[str]:
+    words = [*program.split(), "run", "--config", str(settings), "--home", str(home)]
     return [*words, "--run", config.run, "--resume", resume]
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def _signal(process: Process, number: signal.Signals) -> None:
+    if isinstance(process, Born):
+        process.send_signal(number)
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
 
-def _state(pid: int) -> str:
+def _halted(process: Process) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
     except OSError:
-        return ""
+        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -92,10 +93,14 @@ def test_an_agent_that_is_killed_leaves_no_orphan_and_is_started_again(trio: Tra
 
 def test_a_stalled_worker_is_found_and_named(trio: Training) -> None:
     began = time.time()
+
+    def stalled() -> list[dict[str, Any]]:
+        return [e for name in trio.names for e in trio.members(name, "stalled") if e["time"] > began]
+
     trio.host(LAPTOP).run("kill", "-STOP", trio.worker_pids(LAPTOP)[0])
-    trio.together(*trio.names, since=began + 5, within_s=(25 + LOST_S) * PATIENCE)
-    stalled = [e for name in trio.names for e in trio.members(name, "stalled") if e["time"] > began]
-    assert len(stalled) == 1 and f"{LAPTOP} (a worker is stopped)" in stalled[0]["reason"]
+    trio.wait(stalled, 25 * PATIENCE, "nobody says that it is stalled")
+    trio.together(*trio.names, since=stalled()[0]["time"], within_s=LOST_S * PATIENCE)
+    assert len(stalled()) == 1 and f"{LAPTOP} (a worker is stopped)" in stalled()[0]["reason"], trio.tell()
 
 
 def test_of_a_cut_network_the_larger_side_trains(trio: Training) -> None:

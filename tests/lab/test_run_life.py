@@ -10,6 +10,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pexpect
 import pytest
@@ -136,19 +137,14 @@ def follows(person: Person) -> Watching:
     return following
 
 
-def loses(person: Person, name: str, fault: str) -> Watching:
-    """Who follows reads that the node is lost and that the others go on, and loses no more than was not saved."""
-    following = follows(person)
-    faults.inject(person.cluster.lab, person.cluster[name], fault)
-    following.hears(rf"⚡ {name} lost at step \d+ · ", LOST_S)
-    goes_on(following, AGAIN, LOST_S, f"{fault} of {name}: again")
-    return following
-
-
-def gets_back(person: Person, name: str, fault: str, following: Watching) -> None:
-    faults.mend(person.cluster.lab, person.cluster[name], fault)
-    goes_on(following, rf"✓ {name} back · 3 of 3 {AFTER}", BACK_S, f"{name} back")
-    following.kill()
+@contextmanager
+def suffers(person: Person, name: str, fault: str, **how: float) -> Iterator[None]:
+    """Mended whatever was found, or the tests that follow would fail for it too."""
+    faults.inject(person.cluster.lab, person.cluster[name], fault, how)
+    try:
+        yield
+    finally:
+        faults.mend(person.cluster.lab, person.cluster[name], fault)
 
 
 def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:
@@ -160,36 +156,49 @@ def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:
     return int(heard["step"])
 
 
+@contextmanager
+def loses(person: Person, name: str, fault: str) -> Iterator[Watching]:
+    """Who follows reads that the node is lost, that the others go on, that it is back; nothing saved is repeated."""
+    following = follows(person)
+    with suffers(person, name, fault):
+        following.hears(rf"⚡ {name} lost at step \d+ · ", LOST_S)
+        goes_on(following, AGAIN, LOST_S, f"{fault} of {name}: again")
+        yield following
+        following = following if following.process.poll() is None else follows(person)
+    goes_on(following, rf"✓ {name} back · 3 of 3 {AFTER}", BACK_S, f"{name} back")
+    following.kill()
+
+
 def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> None:
-    loses(person, OLD, "power-cut").kill()
-    status = says(person, "status")
-    assert re.search(rf"  {OLD}  nobody answers at .+; lost at step \d+\n", status), status
-    assert status.count("  training  ") == 2 and "run long  step " in status
-    assert re.search(rf"  last: \d\d:\d\d:\d\d  lost  .*{OLD}", status), status
-    runs = says(person, "runs")
-    assert re.search(r"long .* on .*gpu-master, gpu-worker-1\n", runs) and re.search(r"short .* done ", runs), runs
-    assert f"{OLD}  nobody answers" in runs
-    logs = says(person, "logs", "--no-follow", "--lines", "200")
-    assert re.search(rf"(?m)^{MASTER} +{MASTER}: lost +lost {OLD}", logs) and f"{OLD}  nobody answers" in logs, logs
-    gets_back(person, OLD, "power-cut", follows(person))
+    with loses(person, OLD, "power-cut") as following:
+        following.kill()
+        status = says(person, "status")
+        assert re.search(rf"  {OLD}  nobody answers at .+; lost at step \d+\n", status), status
+        assert status.count("  training  ") == 2 and "run long  step " in status
+        assert re.search(rf"  last: \d\d:\d\d:\d\d  lost  .*{OLD}", status), status
+        runs = says(person, "runs")
+        assert re.search(r"long .* on .*gpu-master, gpu-worker-1\n", runs) and re.search(r"short .* done ", runs), runs
+        assert f"{OLD}  nobody answers" in runs
+        logs = says(person, "logs", "--no-follow", "--lines", "200")
+        assert re.search(rf"(?m)^{MASTER} +{MASTER}: lost +lost {OLD}", logs) and f"{OLD}  nobody answers" in logs, logs
 
 
 def test_the_head_without_its_cable(person: Person) -> None:
     """Who reads from the head goes on reading from another node."""
-    gets_back(person, MASTER, "cable-pull", loses(person, MASTER, "cable-pull"))
+    with loses(person, MASTER, "cable-pull"):
+        pass
 
 
 def test_a_laptop_that_sleeps_and_wakes(person: Person) -> None:
-    gets_back(person, LAPTOP, "suspend", loses(person, LAPTOP, "suspend"))
+    with loses(person, LAPTOP, "suspend"):
+        pass
 
 
 def test_a_node_that_throttles_gets_less(person: Person) -> None:
-    old = person.cluster[OLD]
     following = follows(person)
     following.hears(r"step \d+/50000", BACK_S)  # so long that the usual shares are known
-    faults.inject(person.cluster.lab, old, "cpu-throttle", {"percent": 12.0})
-    following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 40 * PATIENCE)
-    faults.mend(person.cluster.lab, old, "cpu-throttle")
+    with suffers(person, OLD, "cpu-throttle", percent=12.0):
+        following.hears(rf"shares at step \d+: .*{OLD} \d+ → [0-4]\b", 40 * PATIENCE)
     following.kill()
 
 
@@ -199,15 +208,13 @@ def test_another_launch_is_refused_by_the_name_of_the_run(person: Person) -> Non
 
 
 def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
-    old = person.cluster[OLD]
-    faults.inject(person.cluster.lab, old, "disk-full")
-    before = step_of(person)
-    labs.wait_until(lambda: step_of(person) > before + 2 * SAVE_EVERY, "the run does not go on", 40 * PATIENCE)
-    status = says(person, "status")
+    with suffers(person, OLD, "disk-full"):
+        before = step_of(person)
+        labs.wait_until(lambda: step_of(person) > before + 3 * SAVE_EVERY, "the run does not go on", 40 * PATIENCE)
+        status = says(person, "status")
     kept = {name: int(step) for name, step in re.findall(r"  (\S+) +\w+ .*checkpoint (\d+)", status)}
-    assert kept[MASTER] == kept[LAPTOP] > before and kept[OLD] < before + SAVE_EVERY, status
+    assert min(kept[MASTER], kept[LAPTOP]) > before and kept[OLD] < before + SAVE_EVERY, status
     assert re.search(rf"  {OLD} .* only 0 MB free", status), status
-    faults.mend(person.cluster.lab, old, "disk-full")
 
 
 def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> None:

@@ -142,7 +142,7 @@ class Training:
 
     def worker_pids(self, name: str) -> list[str]:
         """As its host numbers them."""
-        return self.host(name).outcome("pgrep", "-f", "train run").stdout.split()
+        return self.host(name).outcome("pgrep", "-x", "motley-worker").stdout.split()
 
     # -- watching ------------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.train import cluster
+from train.child import NAME
 from train.events import history, read
 from train.members import read_members
 
@@ -77,7 +78,7 @@ class Agents:
     def workers(self, name: str) -> list[int]:
         pid = self.running[name].pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if b"run" in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")]
+        return [int(child) for child in children if Path(f"/proc/{child}/comm").read_text().strip() == NAME]
 
     def said(self, name: str) -> str:
         return (self.folder(name) / "out.txt").read_text()
