@@ -44,10 +44,14 @@ class Course:
     cut_at: int
     back_after_steps: int
     questions: int
+    row_costs: float
+    """In rows of the tiny model of 64 tokens."""
     disk_gb: float
     """Of a first time, environments included."""
 
 
+STEP_S = 1.5
+"""Of a step where no quota limits the processor: the lost worker must be back before the end."""
 COURSE = Course(
     model="smollm2-135m",
     settings={
@@ -57,6 +61,7 @@ COURSE = Course(
     cut_at=7,
     back_after_steps=2,
     questions=3,
+    row_costs=60,
     disk_gb=7,
 )  # fmt: skip
 FAST = Course(
@@ -70,6 +75,7 @@ FAST = Course(
     cut_at=8,
     back_after_steps=3,
     questions=0,
+    row_costs=1,
     disk_gb=4,
 )  # fmt: skip
 
@@ -237,7 +243,8 @@ def train(site: Site, course: Course) -> None:
     """Launch and follow in its own words, while one worker goes and comes."""
     wanted = {"model": course.model, "dataset": "stdlib-qa", "run": RUN, **course.settings}
     if not site.unequal:  # one processor for all: nothing to balance, and no slow one that would get no row of a few
-        wanted |= {"balance": "even", "rows_per_step": min(24, course.settings["rows_per_step"])}
+        few, many = min(24, course.settings["rows_per_step"]), int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
+        wanted |= {"balance": "even", "rows_per_step": max(few, many)}
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
     trouble: list[LabError] = []
@@ -259,6 +266,11 @@ def train(site: Site, course: Course) -> None:
         raise trouble[0]
     if failed:
         raise LabError("the run did not come to its end; see above")
+
+
+def tiny_rows_per_s(site: Site) -> float:
+    said = site.train_on_head("calibrate", "--model", "tiny", "--max-seq-length", "64", "--json")
+    return float(json.loads(said.splitlines()[-1])["speed"]["rows_per_s"])
 
 
 def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:

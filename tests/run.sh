@@ -33,7 +33,7 @@ train() {
   local env=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs/train
   requirements/make_env.sh "$env" node-cpu test-train
   echo "== tests: tests/train"
-  OMP_NUM_THREADS=1 "$env/bin/python" -m pytest -q -p no:cacheprovider tests/train
+  OMP_NUM_THREADS=1 "$env/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile tests/train
 }
 
 tests() {

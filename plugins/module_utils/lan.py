@@ -82,6 +82,17 @@ def announce(mac: str, seconds: float = 8) -> None:
         time.sleep(0.5)
 
 
+def settle(mac: str, patience_s: float = 5) -> None:
+    """networkd sets a card up twice in a row after `netplan apply`. A lease that comes in between may be lost for good
+    (seen with 252: "Removing DHCPv4 address (requesting)", and no address ever after); started anew, it asks again."""
+    end = time.monotonic() + patience_s
+    while not any(link["addr_info"] for link in ip("-4", "address", "show", "dev", nic_by_mac(mac))):
+        if time.monotonic() > end:
+            subprocess.run(["systemctl", "restart", "systemd-networkd"], check=False)
+            return
+        time.sleep(0.2)
+
+
 def nmcli(*words: str) -> str:
     return subprocess.run(["nmcli", *words], capture_output=True, text=True, check=False).stdout.strip()
 
@@ -99,4 +110,4 @@ def take_up(mac: str) -> None:
 
 
 if __name__ == "__main__":
-    {"announce": announce, "let_go": let_go, "take_up": take_up}[sys.argv[1]](sys.argv[2])
+    {"announce": announce, "settle": settle, "let_go": let_go, "take_up": take_up}[sys.argv[1]](sys.argv[2])

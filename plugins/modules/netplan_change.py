@@ -177,8 +177,9 @@ def stop_announcing() -> None:
 def apply_command(mac: str, *, manager: bool) -> str:
     """netplan restarts NetworkManager, which then keeps what a card has, unless the card was let go before."""
     card = shlex.quote(mac)
-    around = (f"{LAN} let_go {card}; ", f"{LAN} take_up {card}; ") if manager else ("", "")
-    return f"{around[0]}netplan apply; {around[1]}touch {APPLIED}; {LAN} announce {card}"
+    before, after = (f"{LAN} let_go {card}; ", f"{LAN} take_up {card}; ") if manager else ("", "")
+    settle = "" if manager else f"{LAN} settle {card}; "
+    return f"{before}netplan apply; {after}touch {APPLIED}; {settle}{LAN} announce {card}"
 
 
 def save_way_back(old: dict, apply: str) -> None:

@@ -54,3 +54,17 @@ def test_an_address_from_the_router_becomes_a_fixed_one(trio: Cluster, tmp_path:
     said = person.types("undo", limit=both, phase="static_ip")
     assert said.rc == 0, said.out
     assert {name: router.address_by_lease(trio[name]) for name in leased} == leased
+    loses_its_lease(trio[MOVES])
+    assert router.address_by_lease(trio[MOVES]) == leased[MOVES]
+
+
+def loses_its_lease(host: Host) -> None:
+    """As networkd does now and then when a card is set up twice in a row; what a node does against it."""
+    nic, pid = host.spec.nics[0], ["systemctl", "show", "-P", "MainPID", "systemd-networkd"]
+    mac, before = host.run("cat", f"/sys/class/net/{nic}/address").strip(), host.run(*pid)
+    settle = ["python3", "/var/lib/motley/rollback/lan.py", "settle", mac]
+    host.run(*settle)
+    assert host.run(*pid) == before, "it has its address: nothing is to be done"
+    host.run("ip", "-4", "address", "flush", "dev", nic)
+    host.run(*settle)
+    assert host.run(*pid) != before

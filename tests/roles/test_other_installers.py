@@ -131,6 +131,7 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     host = person.cluster[SERVER]
     lan, spare = host.spec.nics
     as_a_server(host)
+    assert_has(host, {"lo": ["127.0.0.1/8"], lan: [f"{host.spec.installed_address}/24"]})
     before, before_files = addresses(host), files(host)
 
     person.bootstraps(limit=SERVER, phase="static_ip")

@@ -76,9 +76,11 @@ class Agents:
         return [process.wait(max(0.01, deadline - time.monotonic())) for process in chosen]
 
     def workers(self, name: str) -> list[int]:
+        return [pid for pid in self.children(name) if Path(f"/proc/{pid}/comm").read_text().strip() == NAME]
+
+    def children(self, name: str) -> list[int]:
         pid = self.running[name].pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return [int(child) for child in children if Path(f"/proc/{child}/comm").read_text().strip() == NAME]
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def said(self, name: str) -> str:
         return (self.folder(name) / "out.txt").read_text()

@@ -45,6 +45,15 @@ def test_a_killed_worker_process_is_replaced(three):
     assert "SIGKILL" in failed["reason"] and failed["nodes"] == ["node-1"]
 
 
+def test_without_a_warm_process_its_workers_start_all_the_same(three):
+    before = three.last_step("node-2")["step"]
+    workers = three.workers("node-2")
+    (warm,) = [pid for pid in three.children("node-2") if pid not in workers]
+    for pid in (warm, *workers):
+        os.kill(pid, signal.SIGKILL)
+    three.together(*three.names, step=before, within_s=40)
+
+
 def test_a_lost_head_is_replaced_and_comes_back_as_a_plain_node(three):
     orphans = three.workers("node-0")
     three.kill("node-0")

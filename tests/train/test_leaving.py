@@ -1,4 +1,4 @@
-"""SIGTERM: save, then leave within five seconds, whatever the process is doing. And how fast a run starts."""
+"""SIGTERM: save, then leave within five seconds, whatever the process is doing."""
 
 import signal
 import subprocess
@@ -49,23 +49,9 @@ def test_a_process_that_waits_for_a_frozen_peer_can_still_be_stopped(tmp_path):
     assert run.events()[-1] | {"time": 0} == {"event": "stopped", "time": 0, "step": step, "reason": "SIGTERM"}
 
 
-def test_the_first_step_comes_within_twelve_seconds(tmp_path):
-    data = cluster.make_rows(tmp_path / "data", 20, 2)
-    cluster.train(tmp_path / "warm", {**OPTIONS, "dataset": data, "max_steps": 1}, cold=True)
-    seconds = []
-    for attempt in range(3):  # other work on the machine may slow one attempt down
-        started = time.time()
-        run = cluster.train(tmp_path / f"timed-{attempt}", {**OPTIONS, "dataset": data, "max_steps": 1}, cold=True)
-        seconds.append(run.steps()[0]["time"] - started)
-        if seconds[-1] < 12:
-            break
-    assert min(seconds) < 12, seconds
-
-
 @pytest.mark.parametrize("flag", ["--help", "--learnig-rate=1"])
 def test_help_and_mistakes_do_not_wait_for_torch(flag):
-    started = time.monotonic()
-    subprocess.run(
-        [sys.executable, "-m", "train", "run", flag], check=False, cwd=cluster.ROOT, capture_output=True, timeout=30
-    )
-    assert time.monotonic() - started < 2
+    command = [sys.executable, "-X", "importtime", "-m", "train", "run", flag]
+    done = subprocess.run(command, check=False, cwd=cluster.ROOT, capture_output=True, text=True, timeout=60)
+    read = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
+    assert "train.run" in read and "torch" not in read

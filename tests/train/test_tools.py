@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -42,21 +41,16 @@ def run(capsys, *flags):
     return code, json.loads(capsys.readouterr().out)
 
 
-def test_versions_come_within_a_second_without_torch(tmp_path):
+def test_versions_come_without_torch():
     program = "import sys, train.__main__ as m; m.main(['versions', '--json']); sys.exit('torch' in sys.modules)"
-    seconds = []
-    for _ in range(2):  # the first may read a cold disk
-        start = time.process_time() + time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, check=False
-        )
-        seconds.append(time.process_time() + time.perf_counter() - start)
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment(), capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert facts["torch"].startswith("2.")
     assert facts["python"] == sys.version.split()[0]
     assert {"cuda", "nccl", "driver", "driver_library", "driver_on_disk", "kernel", "os", "train"} <= facts.keys()
-    assert min(seconds) < 5  # a loaded machine; alone it is 0.3 s
 
 
 def test_versions_see_driver_and_library_apart(tmp_path):

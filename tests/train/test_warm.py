@@ -1,0 +1,114 @@
+"""The process that has read the libraries already: what it makes, whose children they are, and when there is none."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.train import cluster
+from tests.train.agents import alive
+from train.warm import Born, Warm
+
+SAYS = "import os, sys; print(os.environ['WORD'], 'torch' in sys.modules, os.getppid(), sys.argv)"
+
+
+def started(warm: Warm, words: list[str], env: dict[str, str] | None = None, out: int | None = None) -> Born:
+    born = warm.start(words, cluster.environment() | (env or {}), out)
+    assert born
+    cluster.STARTED.append(born)
+    return born
+
+
+def until_there(born: Born) -> int:
+    end = time.monotonic() + 60
+    while born.poll() is None and born.pid is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert born.pid
+    return born.pid
+
+
+@pytest.fixture
+def program(tmp_path):
+    def written(text: str) -> str:
+        file = tmp_path / "program.py"
+        file.write_text(text)
+        return str(file)
+
+    return written
+
+
+def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(program, tmp_path):
+    with (tmp_path / "said").open("w") as out:
+        born = started(cluster.warm(), [program(SAYS), "a", "b"], {"WORD": "hello"}, out.fileno())
+    assert born.wait(60) == 0
+    said = (tmp_path / "said").read_text()
+    assert said == f"hello True {os.getpid()} {[program(SAYS), 'a', 'b']}\n"
+
+
+@pytest.mark.parametrize(("ends", "code"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7)])
+def test_its_end_is_told_as_of_any_child(program, ends, code, tmp_path):
+    with (tmp_path / "said").open("w") as out:
+        assert started(cluster.warm(), [program(ends)], out=out.fileno()).wait(60) == code
+    assert ("ZeroDivisionError" in (tmp_path / "said").read_text()) == (code == 1)
+
+
+def test_a_signal_reaches_it_also_before_it_is_there(program):
+    born = started(cluster.warm(), [program("import time; time.sleep(600)")])
+    born.send_signal(signal.SIGTERM)
+    assert born.wait(60) == -signal.SIGTERM
+
+
+def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
+    sleeps = program("from train.child import belong_to_agent; belong_to_agent(); import time; time.sleep(600)")
+    asks = f"""
+import os, time
+from train.warm import Warm
+warm = Warm()
+born = warm.start([{sleeps!r}], dict(os.environ) | {{"MOTLEY_AGENT": str(os.getpid())}})
+while born.poll() is None and born.pid is None: time.sleep(0.01)
+while b"motley-worker" not in open(f"/proc/{{born.pid}}/comm", "rb").read(): time.sleep(0.01)
+print(warm.process.pid, born.pid, flush=True)
+time.sleep(600)
+"""
+    asker = subprocess.Popen(
+        [sys.executable, "-c", asks], env=cluster.environment(), cwd=cluster.ROOT, stdout=subprocess.PIPE, text=True
+    )
+    cluster.STARTED.append(asker)
+    pids = [int(pid) for pid in asker.stdout.readline().split()]
+    assert all(map(alive, pids))
+    asker.kill()
+    end = time.monotonic() + 10
+    while any(map(alive, pids)):
+        assert time.monotonic() < end, "they outlive it"
+        time.sleep(0.05)
+
+
+def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
+    warm = Warm(cluster.environment())
+    os.kill(warm.process.pid, signal.SIGSTOP)
+    waits = started(warm, [program("pass")])
+    assert waits.poll() is None
+    warm.process.kill()
+    assert waits.wait(10) == -signal.SIGKILL
+    assert warm.start([program("pass")], cluster.environment()) is None
+
+
+def test_a_process_that_has_opened_a_card_is_not_forked():
+    opened = (
+        "import sys, train.warm as w; w._read_libraries = lambda: None; w._open_cards = lambda: ['/dev/nvidiactl']; "
+    )
+    runs = "from train.__main__ import main; sys.exit(main(['warm', '--parent', str(__import__('os').getppid())]))"
+    done = subprocess.run(
+        [sys.executable, "-c", opened + runs],
+        env=cluster.environment(),
+        cwd=cluster.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "no warm start: a library has opened /dev/nvidiactl\n")
