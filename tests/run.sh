@@ -41,9 +41,11 @@ tests() {
   $py -m pytest -q "$@"
 }
 
-# Hosts wait more than they compute: two files at a time, each with labs of its own. What measures the machine runs alone.
+# Hosts wait as much as they compute: several files at a time, each with labs of its own. What measures the machine runs
+# alone.
 lab() {
-  tests "$@" -m "not alone" -n 2 --dist loadfile
+  local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
+  tests "$@" -m "not alone" -n "$at_once" --dist loadfile
   tests "$@" -m alone
 }
 

@@ -137,11 +137,11 @@ def main(args: argparse.Namespace) -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != args.parent:
         return 1
-    link = socket.socket(fileno=os.dup(0))
     _read_libraries()
     if cards := _open_cards():
         print(f"no warm start: a library has opened {', '.join(cards)}", file=sys.stderr)
         return 0
+    link = socket.socket(fileno=os.dup(0))
     gc.freeze()
     while True:
         request, fds, *_ = socket.recv_fds(link, LONGEST, 2)

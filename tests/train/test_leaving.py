@@ -54,4 +54,4 @@ def test_help_and_mistakes_do_not_wait_for_torch(flag):
     command = [sys.executable, "-X", "importtime", "-m", "train", "run", flag]
     done = subprocess.run(command, check=False, cwd=cluster.ROOT, capture_output=True, text=True, timeout=60)
     read = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
-    assert "train.run" in read and "torch" not in read
+    assert "train.config" in read and "torch" not in read
