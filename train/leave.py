@@ -44,11 +44,11 @@ class Leaver:
 def leave(run: Run, reason: str) -> None:
     from train.loop import write_checkpoint
 
+    run.state_lock.acquire()  # and kept: what the main thread still does to the run is neither told nor saved
     try:
-        with run.state_lock:
-            if run.world.writes and run.step > 0:
-                write_checkpoint(run)
-            run.log.write("stopped", step=run.step, reason=reason)
+        if run.world.writes and run.step > 0:
+            write_checkpoint(run)
+        run.log.write("stopped", step=run.step, reason=reason)
         run.progress.say(f"stopped by {reason} at step {run.step}; the same command goes on from there")
     except Exception as error:
         print(f"leaving without a checkpoint of step {run.step}: {error}", file=sys.stderr)

@@ -245,6 +245,7 @@ def report(
     mine = {**fed, "loss_sum": work.loss_sum, "compute_s": work.compute_s, "blocked_s": work.blocked_s}
     mine |= {"step_s": step_s, "gpu_gb": gpu_gb, "grad_norm": grad_norm, "ways_s": work.ways_s}
     ranks = [dict(zip(FACTS, row, strict=True)) for row in run.world.numbers([float(mine[f]) for f in FACTS])]
+    require_whole(run, ranks)
     whole = max(1, sum(targets))
     loss = sum(r["loss_sum"] for r in ranks) / whole
     if not math.isfinite(loss):
@@ -272,6 +273,20 @@ def report(
     }
 
 
+def require_whole(run: Run, ranks: list[dict[str, float]]) -> None:
+    """The slices of all ranks are the rows of this step, none left out and none twice: shares are no rank's own."""
+    due = run.step * run.config.rows_per_step
+    for rank, told in enumerate(ranks):
+        if int(told["first"]) != due:
+            raise proofs.Disagreement(
+                f"the nodes do not train the same thing: the rows of {rank_name(run, rank)} begin with number "
+                f"{told['first']:.0f} of the stream, those before end with {due - 1}",
+                f"found: at step {run.step + 1}",
+                f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}",
+            )
+        due += int(told["rows"])
+
+
 def rank_name(run: Run, rank: int) -> str:
     return str(run.identity["names"][rank])
 
@@ -288,7 +303,8 @@ def node_report(rank: dict[str, float], sync_s: float) -> dict[str, Any]:
 
 
 def tell(run: Run, event: dict[str, Any]) -> None:
-    run.log.write("step", **event)
+    with run.state_lock:  # a process that is leaving may have gone back to where the round began
+        run.log.write("step", **event)
     run.progress.show(event)
     if run.board:
         for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):

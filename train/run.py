@@ -109,6 +109,7 @@ def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train import loop, proofs
 
+    run.state_lock.acquire()  # and kept, as in leave.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
     # Weights in doubt are not saved: the last proven checkpoint is the one to go on from.
     in_doubt = run.updating or isinstance(error, (proofs.Disagreement, loop.LossNotFiniteError))

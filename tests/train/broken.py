@@ -2,12 +2,13 @@
 
 import dataclasses
 import os
+import signal
 import sys
 import time
 
 import torch
 
-from train import __main__, batches, local, loop, sync
+from train import __main__, batches, leave, local, loop, sync
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -68,6 +69,24 @@ def rests(step: int) -> None:
     loop.update = resting
 
 
+def lingers(step: int) -> None:
+    """Nothing broken: it is stopped in the middle of this step and of a round, and its end takes so long that the step
+    could still be told."""
+    report, leaving = loop.report, leave.leave
+
+    def slow_report(run, *work, **facts):
+        if run.step + 1 == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1)
+        return report(run, *work, **facts)
+
+    def slow_leave(run, reason):
+        leaving(run, reason)
+        time.sleep(2)
+
+    loop.report, leave.leave = slow_report, slow_leave
+
+
 def slow_meetings(milliseconds: int) -> None:
     """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
     meet, step = local.Rounds.meet, sync.FlatSync.step
@@ -96,6 +115,18 @@ def slow_rank(milliseconds: int) -> None:
 
     slowed.steps = 0
     sync.FlatSync.step, sync.DdpSync.step = slowed(0), slowed(1)
+
+
+def own_shares(step: int) -> None:
+    """One rank has other shares than the rest from this step on."""
+    update = loop.update
+
+    def updating(run):
+        update(run)
+        if RANK == 1 and run.step == step - 1:
+            run.shares = [2.0, 1.0, 1.0]
+
+    loop.update = updating
 
 
 def own_gradient(first_step: int) -> None:

@@ -102,7 +102,8 @@ def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
     three.wait(lambda: three.now("node-2").get("state") == "unfit", 40, "it is not left out")
     three.together("node-0", "node-1", within_s=40)
     assert "nowhere" in three.members("node-2", "unfit")[-1]["reason"]
-    assert three.now("node-0")["peers"]["node-2"]["condition"] == "unfit"
+    told = lambda: three.now("node-0")["peers"]["node-2"]["condition"] == "unfit"  # noqa: E731
+    three.wait(told, 10, "the others do not hear of it")
     three.stop("node-2")
     three.start("node-2")
     three.together(*three.names, within_s=40)

@@ -155,6 +155,17 @@ def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_pa
     assert all(torch.equal(ours[name], never[name]) for name in never)
 
 
+def test_what_a_leaving_process_still_does_is_neither_told_nor_saved(data, tmp_path):
+    """It has gone back to step 9 when its main thread comes to tell of step 11: that would be told as step 10."""
+    options = {**OPTIONS, "dataset": data, "save_every": 1000}
+    program = [str(Path(__file__).with_name("broken.py")), "lingers=11"]
+    run = cluster.Cluster(tmp_path, options, 1, program=program)
+    assert run.wait() == [143]
+    assert [event["event"] for event in run.events()][-2:] == ["checkpoint", "stopped"]
+    assert run.events()[-1]["step"] == 9
+    assert [event["step"] for event in run.steps()] == list(range(1, 11))
+
+
 def test_what_is_saved_in_the_middle_of_a_round_is_where_it_began(data, tmp_path):
     """Weights, moments and outer momentum: the run goes on as the one that was never stopped."""
     options = {**OPTIONS, "dataset": data, "save_every": 1000}

@@ -40,6 +40,14 @@ def test_a_rank_that_trains_its_own_model_is_caught_and_named(first_step, caught
         assert checkpoint.steps(root) == kept, "only proven checkpoints are kept"
 
 
+def test_a_rank_with_shares_of_its_own_is_caught_in_the_same_step(data, tmp_path):
+    """Rows would be left out, or trained twice."""
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data, "balance": "even"}, 3, "own_shares=6")
+    for rank in range(3):
+        assert "do not train the same thing: the rows of node-1 begin with number" in run.said(rank)
+        assert "at step 6" in run.said(rank) and len(run.steps(rank)) == 5
+
+
 def test_other_settings_on_one_node_stop_before_the_first_step(data, tmp_path):
     run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"learning_rate": 0.1})
     assert run.wait() == [1, 1, 1]
