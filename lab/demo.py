@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from console import offspring
 from lab import demo_summary
 from lab import lab as labs
@@ -300,9 +302,8 @@ def progress(site: Site) -> tuple[list[int], bool]:
 
 
 def ask(site: Site, course: Course) -> None:
-    settings = (site.home("gpu-master") / "config/training_config.yaml").read_text().splitlines()
-    named = dict(line.split(": ", 1) for line in settings if line.startswith(("model:", "dataset:")))
-    words = ["--model", named["model"], "--dataset", named["dataset"], "--adapter", f"results/{RUN}/adapter"]
+    settings = yaml.safe_load((site.home("gpu-master") / "config/training_config.yaml").read_text())
+    words = ["--model", settings["model"], "--dataset", settings["dataset"], "--adapter", f"results/{RUN}/adapter"]
     words += ["--rows", "8", "--questions", str(course.questions), "--answer-tokens", "32"]
     said = site.train_on_head("eval", "--json", *words)
     answers = json.loads(said.splitlines()[-1])
