@@ -57,12 +57,12 @@ STEP_S = 1.5
 COURSE = Course(
     model="smollm2-135m",
     settings={
-        "max_steps": 26, "rows_per_step": 6, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
-        "eval_every": 13, "eval_rows": 6, "warmup_steps": 2,
+        "max_steps": 20, "rows_per_step": 8, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
+        "eval_every": 10, "eval_rows": 6, "warmup_steps": 2,
     },
-    cut_at=7,
+    cut_at=6,
     back_after_steps=2,
-    questions=3,
+    questions=2,
     row_costs=60,
     disk_gb=7,
 )  # fmt: skip
