@@ -57,8 +57,8 @@ STEP_S = 1.5
 COURSE = Course(
     model="smollm2-135m",
     settings={
-        "max_steps": 20, "rows_per_step": 8, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
-        "eval_every": 10, "eval_rows": 6, "warmup_steps": 2,
+        "max_steps": 18, "rows_per_step": 8, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
+        "eval_every": 9, "eval_rows": 8, "warmup_steps": 2,
     },
     cut_at=6,
     back_after_steps=2,
