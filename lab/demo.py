@@ -304,7 +304,7 @@ def progress(site: Site) -> tuple[list[int], bool]:
 def ask(site: Site, course: Course) -> None:
     settings = yaml.safe_load((site.home("gpu-master") / "config/training_config.yaml").read_text())
     words = ["--model", settings["model"], "--dataset", settings["dataset"], "--adapter", f"results/{RUN}/adapter"]
-    words += ["--rows", "8", "--questions", str(course.questions), "--answer-tokens", "32"]
+    words += ["--rows", "2", "--questions", str(course.questions), "--answer-tokens", "32"]
     said = site.train_on_head("eval", "--json", *words)
     answers = json.loads(said.splitlines()[-1])
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)
