@@ -5,7 +5,8 @@ whole cluster waits for them. A request comes by the socket that is its standard
 a socket of its own on which the new process tells its pid. That process is a child of whoever asked, not of this one.
 
 Where unsloth is installed only torch is read, because unsloth must be read before the others. A process that has opened
-a card cannot be forked: should a library do that while it is read, there will be no warm start here, and it says so.
+a card cannot be forked: should a library do that while it is read, this one begins anew without libraries, says so, and
+what it makes reads them itself.
 """
 
 from __future__ import annotations
@@ -116,10 +117,6 @@ class Warm:
                 return None
         return Born(args, mine)
 
-    def close(self) -> None:
-        self.link.close()
-        self.process.wait()
-
 
 def with_source(env: Mapping[str, str]) -> dict[str, str]:
     path = env.get("PYTHONPATH", "")
@@ -131,16 +128,18 @@ def with_source(env: Mapping[str, str]) -> dict[str, str]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parent", type=int, required=True, help="the process that started it, and ends it by ending")
+    parser.add_argument("--cold", action="store_true", help="read no libraries")
 
 
 def main(args: argparse.Namespace) -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != args.parent:
         return 1
-    _read_libraries()
-    if cards := _open_cards():
-        print(f"no warm start: a library has opened {', '.join(cards)}", file=sys.stderr)
-        return 0
+    if not args.cold:
+        _read_libraries()
+        if cards := _open_cards():
+            print(f"no warm start: a library has opened {', '.join(cards)}", file=sys.stderr, flush=True)
+            os.execv(sys.executable, [sys.executable, "-m", "train", "warm", "--parent", str(args.parent), "--cold"])
     link = socket.socket(fileno=os.dup(0))
     gc.freeze()
     while True:
@@ -151,7 +150,7 @@ def main(args: argparse.Namespace) -> int:
         if (pid := os.fork()) == 0:
             if os.fork() == 0:  # the one in between ends: whoever asked is the parent now
                 link.close()
-                _be(json.loads(request), fds, args.parent)
+                _be(json.loads(request), fds, args)
             os._exit(0)
         os.waitpid(pid, 0)
         for fd in fds:
@@ -176,7 +175,7 @@ def _open_cards() -> list[str]:
     return sorted(name for name in found if name.startswith("/dev/nvidia"))
 
 
-def _be(request: dict[str, Any], fds: list[int], parent: int) -> NoReturn:
+def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace) -> NoReturn:
     """Become `python ARGS…`."""
     code = 1
     try:
@@ -190,10 +189,12 @@ def _be(request: dict[str, Any], fds: list[int], parent: int) -> NoReturn:
             os.close(fd)
         os.environ.clear()
         os.environ.update(request["env"])
-        while os.getppid() != parent:
+        while os.getppid() != args.parent:
             time.sleep(0.0005)
         with socket.socket(fileno=link) as told:
             told.sendall(str(os.getpid()).encode())
+        if args.cold:
+            os.execve(sys.executable, [sys.executable, *request["args"]], request["env"])
         code = _run(request["args"])
     except BaseException:
         traceback.print_exc()
