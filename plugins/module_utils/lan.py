@@ -85,12 +85,19 @@ def announce(mac: str, seconds: float = 8) -> None:
 def settle(mac: str, patience_s: float = 5) -> None:
     """networkd sets a card up twice in a row after `netplan apply`. A lease that comes in between may be lost for good
     (seen with 252: "Removing DHCPv4 address (requesting)", and no address ever after); started anew, it asks again."""
-    end = time.monotonic() + patience_s
-    while not any(link["addr_info"] for link in ip("-4", "address", "show", "dev", nic_by_mac(mac))):
+    nic, end = nic_by_mac(mac), time.monotonic() + patience_s
+    while plugged_in(nic) and not any(link["addr_info"] for link in ip("-4", "address", "show", "dev", nic)):
         if time.monotonic() > end:
             subprocess.run(["systemctl", "restart", "systemd-networkd"], check=False)
             return
         time.sleep(0.2)
+
+
+def plugged_in(nic: str) -> bool:
+    try:
+        return Path(f"/sys/class/net/{nic}/carrier").read_text().strip() == "1"
+    except OSError:  # a card that is down has no carrier to tell of
+        return False
 
 
 def nmcli(*words: str) -> str:
