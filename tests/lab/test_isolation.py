@@ -1,8 +1,8 @@
 """What happens in a lab stays in it, and two labs do not meet."""
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -49,11 +49,15 @@ def test_the_lab_has_no_way_out(trio: Cluster) -> None:
         assert kinds <= {"lo", "veth", "bridge"}
 
 
-def test_the_inventory_answers_only_inside(trio: Cluster) -> None:
-    script = REPOSITORY / "inventory/lab/hosts.py"
-    outside = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+def test_the_inventory_answers_only_inside(trio: Cluster, tmp_path: Path) -> None:
+    script = REPOSITORY / "inventory/lab/hosts.sh"
+    outside = subprocess.run([script], capture_output=True, text=True, check=False)
     assert outside.returncode == 2 and "10.77." not in outside.stdout
-    inside = json.loads(trio.controller(sys.executable, script).stdout)
+    # The system's own Python need not have what the lab needs.
+    (tmp_path / "python3").write_text("#!/bin/sh\nexit 9\n")
+    (tmp_path / "python3").chmod(0o755)
+    path = f"PATH={tmp_path}:{os.environ['PATH']}"
+    inside = json.loads(trio.controller("env", path, str(script)).stdout)
     assert inside["cluster"]["hosts"] == [host.name for host in trio.hosts]
     assert inside["_meta"]["hostvars"]["gpu-master"]["motley_address"] == "10.77.0.100"
 

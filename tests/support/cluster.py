@@ -76,18 +76,18 @@ class Cluster:
     def _in(
         self, namespace: str, *argv: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 120
     ) -> subprocess.CompletedProcess[str]:
-        path = (
-            f"{Path(argv[0]).parent if Path(argv[0]).is_absolute() else REPOSITORY / '.venv/bin'}:{os.environ['PATH']}"
-        )
+        program, *words = map(str, argv)
+        if (installed := REPOSITORY / ".venv/bin" / program).exists():
+            program = str(installed)  # a person has that folder in no PATH
         return subprocess.run(
-            ["ip", "netns", "exec", namespace, *map(str, argv)],
+            ["ip", "netns", "exec", namespace, program, *words],
             cwd=REPOSITORY,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=timeout_s,
             check=False,
-            env=os.environ | {"PATH": path, "MOTLEY_LAB": self.lab.place.name} | FAR_AWAY | dict(env or {}),
+            env=os.environ | {"MOTLEY_LAB": self.lab.place.name} | FAR_AWAY | dict(env or {}),
         )
 
     def ssh(self, host: str, command: str, *, password: str = PASSWORD) -> subprocess.CompletedProcess[str]:
