@@ -14,7 +14,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -183,15 +182,22 @@ def is_local(values: dict[str, Any]) -> bool:
 def _hosts_file(path: Path) -> Path:
     if not path.is_dir():
         return path
-    programs = [file for file in sorted(path.glob("*.py")) if os.access(file, os.X_OK)]
-    return programs[0] if programs else path / "hosts.yml"
+    return next(filter(_is_program, sorted(path.iterdir())), path / "hosts.yml")
+
+
+def _is_program(file: Path) -> bool:
+    """As Ansible tells it; on some disks every file may be executed."""
+    if not (file.is_file() and os.access(file, os.X_OK)):
+        return False
+    with file.open("rb") as content:
+        return content.read(2) == b"#!"
 
 
 def _load(hosts_file: Path) -> Any:
     """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
-    if hosts_file.suffix != ".py":
+    if not _is_program(hosts_file):
         return load(hosts_file)
-    done = subprocess.run([sys.executable, hosts_file, "--list"], capture_output=True, text=True, check=False)
+    done = subprocess.run([hosts_file.resolve(), "--list"], capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines() or ["it failed without a word"]
         raise YamlError(lines[0], str(hosts_file), " ".join(lines[1:]) or "run it by hand to see why")
