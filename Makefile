@@ -21,8 +21,8 @@ WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shel
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: env ## a first evening on three simulated machines: training, a power cut, an adapter; DEMO_FAST=1 FOLDERS=1
-	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast) $(if $(FOLDERS),--folders)
+demo: env ## a first evening on three simulated machines: training, a power cut, an adapter; DEMO_FAST=1 FOLDERS=1 BASE=bookworm
+	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast) $(if $(FOLDERS),--folders) $(if $(BASE),--base $(BASE))
 
 env: ## the controller's environment (.venv), made or refreshed
 	@requirements/make_env.sh .venv controller dev || { rc=$$?; [ $$rc = 2 ] || printf '%s\n' \
@@ -103,7 +103,7 @@ test-lab: env ## tests on real hosts (root)
 test-train: ## tests of the training package, in its own environment
 	@tests/run.sh train
 
-bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling predict slow_links launch bootstrap faults" REPEATS=3
+bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling predict slow_links look launch bootstrap faults" REPEATS=3
 	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20

@@ -72,6 +72,7 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
     evening = verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter")
+    evening.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
     evening.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     evening.add_argument("--folders", action="store_true", help="in three folders, as without root")
     verb("inventory", do_inventory, "the inventory as Ansible reads it")
@@ -194,7 +195,7 @@ def do_limits(args: argparse.Namespace) -> None:
 
 
 def do_demo(args: argparse.Namespace) -> int:
-    return demo.main(fast=args.fast, folders=args.folders)
+    return demo.main(fast=args.fast, folders=args.folders, suite=args.base)
 
 
 def do_fault(args: argparse.Namespace) -> None:

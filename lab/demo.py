@@ -82,7 +82,7 @@ FAST = Course(
 )  # fmt: skip
 
 
-def main(*, fast: bool, folders: bool) -> int:
+def main(*, fast: bool, folders: bool, suite: str) -> int:
     course = FAST if fast else COURSE
     began = time.monotonic()
     for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: nothing is left
@@ -90,7 +90,7 @@ def main(*, fast: bool, folders: bool) -> int:
     try:
         with alone():
             enough_disk(course)
-            site = choose(fast=fast, folders=folders)
+            site = choose(fast=fast, folders=folders, suite=suite)
             return show(site, course, began)
     except KeyboardInterrupt:
         print("\nstopped: nothing of it is left running. Again: make demo", file=sys.stderr)
@@ -111,7 +111,7 @@ def hand_over(folder: Path) -> None:
                     os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def choose(*, fast: bool, folders: bool) -> Site:
+def choose(*, fast: bool, folders: bool, suite: str) -> Site:
     why = "as you wished" if folders else ""
     if not folders:
         missing = labs.what_is_missing()
@@ -120,7 +120,7 @@ def choose(*, fast: bool, folders: bool) -> Site:
             labs.install_packages()
             missing = labs.what_is_missing()
         if not missing:
-            return Simulated(ready_made=fast)
+            return Simulated(suite, ready_made=fast)
         why = "no root" if os.geteuid() else "; ".join(missing)
     return Folders(why)
 
@@ -304,7 +304,14 @@ def progress(site: Site) -> tuple[list[int], bool]:
 def ask(site: Site, course: Course) -> None:
     settings = yaml.safe_load((site.home("gpu-master") / "config/training_config.yaml").read_text())
     words = ["--model", settings["model"], "--dataset", settings["dataset"], "--adapter", f"results/{RUN}/adapter"]
-    words += ["--rows", "2", "--questions", str(course.questions), "--answer-tokens", "32"]
+    words += [
+        "--rows",
+        str(course.settings["eval_rows"]),
+        "--questions",
+        str(course.questions),
+        "--answer-tokens",
+        "32",
+    ]
     said = site.train_on_head("eval", "--json", *words)
     answers = json.loads(said.splitlines()[-1])
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)

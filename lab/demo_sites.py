@@ -59,12 +59,12 @@ class Simulated:
     unequal = True
     own_machines_next = "make inventory            (your own machines: three questions; then make bootstrap)"
 
-    def __init__(self, *, ready_made: bool) -> None:
+    def __init__(self, suite: str, *, ready_made: bool) -> None:
         # A lab of its own name: the demo takes it away, and must not take yours.
         self.place = Place(name=f"demo{os.environ.get('MOTLEY_LAB', '')}"[:16])
         known = {"MOTLEY_LAB": self.place.name, "MOTLEY_PASSWORD": PASSWORD, "MOTLEY_ACCEPT_KEYS": "yes"}
         self.environment = dict(os.environ) | known
-        self.system = base.locate(base.default_suite())
+        self.system = base.locate(suite)
         self.layers = ["train"] if ready_made else []
         if ready_made:
             self.machines += ", the training environment already on them"

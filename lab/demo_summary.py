@@ -27,14 +27,14 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     events = max((read_lines(file) for file in folder.glob("nodes/*/events.jsonl")), key=len, default=[])
     members = [event for file in sorted(folder.glob("nodes/*/members.jsonl")) for event in read_lines(file)]
     steps = {event["step"]: event for event in events if event["event"] == "step"}
-    evals = [event for event in events if event["event"] == "eval"]
+    answers = json.loads((folder / "answers.json").read_text()) if (folder / "answers.json").exists() else {}
     first, last = fall(steps)
     lost_at = proven(folder, max_steps, events, steps, members)
     require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
     print()
     tell(
         "done",
-        f"{len(steps)} steps · loss {first:.2f} → {last:.2f} · held-out {evals[-1]['loss']:.2f} · {clock(seconds)}",
+        f"{len(steps)} steps · loss {first:.2f} → {last:.2f} · held-out {held_out(events, answers)} · {clock(seconds)}",
     )
     gap = recovery_s(steps, lost_at)
     tell(
@@ -48,8 +48,8 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
         if site.unequal
         else "nothing to: they share one processor",
     )
-    if (folder / "answers.json").exists():
-        asked = most_changed(json.loads((folder / "answers.json").read_text())["questions"])
+    if answers:
+        asked = most_changed(answers["questions"])
         tell("learned", asked["question"])
         tell("  before", one_line(asked["base"]))
         tell("  after", one_line(asked["adapter"]))
@@ -87,6 +87,14 @@ def fall(steps: dict[int, Event]) -> tuple[float, float]:
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
 
+def held_out(events: list[Event], answers: Event) -> str:
+    """Of the model as it came and with its adapter, where both were asked; else the run's own, first and last."""
+    evals = [event["loss"] for event in events if event["event"] == "eval"]
+    before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
+    require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")
+    return f"{before:.2f} → {after:.2f}"
+
+
 def recovery_s(steps: dict[int, Event], lost_at: float) -> float:
     """From the last step with the node to the first without it, as the steps that count tell."""
     after = [event["time"] for event in steps.values() if event["time"] > lost_at]
@@ -103,11 +111,17 @@ def against_even(steps: list[Event]) -> str:
     if len(even) < 2 or len(shared) < 3:
         return "too few steps of both kinds to say"
     slow, quick = median(map(rate, even)), median(map(rate, shared))
-    rows = " : ".join(str(count) for count in counts(shared[-1]).values())
     return (
-        f"{quick:.1f} rows/s with shares {rows}, {slow:.1f} in the first steps with even ones: "
+        f"{quick:.1f} rows/s with shares of {parts(shared)}, {slow:.1f} in the first steps with even ones: "
         f"{quick / slow:.1f} times as fast"
     )
+
+
+def parts(steps: list[Event]) -> str:
+    """In the order of the names: who comes back stands last in later steps."""
+    whole = sum(sum(counts(event).values()) for event in steps)
+    names = sorted(counts(steps[0]))
+    return " : ".join(f"{100 * sum(counts(event)[name] for event in steps) / whole:.0f} %" for name in names)
 
 
 def counts(event: Event) -> dict[str, int]:
@@ -139,9 +153,8 @@ def one_line(text: str) -> str:
 
 
 def clock(seconds: float) -> str:
-    return (
-        f"{seconds // 60:.0f} min {seconds % 60:02.0f} s all in all" if seconds >= 60 else f"{seconds:.0f} s all in all"
-    )
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02} s all in all" if minutes else f"{rest} s all in all"
 
 
 def read_lines(file: Path) -> list[Event]:

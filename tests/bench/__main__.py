@@ -20,6 +20,7 @@ PARTS = {
     "scaling": "one, two, three, five machines, and foretold to sixteen",
     "predict": "what a plan foretells, and what lab hosts then take",
     "slow_links": "exact sync and local steps over links of several speeds",
+    "look": "check-versions, doctor and a plan, of healthy machines",
     "launch": "from the command to processes and to the first step",
     "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
     "faults": "the three worst losses, again and again",

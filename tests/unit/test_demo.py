@@ -44,7 +44,7 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for late in steps[9:]:
         late["time"] += 8
     events = [{"event": "start", "time": 100.0}, *steps, {"event": "proof", "step": STEPS, "time": 160.0}]
-    events += [{"event": "eval", "step": STEPS, "loss": 5.1, "time": 160.0}]
+    events += [{"event": "eval", "step": at, "loss": 5.9 - at / 25, "time": 160.0} for at in (STEPS // 2, STEPS)]
     members = [{"event": "lost", "nodes": [LOST], "time": 120.0}, {"event": "joined", "nodes": [LOST], "time": 138.0}]
     folder = tmp_path / "results/demo"
     write(folder / "nodes" / HEAD / "events.jsonl", events)
@@ -71,17 +71,27 @@ def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[
         {"question": "What?", "base": "It is.", "adapter": "It is."},
         {"question": "Why?", "base": "a", "adapter": "b"},
     ]
-    (fetched / "answers.json").write_text(json.dumps({"questions": asked}))
+    (fetched / "answers.json").write_text(
+        json.dumps({"questions": asked, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}})
+    )
     tell(fetched)
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
-    assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 5.10 · 1 min 15 s all in all"
+    assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 6.10 → 5.00 · 1 min 15 s all in all"
     assert "went on after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
     assert told["survived"].endswith("it trained 24 rows more"), "4 in each of the steps 15 to 20"
     assert (
-        told["balanced"] == "6.0 rows/s with shares 7 : 4 : 1, 3.0 in the first steps with even ones: 2.0 times as fast"
+        told["balanced"]
+        == "6.0 rows/s with shares of 58 % : 33 % : 8 %, 3.0 in the first steps with even ones: 2.0 times as fast"
     )
     assert (told["learned"], told["before"], told["after"]) == ("Why?", "a", "b")
     assert told["next"] == "make inventory"
+
+
+def test_without_questions_the_runs_own_held_out_losses_are_told(
+    fetched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell(fetched)
+    assert "held-out 5.50 → 5.10 · " in capsys.readouterr().out
 
 
 def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:
@@ -101,6 +111,7 @@ def idle_at_the_end(events: list[Event]) -> list[Event]:
     ("broken", "said"),
     [
         (edited("events.jsonl", lambda old: [e | {"loss": 7.0} for e in old]), "the loss did not fall"),
+        (edited("events.jsonl", lambda old: [*old[:-1], old[-1] | {"loss": 6.0}]), "on held-out rows did not fall"),
         (
             edited("events.jsonl", lambda old: [e for e in old if e.get("step") != 7]),
             "of 20 steps, 19 are in the diary",
@@ -128,7 +139,7 @@ def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
     for fast in (False, True):
         with pytest.raises(LabError, match=r"has 3.0 GB free, the demo may need \d\nfix: make room") as told:
-            demo.main(fast=fast, folders=True)
+            demo.main(fast=fast, folders=True, suite="bookworm")
         assert told.value.code == 2
 
 
@@ -142,16 +153,16 @@ def test_two_at_once_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 def test_without_root_it_is_folders_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    site = demo.choose(fast=True, folders=False)
+    site = demo.choose(fast=True, folders=False, suite="bookworm")
     assert isinstance(site, Folders) and "(no root)" in site.title and "sudo make demo" in site.left_out[1]
 
 
 def test_the_demo_has_a_lab_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken away at the end, and a lab that a person is using must not be."""
     monkeypatch.delenv("MOTLEY_LAB", raising=False)
-    assert Simulated(ready_made=True).place.name == "demo"
+    assert Simulated("bookworm", ready_made=True).place.name == "demo"
     monkeypatch.setenv("MOTLEY_LAB", "somebodyslonglab")
-    assert Simulated(ready_made=True).place.name == "demosomebodyslon"
+    assert Simulated("bookworm", ready_made=True).place.name == "demosomebodyslon"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give files away")
