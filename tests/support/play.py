@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def main() -> None:
     asked = json.loads(request.read_text())
     private = request.parent / "runner"
     private.mkdir()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # where ansible-runner finds the program
     envvars = {"ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), **asked.pop("envvars", {})}
     ran = ansible_runner.run(
         private_data_dir=str(private),
