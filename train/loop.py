@@ -90,14 +90,17 @@ def train(run: Run) -> None:
 
         divisor = targets[world.rank] if run.rounds else sum(targets)
         work, fed = compute(run, rows[first:end], weight=1 / max(1, divisor))
-        norm = clip_gradients(run)
+        norm = gradient_norm(run)
         fed["first"] = run.step * config.rows_per_step + first
         if run.rounds:
+            clip(run, norm)
             work = go_own_way(run, run.rounds, work, targets)
         now = time.perf_counter()
         event = report(run, work, fed, step_s=now - since, targets=targets, lr=rate, grad_norm=norm)
         since = now
         tell(run, event)  # before the update, so that no trained row goes unlogged
+        if not run.rounds:
+            clip(run, event["grad_norm"])
         update(run)
         choose_sync(run, event)
         choose_local_steps(run, event)
@@ -199,11 +202,18 @@ def feed(run: Run, some: list[int], fed: dict[str, int]) -> dict[str, torch.Tens
     return to_tensors(batch, run.device)
 
 
-def clip_gradients(run: Run) -> float:
-    """The norm of the whole gradient (of the own, in local steps), cut down to grad_clip where that is set."""
+def gradient_norm(run: Run) -> float:
+    """Of the whole gradient; of the own, in local steps."""
     if run.scaler and run.parameters[0].grad is not None:
         run.scaler.unscale_(run.optimizer)
-    return float(nn.utils.clip_grad_norm_(run.parameters, run.config.grad_clip or math.inf))
+    return float(nn.utils.get_total_norm([p.grad for p in run.parameters if p.grad is not None]))
+
+
+def clip(run: Run, norm: float) -> None:
+    """By a norm that all ranks have from the same exchange: unlike cards may add up their own in another order, and
+    then the adapters would differ in a last bit."""
+    if run.config.grad_clip:
+        nn.utils.clip_grads_with_norm_(run.parameters, run.config.grad_clip, torch.tensor(norm))
 
 
 def go_own_way(run: Run, rounds: Rounds, work: Work, targets: list[int]) -> Work:
@@ -251,6 +261,8 @@ def report(
     if not math.isfinite(loss):
         at = [rank_name(run, i) for i, r in enumerate(ranks) if not math.isfinite(r["loss_sum"])]
         raise LossNotFiniteError(f"the loss is {loss} (from {', '.join(at)}); try a lower learning_rate")
+    if not run.scaler and (at := [rank_name(run, i) for i, r in enumerate(ranks) if not math.isfinite(r["grad_norm"])]):
+        raise LossNotFiniteError(f"the gradient is not finite (on {', '.join(at)}); try a lower learning_rate")
     if run.rounds:
         run.rounds.exchange_s = min(r["ways_s"] for r in ranks)
     if run.rounds and not run.rounds.exchange_s:  # nothing is exchanged, but nobody is a step ahead
@@ -393,7 +405,7 @@ def write_checkpoint(run: Run) -> None:
             warn(run, f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}")
             return
         run.saved = run.step
-        checkpoint.prune(root, run.config.keep, run.best["step"] if run.best else None)
+        checkpoint.prune(root, run.step, run.config.keep, run.best["step"] if run.best else None)
         run.log.write("checkpoint", step=run.step, folder=str(folder), seconds=round(time.perf_counter() - started, 3))
 
 

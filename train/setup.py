@@ -39,10 +39,13 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     backend = backends.get(decisions.backend)
     data = dataset_folder(config, out)
     rows, eval_rows = open_rows(data), open_rows(data, "eval")
+    if world.writes:  # one reading a node; a page that was lost with the power would train in silence
+        rows.verify()
+        eval_rows.verify()
     identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
 
-    world.start_group(device)
+    world.start_group(cards=all(fact.device != "cpu" for fact in facts))
     named = dict(sorted(trained_weights(model).items()))
     parameters = list(named.values())
     shell = sync.make_shell(backend, model, decisions.precision, device)

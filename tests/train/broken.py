@@ -197,6 +197,28 @@ def fails_in_update(at_step: int) -> None:
     torch.optim.AdamW.step = failing
 
 
+def own_norm() -> None:
+    """Nothing broken: the second rank's sum differs in its last bits."""
+    total = torch.nn.utils.get_total_norm
+
+    def theirs(*words, **named):
+        return total(*words, **named) * (1 + 1e-6 * RANK)
+
+    torch.nn.utils.get_total_norm = theirs
+
+
+def endless_gradient(at_step: int) -> None:
+    compute = loop.compute
+
+    def overflows(run, mine, weight):
+        done = compute(run, mine, weight)
+        if run.step + 1 == at_step:
+            run.parameters[0].grad.fill_(torch.inf)
+        return done
+
+    loop.compute = overflows
+
+
 def full_disk() -> None:
     def no_room(*_, **__):
         raise OSError(28, "No space left on device")

@@ -1,5 +1,6 @@
 """Silent non-synchronisation must be impossible: broken on purpose, it is caught, named, and costs nothing."""
 
+import shutil
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -62,6 +63,16 @@ def test_other_data_on_one_node_stops_before_the_first_step(data, tmp_path):
     assert "rows differs: node-2" in run.said()
 
 
+def test_rows_that_were_damaged_on_disk_are_not_trained(data, tmp_path):
+    """As after a power cut: the size is right, a page is not."""
+    torn = shutil.copytree(data, tmp_path / "torn")
+    with (torn / "train/tokens.bin").open("r+b") as file:
+        file.write(bytes(16))
+    run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"dataset": torn})
+    assert run.wait(30) == [1, 1, 2]
+    assert "node-2 cannot start: the prepared dataset is damaged" in run.said(0)
+
+
 def test_a_node_that_cannot_start_is_named_by_the_others_at_once(data, tmp_path):
     run = start_with_one_odd(tmp_path, {**OPTIONS, "dataset": data}, {"device": "cuda"})
     assert run.wait(30) == [1, 1, 2]
@@ -77,6 +88,18 @@ def test_a_loss_that_is_no_number_stops_and_the_last_good_checkpoint_stays(data,
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "not_a_number=8")
     assert "the loss is nan (from node-1)" in run.said()
     assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
+
+
+def test_a_gradient_that_is_no_number_stops_before_it_is_in_the_weights(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "endless_gradient=8")
+    assert "the gradient is not finite (on node-0, node-1)" in run.said()
+    assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
+
+
+def test_ranks_that_add_up_their_norm_in_another_order_still_hold_the_same(data, tmp_path):
+    """As unlike cards do: the last bit of a sum depends on how it is cut into parts."""
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "grad_clip": 0.01}, 2, program=[BROKEN, "own_norm"])
+    assert len(run.losses()) == 12
 
 
 def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_path):
