@@ -79,7 +79,8 @@ def write(
     """One checkpoint under `root`, there completely or not at all."""
     target = root / f"step-{step}"
     draft = root / f".step-{step}.{os.getpid()}"
-    shutil.rmtree(draft, ignore_errors=True)
+    for left in root.glob(".step-*"):  # by a killed process; they may be what fills the disk
+        shutil.rmtree(left, ignore_errors=True)
     draft.mkdir(parents=True)
     try:
         write_weights(draft, model)
@@ -129,11 +130,10 @@ def damage(folder: Path) -> str:
     return "" if "state.json" in manifest else "state.json is missing"
 
 
-def prune(root: Path, keep: int, best_step: int | None) -> None:
-    """Remove all but the last `keep` and the best, and what a killed process left half written."""
-    for draft in root.glob(".step-*"):
-        shutil.rmtree(draft, ignore_errors=True)
-    for step in steps(root)[:-keep]:
+def prune(root: Path, newest: int, keep: int, best_step: int | None) -> None:
+    """Remove all but the last `keep` and the best. What is newer than the newest was passed over when the run was
+    resumed: it takes no good one's place."""
+    for step in [step for step in steps(root) if step <= newest][:-keep]:
         if step != best_step:
             shutil.rmtree(root / f"step-{step}", ignore_errors=True)
 

@@ -107,11 +107,19 @@ class Progress:
     started: float = field(default_factory=now)
     stepped: bool = False
     offset: int | None = None
+    touched_ns: int = 0
+    save_s: float = 0.0
+    """What a checkpoint may take: by its size, until one has been seen."""
+    saved: bool = False
     old: bool = True
     """Whether what is read was there before this agent: it tells the step, it is no progress."""
 
     FIRST_S = 900.0
     LEAST_S = 20.0
+    SLOW_DISK = 30e6
+    """Bytes a second, written, hashed and on the disk."""
+    SAVED_BYTES = 12
+    """Of each trained weight: itself and the optimizer's two moments."""
 
     def begin(self) -> None:
         self.read()
@@ -129,6 +137,10 @@ class Progress:
                     self.setup_s = max(self.setup_s, at - self.started)
                 self.stepped = True
                 self.step_s = max(self.step_s, float(event["step_s"]))
+            if kind == "start" and not self.saved:
+                self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
+            if kind == "checkpoint" and not self.old:
+                self.save_s, self.saved = 4 * float(event["seconds"]), True
             self.done = self.done or kind == "done"
             self.step = int(event.get("step", self.step))
             if kind == "step" and not self.old:
@@ -139,11 +151,13 @@ class Progress:
     def limit_s(self) -> float:
         if not self.stepped:
             return max(60.0, 4 * self.setup_s) if self.setup_s else self.FIRST_S
-        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s)
+        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s) + self.save_s
 
     def _new_events(self) -> list[dict[str, Any]]:
         try:
-            size = self.file.stat().st_size
+            size, touched_ns = self.file.stat().st_size, self.file.stat().st_mtime_ns
+            if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
+                self.touched_ns, self.since = touched_ns, now()
             if self.offset is None:
                 self.offset = max(0, size - (1 << 16))
             if size <= self.offset:

@@ -145,6 +145,27 @@ def test_a_run_that_nobody_has_cannot_be_resumed(copy):
 def test_pruning_keeps_the_last_and_the_best(tmp_path):
     for step in range(1, 8):
         (tmp_path / f"step-{step}").mkdir()
-    (tmp_path / ".step-8.4711").mkdir()
-    checkpoint.prune(tmp_path, 2, 3)
+    checkpoint.prune(tmp_path, 7, 2, 3)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-3", "step-6", "step-7"]
+
+
+def test_what_was_passed_over_takes_no_good_ones_place(tmp_path):
+    """Step 9 is damaged, the run went on from 5 and has just saved 6."""
+    for step in (5, 6, 9):
+        (tmp_path / f"step-{step}").mkdir()
+    checkpoint.prune(tmp_path, 6, 1, None)
+    assert checkpoint.steps(tmp_path) == [6, 9]
+
+
+def test_what_a_killed_process_left_makes_room_for_the_next_one(tmp_path, monkeypatch):
+    left = tmp_path / ".step-3.4711"
+    left.mkdir()
+
+    def on_a_full_disk(*_):
+        assert not left.exists()
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "write_weights", on_a_full_disk)
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.write(tmp_path, 4, None, None, {})
+    assert list(tmp_path.iterdir()) == []

@@ -2,11 +2,12 @@
 
 import io
 import re
+import time
 
 import pytest
 
 from tests.train import cluster
-from train import events
+from train import events, members
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +111,9 @@ def test_what_a_full_disk_did_not_take_is_written_later(tmp_path):
                 raise OSError(28, "No space left on device")
             return self.file.write(data[:7] if len(data) > 100 else data)  # and a disk may take a part only
 
+        def fileno(self):
+            return self.file.fileno()
+
     log = events.EventLog(tmp_path / "events.jsonl")
     log.file = disk = Disk(log.file)
     log.write("stopped", step=1, reason="a")
@@ -121,3 +125,35 @@ def test_what_a_full_disk_did_not_take_is_written_later(tmp_path):
     while log.unwritten:
         log.unwritten = log.unwritten[disk.write(log.unwritten) :]
     assert [event["step"] for event in events.read(tmp_path / "events.jsonl")] == [1, 2, 3, 4]
+
+
+def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
+    """Its agent restarts everyone where no sign of life comes; nothing can be written, but the trying is seen."""
+    file = tmp_path / "events.jsonl"
+    log = events.EventLog(file)
+    log.write("stopped", step=1, reason="a")
+    progress = members.Progress(file, 0)
+    progress.begin()
+    log.file = io.FileIO(file)  # cannot be written, as on a full disk
+    time.sleep(0.05)
+    quiet = progress.since
+    progress.read()
+    assert progress.since == quiet
+    log.write("stopped", step=2, reason="b")
+    progress.read()
+    assert progress.since > quiet and progress.step == 1
+
+
+def test_a_large_checkpoint_on_a_slow_disk_is_no_stall(tmp_path):
+    file = tmp_path / "events.jsonl"
+    file.touch()
+    progress = members.Progress(file, 0)
+    progress.begin()
+    with file.open("a") as log:
+        log.write('{"event": "start", "step": 0, "weights": 1000000000}\n{"event": "step", "step": 1, "step_s": 1}\n')
+    progress.read()
+    assert progress.limit_s > 400
+    with file.open("a") as log:
+        log.write('{"event": "checkpoint", "step": 1, "seconds": 10.0}\n')
+    progress.read()
+    assert progress.limit_s == 20 + 40
