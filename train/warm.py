@@ -42,12 +42,15 @@ LONGEST = 1 << 17
 class Born:
     """A process that a warm one made. As subprocess.Popen, but for its pid, which is None until it is there."""
 
-    def __init__(self, args: Sequence[str], link: socket.socket) -> None:
-        self.args, self.link = args, link
+    STUCK_S = 60.0
+
+    def __init__(self, args: Sequence[str], link: socket.socket, warm: subprocess.Popen[bytes]) -> None:
+        self.args, self.link, self.warm = args, link, warm
         self.link.setblocking(False)
         self.pid: int | None = None
         self.returncode: int | None = None
         self.first_signal: int | None = None
+        self.unwanted_at: float | None = None
 
     def poll(self) -> int | None:
         if self.pid is None and self.returncode is None:
@@ -74,6 +77,9 @@ class Born:
         self.poll()
         if self.pid is None:
             self.first_signal = number
+            self.unwanted_at = self.unwanted_at or time.monotonic()
+            if self.returncode is None and time.monotonic() - self.unwanted_at > self.STUCK_S:
+                self.warm.kill()  # it answers nobody any more; who comes next begins cold
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -115,7 +121,7 @@ class Warm:
             except OSError:
                 mine.close()
                 return None
-        return Born(args, mine)
+        return Born(args, mine, self.process)
 
 
 def with_source(env: Mapping[str, str]) -> dict[str, str]:
@@ -148,9 +154,10 @@ def main(args: argparse.Namespace) -> int:
             return 0
         sys.stdout.flush()
         if (pid := os.fork()) == 0:
+            between = os.getpid()
             if os.fork() == 0:  # the one in between ends: whoever asked is the parent now
                 link.close()
-                _be(json.loads(request), fds, args)
+                _be(json.loads(request), fds, args, between)
             os._exit(0)
         os.waitpid(pid, 0)
         for fd in fds:
@@ -175,7 +182,7 @@ def _open_cards() -> list[str]:
     return sorted(name for name in found if name.startswith("/dev/nvidia"))
 
 
-def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace) -> NoReturn:
+def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace, between: int) -> NoReturn:
     """Become `python ARGS…`."""
     code = 1
     try:
@@ -189,8 +196,10 @@ def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace) -> No
             os.close(fd)
         os.environ.clear()
         os.environ.update(request["env"])
-        while os.getppid() != args.parent:
+        while (parent := os.getppid()) == between:
             time.sleep(0.0005)
+        if parent != args.parent:  # whoever asked is gone
+            os._exit(1)
         with socket.socket(fileno=link) as told:
             told.sendall(str(os.getpid()).encode())
         if args.cold:

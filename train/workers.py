@@ -69,6 +69,8 @@ class Group:
             return Failure(told["kind"], told["message"], code)
         if code == 143:
             return Failure("peer", "ended by SIGTERM from elsewhere", code)
+        if code == -signal.SIGABRT and len(self.plan.members) > 1 and Path("/dev/nvidiactl").exists():
+            return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer", code)
         if code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}", code)

@@ -98,6 +98,19 @@ def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
     assert warm.start([program("pass")], cluster.environment()) is None
 
 
+def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
+    warm = Warm(cluster.environment())
+    os.kill(warm.process.pid, signal.SIGSTOP)
+    waits = started(warm, [program("pass")])
+    waits.kill()
+    assert waits.poll() is None, "it may be slow"
+    monkeypatch.setattr(Born, "STUCK_S", 0.0)
+    waits.kill()
+    assert waits.wait(10) == -signal.SIGKILL
+    warm.process.wait(10)
+    assert warm.start([program("pass")], cluster.environment()) is None
+
+
 def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
     """It begins anew without libraries; what was asked meanwhile is answered."""
     cluster.warm()  # from now on this process is ready to be a parent
