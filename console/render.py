@@ -41,7 +41,7 @@ def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str
         "cores": own["cores"],
         "processes": own["processes"],
         "threads": threads,
-        "settings": settings_of(plan, own["home"]),
+        "settings": settings_of(plan, own),
         "help": plan["help"],
         "more": more,
         **ports,
@@ -61,9 +61,11 @@ def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str
     return [*made, launched(plan)]
 
 
-def settings_of(plan: dict[str, Any], home: str) -> dict[str, Any]:
+def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     """For `train run`: names have become folders of this node, and what is not set is left out."""
-    settings = {name: value for name, value in plan["settings"].items() if value is not None}
+    settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
+    if settings.get("device") == "auto":
+        settings["device"] = own["device"]  # a card that is gone later shall not make a slow processor take its part
     model = plan["model"]
     in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
     settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"

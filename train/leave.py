@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,8 +48,20 @@ def leave(run: Run, reason: str) -> None:
     run.state_lock.acquire()  # and kept: what the main thread still does to the run is neither told nor saved
     try:
         if run.world.writes and run.step > 0:
-            write_checkpoint(run)
+            with beside_the_usual_stream(run.device):
+                write_checkpoint(run)
         run.log.write("stopped", step=run.step, reason=reason)
         run.progress.say(f"stopped by {reason} at step {run.step}; the same command goes on from there")
     except Exception as error:
         print(f"leaving without a checkpoint of step {run.step}: {error}", file=sys.stderr)
+
+
+def beside_the_usual_stream(device: str) -> AbstractContextManager[object]:
+    """On a card: what stands in the usual stream may wait for ever for a peer that is gone. The weights are as they
+    should be, because every update ends with a synchronization."""
+    if device == "cpu":
+        return nullcontext()
+    import torch
+
+    stream: AbstractContextManager[object] = torch.cuda.stream(torch.cuda.Stream(device))
+    return stream

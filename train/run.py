@@ -107,14 +107,15 @@ class StepFailedError(CheckFailed):
 
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
-    from train import loop, proofs
+    from train import leave, loop, proofs
 
     run.state_lock.acquire()  # and kept, as in leave.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
     # Weights in doubt are not saved: the last proven checkpoint is the one to go on from.
     in_doubt = run.updating or isinstance(error, (proofs.Disagreement, loop.LossNotFiniteError))
     if run.world.writes and not in_doubt:
-        loop.write_checkpoint(run)
+        with leave.beside_the_usual_stream(run.device):
+            loop.write_checkpoint(run)
     trace = "".join(traceback.format_exception(error))
     run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "

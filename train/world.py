@@ -78,10 +78,11 @@ class World:
                 self.store.set(FAILED, f"{self.node} cannot start: {error}")
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
-    def start_group(self, device: str) -> None:
+    def start_group(self, *, cards: bool) -> None:
+        """`cards`: every rank has one. Where some compute on processors, all must exchange the same way."""
         if self.size == 1:
             return
-        backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if cards else "gloo"
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
 

@@ -283,6 +283,16 @@ def files(found: list[Node], node: str, **more: str) -> dict[str, str]:
     return {file["path"]: file["content"] for file in render.files(data(made(found)), node, ports, more)}
 
 
+def test_a_node_keeps_to_what_it_computes_on() -> None:
+    """A card that is gone one morning must not make a slow processor take its part: the node is left out instead."""
+    own = {"home": "/h", "device": "cuda"}
+    found = data(made(nodes(look())))
+    assert render.settings_of(found, own)["device"] == "cuda"
+    assert render.settings_of(found, own | {"device": "cpu"})["device"] == "cpu"
+    chosen = found | {"settings": found["settings"] | {"device": "cpu"}}
+    assert render.settings_of(chosen, own)["device"] == "cpu", "as set"
+
+
 def test_the_cluster_file_is_the_same_everywhere_but_for_the_node() -> None:
     found = nodes(look(), look(way={"why": "", "card": "wlp2s0"}), look(), processes={"n0": 2})
     told = [yaml.safe_load(files(found, node.name)["config/cluster_config.yaml"]) for node in found]

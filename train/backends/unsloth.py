@@ -27,9 +27,9 @@ def _prepare_environment() -> None:
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
     cache = Path(os.environ.get("MOTLEY_CACHE", "~/.cache/motley")).expanduser()
-    private = cache / "compiled" / f"local-rank-{os.environ['LOCAL_RANK']}"
     for name in ("UNSLOTH_COMPILE_LOCATION", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
-        os.environ.setdefault(name, str(private / name.lower()))
+        of_node = os.environ.get(name) or str(cache / "compiled" / name.lower())
+        os.environ[name] = f"{of_node}/local-rank-{os.environ['LOCAL_RANK']}"
     os.environ["UNSLOTH_DISABLE_STATISTICS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
 
