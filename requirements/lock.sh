@@ -8,11 +8,12 @@ uv=$root/.venv-lock/bin/uv
 [ -x "$uv" ] || { python3 -m venv "$root/.venv-lock" && "$root/.venv-lock/bin/pip" --quiet install uv; }
 
 lock() {
-  local set=$1 python=3.11
+  local set=$1 python=3.11 to=$1.txt
   [ "$set" != controller-newest ] || python=3.12
+  [ "$set" != gguf ] || to=../train/gguf.txt # it travels with the package
   shift
-  "$uv" pip compile --quiet --universal --python-version $python --generate-hashes --no-header "$@" "$set.in" --output-file "$set.txt"
-  echo "$set: $(grep -c == "$set.txt") packages"
+  "$uv" pip compile --quiet --universal --python-version $python --generate-hashes --no-header "$@" "$set.in" --output-file "$to"
+  echo "$set: $(grep -c == "$to") packages"
 }
 
 cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use for

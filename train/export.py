@@ -27,7 +27,7 @@ from train.catalogue import Model, model_folder, resolve_model
 from train.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.errors import BadInput, CheckFailed
 
-LOCK = Path(__file__).parents[1] / "requirements" / "gguf.txt"
+LOCK = Path(__file__).with_name("gguf.txt")
 OUTTYPES = ("q8_0", "f16", "bf16", "f32")
 
 PLAIN_MODELFILE = '''TEMPLATE """{{ if .System }}{{ .System }}

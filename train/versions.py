@@ -125,7 +125,7 @@ def _first_match(file: Path, pattern: str) -> str | None:
 def package_hash(folder: Path) -> str:
     """Of this package's source: nodes with different code must not train together."""
     digest = hashlib.sha256()
-    for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.yml")]):
+    for file in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind)):
         digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:16]
 

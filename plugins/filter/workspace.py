@@ -18,7 +18,7 @@ def motley_package(folder: str) -> dict[str, str]:
         return {}
     digest, raw = hashlib.sha256(), io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as archive:
-        for path in sorted([*root.rglob("*.py"), *root.rglob("*.yml")]):
+        for path in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in root.rglob(kind)):
             content = path.read_bytes()
             digest.update(f"{path.relative_to(root)} {hashlib.sha256(content).hexdigest()}\n".encode())
             entry = tarfile.TarInfo(f"{root.name}/{path.relative_to(root)}")

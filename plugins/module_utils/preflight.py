@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-SYSTEMS = {"debian": 12.0, "ubuntu": 22.04}
-PYTHON = (3, 10)
+SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
+PYTHON = (3, 11)
+"""The oldest that the locked sets serve."""
 
 
 def judge(report: dict, disk_gb: float) -> list[dict]:
@@ -20,7 +21,7 @@ def _system(report: dict, _: float) -> list[dict]:
         if least is not None:
             return []  # a flavour such as Mint counts its versions its own way
         what = f"runs {system.get('PRETTY_NAME', 'an unknown system')}"
-        return [{"what": what, "fix": "install Ubuntu 22.04 or newer, or Debian 12 or newer"}]
+        return [{"what": what, "fix": "install Ubuntu 24.04 or newer, or Debian 12 or newer"}]
     version = system.get("VERSION_ID", "")
     if version and float(version) < least:  # Debian testing has no number
         what = f"runs {system.get('PRETTY_NAME')}, too old"

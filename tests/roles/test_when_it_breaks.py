@@ -64,6 +64,21 @@ def test_sudo_answers_in_a_language_that_is_understood(person: Person) -> None:
         person.cluster[VICTIM].run("rm", "/usr/local/bin/sudo")
 
 
+def test_nodes_of_different_releases_are_told_before_anything_changes(person: Person) -> None:
+    """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
+    newer = person.cluster[VICTIM]
+    site = newer.run("python3", "-c", "import sitecustomize as s; print(s.__file__)").strip()
+    claim = "import sys; sys.version_info = (3, 14, 0)\n"
+    newer.run("sh", "-c", f"cp -L {site} /root/site; cat >> {site}", stdin=claim)
+    try:
+        person.writes(motley_python_env_manage=True)
+        said = person.types("bootstrap")
+    finally:
+        newer.run("sh", "-c", f"cat /root/site > {site}; rm /root/site")
+    assert said.rc == 1 and "the nodes have different Pythons" in said.out and f"{VICTIM} 3.14" in said.out, said.out
+    assert nothing_changed(person), said.out
+
+
 def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
     faults.inject(person.cluster.lab, person.cluster[VICTIM], "power-cut")
     said = person.types("bootstrap", phase="hostname")

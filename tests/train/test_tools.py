@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -174,4 +173,3 @@ def test_bench_measures_the_network_and_the_ways_to_add_up():
 
 def test_ring_bytes():
     assert [ring_bytes(600, nodes) for nodes in (2, 3, 4)] == [600, 800, 900]
-    assert Path(ROOT / "requirements" / "gguf.txt").is_file()
