@@ -89,6 +89,8 @@ def do_up(args: argparse.Namespace) -> None:
         print(f"base   {args.base} {labs.elapsed(since)}")
         since = time.monotonic()
     lab = labs.up(place, args.profile, args.base, args.layer)
+    (demo.ROOT / ".motley").mkdir(exist_ok=True)
+    demo.hand_over(demo.ROOT)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
     first = f"{profile.USER}@{lab.hosts[0].spec.installed_address}"
     print(f"next   python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
@@ -99,6 +101,7 @@ def do_down(args: argparse.Namespace) -> None:
     if os.geteuid() != 0:
         raise LabError("Only root can take a lab down: sudo make lab-down", code=2)
     labs.down(place)
+    demo.hand_over(demo.ROOT)
     print(f"lab    '{place.name}' is gone")
 
 
