@@ -19,6 +19,7 @@ from typing import Any
 
 from train.cache import cache_dir
 from train.catalogue import resolve_model
+from train.hashes import package_hash
 from train.rows import read_index
 
 PACKAGES = ("torch", "transformers", "tokenizers", "peft", "accelerate", "safetensors", "huggingface_hub", "numpy")
@@ -120,14 +121,6 @@ def _first_match(file: Path, pattern: str) -> str | None:
     except OSError:
         return None
     return found[1].strip() if found else None
-
-
-def package_hash(folder: Path) -> str:
-    """Of this package's source: nodes with different code must not train together."""
-    digest = hashlib.sha256()
-    for file in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind)):
-        digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def environment_lock() -> str | None:

@@ -6,7 +6,6 @@ console/plan decides; here is what it needs from outside: Ansible's variables, t
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import secrets
 import sys
@@ -20,6 +19,7 @@ sys.path.insert(0, str(ROOT))
 from console import asked, hub, receipt  # noqa: E402
 from console.plan import obstacles, plan, runs, show, speed  # noqa: E402
 from console.plan.nodes import GIB, Node, nodes_of  # noqa: E402
+from train.hashes import package_hash  # noqa: E402
 
 
 class ActionModule(ActionBase):
@@ -34,7 +34,8 @@ class ActionModule(ActionBase):
         except asked.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         data = plan.as_data(found) | {"token": secrets.token_hex(16)}
-        data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != code_hash()]
+        here = package_hash(ROOT / "train")
+        data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != here]
         return result | {"changed": False, "plan": data, "motley_lines": show.lines(found)}
 
 
@@ -90,15 +91,6 @@ def calibrated(known: dict[str, Any]) -> dict[str, dict[str, float]]:
 
 def versions_of(known: dict[str, Any]) -> dict[str, dict[str, str | None]]:
     return {name: known["hostvars"][name]["motley_plan_versions"]["versions"] for name in known["ansible_play_hosts"]}
-
-
-def code_hash() -> str:
-    """Of the training package here, as the nodes count it."""
-    package = ROOT / "train"
-    digest = hashlib.sha256()
-    for path in sorted([*package.rglob("*.py"), *package.rglob("*.yml")]):
-        digest.update(f"{path.relative_to(package)} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 def left_out(wish: dict[str, Any], names: list[str], hostvars: Any) -> dict[str, str]:

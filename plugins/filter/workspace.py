@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import io
+import sys
 import tarfile
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from train.hashes import package_files, package_hash
 
 
 def motley_package(folder: str) -> dict[str, str]:
@@ -16,16 +19,15 @@ def motley_package(folder: str) -> dict[str, str]:
     root = Path(folder).resolve()
     if not root.is_dir():
         return {}
-    digest, raw = hashlib.sha256(), io.BytesIO()
+    raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w") as archive:
-        for path in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in root.rglob(kind)):
+        for path in package_files(root):
             content = path.read_bytes()
-            digest.update(f"{path.relative_to(root)} {hashlib.sha256(content).hexdigest()}\n".encode())
             entry = tarfile.TarInfo(f"{root.name}/{path.relative_to(root)}")
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
     packed = gzip.compress(raw.getvalue(), mtime=0)
-    return {"hash": digest.hexdigest()[:16], "archive": base64.b64encode(packed).decode()}
+    return {"hash": package_hash(root), "archive": base64.b64encode(packed).decode()}
 
 
 class FilterModule:

@@ -109,7 +109,7 @@ def package_hash(folder: Path) -> str | None:
     if not folder.is_dir():
         return None
     digest = hashlib.sha256()
-    for file in sorted([*folder.rglob("*.py"), *folder.rglob("*.yml")]):
+    for file in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind)):
         digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()[:16]
 

@@ -16,8 +16,9 @@ from train.bench import ring_bytes
 from train.catalogue import model_folder
 from train.chat import PLAIN_TEMPLATE
 from train.export import modelfile
+from train.hashes import package_hash
 from train.prepare import PrepareSettings, prepare
-from train.versions import collect, package_hash
+from train.versions import collect
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,15 @@ import base64
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from plugins.modules import workspace
+from plugins.filter.workspace import motley_package
+from plugins.modules import node_versions, workspace
 
 FOLDERS = ["models/base", "logs/runs"]
 
@@ -26,6 +28,17 @@ def package(name: str = "a", path: str = "train/__init__.py") -> dict[str, str]:
         entry.size = len(name)
         archive.addfile(entry, io.BytesIO(name.encode()))
     return {"hash": name, "archive": base64.b64encode(raw.getvalue()).decode()}
+
+
+def test_all_of_the_package_travels_and_is_counted_alike(tmp_path: Path) -> None:
+    """A lock that stays behind is missed on the node only when somebody exports."""
+    package = Path(__file__).parents[2] / "train"
+    made = motley_package(str(package))
+    with tarfile.open(fileobj=io.BytesIO(base64.b64decode(made["archive"]))) as archive:
+        archive.extractall(tmp_path, filter="data")
+    tracked = subprocess.run(["git", "ls-files", "."], cwd=package, capture_output=True, text=True, check=True)
+    assert all((tmp_path / "train" / name).is_file() for name in tracked.stdout.split())
+    assert node_versions.package_hash(tmp_path / "train") == made["hash"]
 
 
 def test_too_small_a_disk_is_named(tmp_path: Path) -> None:
