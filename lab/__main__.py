@@ -93,7 +93,8 @@ def do_up(args: argparse.Namespace) -> None:
     demo.hand_over(demo.ROOT)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
     first = f"{profile.USER}@{lab.hosts[0].spec.installed_address}"
-    print(f"next   python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
+    print("next   make bootstrap INVENTORY=inventory/lab")
+    print(f"       .venv/bin/python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
 
 
 def do_down(args: argparse.Namespace) -> None:

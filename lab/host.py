@@ -122,6 +122,8 @@ class Host:
         self.hardware.mkdir(exist_ok=True)
         kernel_log = self._open_kernel_log()
         container = [
+            # From 256 on it mounts by the host's name outside the host too: what a power cut leaves must go with it.
+            *"unshare --mount --propagation slave".split(),
             *"systemd-nspawn --quiet --register=no --keep-unit --boot --capability=CAP_NET_ADMIN".split(),
             *"--link-journal=no --resolv-conf=off --timezone=off --console=pipe --kill-signal=SIGRTMIN+3".split(),
             f"--directory={self.disk.root}",
