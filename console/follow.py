@@ -26,6 +26,8 @@ CLOCKS_S = 2.0
 """How far the nodes' clocks may be apart."""
 BAR = 24
 
+NEXT = "   adapter and diaries: make fetch   on one page: make report"
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -196,7 +198,7 @@ class Story:
         if word == "done":
             self.state = "done"
             loss = f" · loss {self.last['loss']:.4f}" if self.last else ""
-            self.ended = Ended(True, (f"done · {self.step} steps{loss}",))
+            self.ended = Ended(True, (f"done · {self.step} steps{loss}{NEXT}",))
         else:
             self.state = "failed"
             self.ended = Ended(False, tuple(self._cause(rest or reason)))

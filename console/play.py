@@ -90,7 +90,7 @@ def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> i
     outcome = "check only" if wish.check else "proven" if whole else "incomplete"
     data = receipt.as_data(wish.verb, str(wish.inventory.path), progress, outcome=outcome, seconds=seconds)
     page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
-    for line in [*_summary(wish, progress, seconds, rc, log), f"receipt  {_short(page)}"]:
+    for line in [*_summary(wish, progress, seconds, rc, log), f"receipt  {_short(page)}", *_next(wish, whole)]:
         screen.print(line, soft_wrap=True)
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
@@ -179,6 +179,14 @@ def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path)
     else:
         tell(f"✗ {wish.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's words: {_short(log)}")
     return said
+
+
+def _next(wish: Wish, whole: bool) -> list[str]:
+    if not whole or wish.verb != "bootstrap" or wish.phase or wish.check:
+        return []
+    inventory = _short(wish.inventory.path)
+    where = "" if inventory == "inventory/homelab" else f" INVENTORY={inventory}"
+    return [f"next     make launch MODEL=tiny DATASET=stdlib-qa{where}   (a first try; yours: docs/launching.md)"]
 
 
 def stopped(progress: Progress, command: str) -> list[str]:

@@ -71,7 +71,7 @@ def test_a_node_that_freezes_is_left_for_the_next(cluster: Cluster, monkeypatch:
     ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}
     cluster.tells = {"a": [told("event", **STEP)], "b": [told("member", **ended)]}
     found = cluster.follower.follow(limit_s=5)
-    assert found and found.ok and found.lines == ("done · 7 steps · loss 3.0000",)
+    assert found and found.ok and found.lines == (f"done · 7 steps · loss 3.0000{follow.NEXT}",)
     assert cluster.read == ["a", "b"]
 
 
