@@ -229,7 +229,7 @@ class Story:
         return []
 
     def _unheard(self, node: str, view: dict[str, Any]) -> list[str]:
-        """All were started a moment ago; a node that another cannot hear then has more than lost its power."""
+        """All were started a moment ago; a node that another cannot hear lost its power since, or was never heard."""
         if self.last or float(view.get("time", 0)) - self.since.get(node, float("inf")) < UNHEARD_S:
             return []
         found = []
@@ -237,7 +237,9 @@ class Story:
             if peer["answers"] or name not in self.order or not self._once("unheard", name):
                 continue
             if peer["how"] == "does not answer":
-                found.append(f"! {node} gets no answer from {name} on the ports of runs: make bootstrap PHASE=firewall")
+                found.append(
+                    f"! {node} gets no answer from {name}: off, or its ports are closed (make bootstrap PHASE=firewall)"
+                )
             else:
                 found.append(f"! {node} does not hear {name}: {peer['how']}   see: make logs NODE={name}")
         return found

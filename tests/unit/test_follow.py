@@ -127,7 +127,7 @@ def test_a_node_that_is_not_heard_after_the_start_is_told_once_with_the_mend() -
 
     assert at(104.0) == []
     assert at(109.0) == [
-        "! a gets no answer from b on the ports of runs: make bootstrap PHASE=firewall",
+        "! a gets no answer from b: off, or its ports are closed (make bootstrap PHASE=firewall)",
         f"! a does not hear c: {absent}   see: make logs NODE=c",
     ]
     assert at(110.0) == []
