@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lab import profile
 from lab.place import CACHE
-from lab.shell import LabError, run
+from lab.shell import LabError, fetch, run
 
 # What an installer's minimal server has, and nothing that bootstrap is there to bring.
 PACKAGES = (
@@ -104,7 +104,8 @@ def _bootstrap(suite: str, folder: Path) -> None:
         f" apt-get -qq -y --download-only install {' '.join(OFFERED)}"
         f' && cp "$1"/var/cache/apt/archives/*.deb {folder}/offered/'
     )
-    run(
+    fetch(
+        f"the base system ({suite}) could not be built",
         "mmdebstrap",
         "--quiet",
         "--mode=root",

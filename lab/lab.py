@@ -19,7 +19,7 @@ from lab import base, cgroups, disk, gpu, installed, layer, network, profile, re
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
-from lab.shell import LabError, run
+from lab.shell import LabError, fetch, run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -279,8 +279,9 @@ def missing_packages() -> list[str]:
 
 def install_packages() -> None:
     apt = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-o", "DPkg::Lock::Timeout=300"]
-    run(*apt, "update", timeout_s=600)
-    run(*apt, "-y", "install", *missing_packages(), timeout_s=1200)
+    packages = missing_packages()
+    run(*apt, "update", check=False, timeout_s=600)  # one source that is gone need not matter
+    fetch(f"{' '.join(packages)} could not be installed", *apt, "-y", "install", *packages, timeout_s=1200)
 
 
 @contextlib.contextmanager

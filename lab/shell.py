@@ -25,6 +25,18 @@ def run(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout
     return done.stdout
 
 
+def fetch(what: str, *argv: str | Path, timeout_s: float) -> None:
+    """Run a program that fetches packages: what fails there is mostly the way to them."""
+    done = outcome(*argv, timeout_s=timeout_s)
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        why = next(
+            (line for line in said if line.startswith("E:") and "exit code" not in line), said[-1] if said else ""
+        )
+        mend = "fix: sudo apt-get update says whether this machine reaches its mirror (network? full disk: df -h); then again"
+        raise LabError(f"{what}: {why[:200] or 'it failed without a word'}\n{mend}")
+
+
 def outcome(
     *argv: str | Path, stdin: str | None = None, timeout_s: float = 120, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
