@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lab import gpu, profile
 from lab.place import Place
-from lab.shell import LabError
+from lab.shell import LabError, fetch
 
 TRIO: dict[str, Any] = yaml.safe_load((profile.FOLDER / "trio.yml").read_text())
 
@@ -65,3 +65,13 @@ def test_a_lab_owns_its_namespaces_and_no_other_labs() -> None:
     assert place.owns_namespace(place.switch) and place.owns_namespace(place.host_namespace("gpu-master"))
     assert not place.owns_namespace(Place(name="lab2").switch)
     assert not place.owns_namespace(Place(name="lab2").controller)
+
+
+def test_what_cannot_be_fetched_says_what_to_look_at() -> None:
+    said = "echo 'E: Failed to fetch http://mirror' >&2; echo 'E: setup exit code 100' >&2; exit 25"
+    with pytest.raises(
+        LabError, match=r"^the base: E: Failed to fetch http://mirror\nfix: sudo apt-get update"
+    ) as told:
+        fetch("the base", "sh", "-c", said, timeout_s=10)
+    assert "exit code" not in str(told.value)
+    fetch("the base", "true", timeout_s=10)
