@@ -1,6 +1,6 @@
 """What the benchmarks share: figures that are kept, and tables in docs/BENCHMARKS.md made of all of them.
 
-A part is measured again and again, on a machine that is otherwise idle; what was found lies in .motley/bench/NAME.json
+A part is measured again and again, on a machine that is otherwise idle; what was found lies in docs/benchmarks/NAME.json
 until it is measured anew. Its table stands on the page between two marks, so that no figure is copied by hand.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from tests.support.cluster import REPOSITORY
 
 PAGE = REPOSITORY / "docs/BENCHMARKS.md"
-KEPT = REPOSITORY / ".motley/bench"
+KEPT = REPOSITORY / "docs/benchmarks"
 Figures = dict[str, Any]
 There = TypeVar("There")
 
@@ -59,7 +59,7 @@ def keep(name: str, part: str, figures: Figures) -> None:
     everything = kept(name)
     everything.setdefault(part, []).append(figures)
     KEPT.mkdir(parents=True, exist_ok=True)
-    (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1))
+    (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1) + "\n")
 
 
 def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:
