@@ -216,7 +216,8 @@ class Host:
         joined = " ".join(f"{tree / self.cgroup}/lab" for tree in cgroups.trees())
         join = 'for c in $1; do mkdir -p "$c"; echo $$ >"$c/cgroup.procs"; done; shift; exec "$@"'
         enter = ["nsenter", "-t", str(self.leader), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w"]
-        return ["bash", "-c", join, "-", joined, *enter, "--", *argv]
+        # What root imports here must leave no files of root's in the user's folders.
+        return ["bash", "-c", join, "-", joined, *enter, "--", "env", "PYTHONDONTWRITEBYTECODE=1", *argv]
 
     def run(self, *argv: str, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
         return run(*self.inside(*argv), check=check, stdin=stdin, timeout_s=timeout_s)

@@ -46,7 +46,11 @@ def main() -> None:
     wish = module.params
     home = Path(wish["home"])
     if wish["state"] == "absent":
-        module.exit_json(**remove(home, pretend=module.check_mode))
+        try:
+            module.exit_json(**remove(home, pretend=module.check_mode))
+        except OSError as error:  # somebody ran something there as root, most often
+            fix = f"on this machine: sudo chown -R $USER {home}, then again"
+            module.fail_json(msg=f"not all below {home} could be removed: {error}\nfix: {fix}")
     if findings := stands_in_the_way(home, wish):
         module.fail_json(msg="\n".join(findings))
     module.exit_json(**make(home, wish, pretend=module.check_mode))

@@ -1,7 +1,7 @@
 """What the benchmarks share: figures that are kept, and tables in docs/BENCHMARKS.md made of all of them.
 
-A part is measured again and again, on a machine that is otherwise idle; what was found lies in docs/benchmarks/NAME.json
-until it is measured anew. Its table stands on the page between two marks, so that no figure is copied by hand.
+A part is measured again and again, on a machine that is otherwise idle; what was found lies in docs/benchmarks until it
+is measured anew, a file for each. Its table stands on the page between two marks, so that no figure is copied by hand.
 """
 
 from __future__ import annotations

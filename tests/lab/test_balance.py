@@ -19,6 +19,7 @@ ROWS, STEPS, WITHIN = 24, 46, 10
 UNEQUAL, THROTTLED, MENDED = 6, 18, 30
 SHARES = {"gpu-master": 60, "gpu-worker-1": 30, "gpu-worker-2": 15}
 Steps = list[dict[str, Any]]
+pytestmark = pytest.mark.alone  # quotas promise a share of what there is
 
 
 @pytest.fixture(scope="module")

@@ -110,7 +110,7 @@ def test_reboot_is_a_new_boot_of_the_same_system(trio: Cluster) -> None:
 
 @fault("delay", delay_ms=20.0)
 def test_delay_is_felt_both_ways(broken: Cluster) -> None:
-    assert 38 <= round_trip_ms(broken) <= 48
+    assert 38 <= round_trip_ms(broken) <= 70  # one way more would be 80; a busy machine adds some
     mend(broken, "delay")
     assert round_trip_ms(broken) < 5
 

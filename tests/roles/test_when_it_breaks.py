@@ -154,7 +154,7 @@ def test_stopped_in_any_phase_it_says_where_and_the_same_command_goes_on(
     asking.expect_exact("TASK [motley_contact : ")
     says_where(person, asking, "intr", "stopped before anything was changed")
     assert nothing_changed(person)
-    for place, phase in enumerate(("hostname", "static_ip", "firewall", "clock")):
+    for place, phase in enumerate(("hostname", "static_ip", "firewall")):
         stopped = person.sits_at("bootstrap", limit=VICTIM)
         stopped.expect(rf"TASK \[motley_{phase} : (?!Validating|Plan)", timeout=120)
         says_where(person, stopped, ("term", "intr")[place % 2], r"stopped in \w+: ")
