@@ -95,28 +95,35 @@ def remove(group: str, *, patience_s: float = 10) -> None:
     deadline = time.monotonic() + patience_s
     if frozen(group):
         freeze(group, False)
-    while alive := processes(group):
-        for pid in alive:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    while alive := _kill_all(group):
         if time.monotonic() > deadline:
             raise LabError(f"processes {alive[:5]} of {group} do not end; `cat /proc/{alive[0]}/stack` may say why")
         time.sleep(0.02)
     for tree in trees():
         folders = sorted((tree / group).rglob("*"), key=lambda path: len(path.parts), reverse=True)
         for folder in [path for path in folders if path.is_dir()] + [tree / group]:
-            _rmdir(folder, deadline)
+            _rmdir(folder, group, deadline)
         for parent in (tree / group).relative_to(tree).parents[:-1]:
             with contextlib.suppress(OSError):  # another lab, another host: still in use
                 (tree / parent).rmdir()
 
 
-def _rmdir(folder: Path, deadline: float) -> None:
-    """A group that has just lost its last process stays busy for a moment."""
+def _kill_all(group: str) -> list[int]:
+    alive = processes(group)
+    for pid in alive:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return alive
+
+
+def _rmdir(folder: Path, group: str, deadline: float) -> None:
+    """A group that has just lost its last process stays busy for a moment; and a host whose start was broken off may
+    enter it only now."""
     while folder.exists():
         try:
             folder.rmdir()
         except OSError:
             if time.monotonic() > deadline:
                 raise LabError(f"cannot remove cgroup {folder}") from None
+            _kill_all(group)
             time.sleep(0.02)
