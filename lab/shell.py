@@ -30,8 +30,7 @@ def fetch(what: str, *argv: str | Path, timeout_s: float) -> None:
     done = outcome(*argv, timeout_s=timeout_s)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
-        named = (line for line in said if line.startswith("E:") and "exit code" not in line)
-        why = next(named, said[-1] if said else "")
+        why = next((line for line in said if line.startswith("E:")), said[-1] if said else "")
         mend = "sudo apt-get update says whether its mirror is reached (network? full disk: df -h); then again"
         raise LabError(f"{what}: {why[:200] or 'it failed without a word'}\nfix: {mend}")
 

@@ -106,8 +106,11 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
     assert waits.poll() is None, "it may be slow"
     monkeypatch.setattr(Born, "STUCK_S", 0.0)
     waits.kill()
-    assert waits.wait(10) == -signal.SIGKILL
-    warm.process.wait(10)
+    try:
+        assert waits.wait(10) == -signal.SIGKILL
+    finally:
+        warm.process.kill()
+        warm.process.wait(10)
     assert warm.start([program("pass")], cluster.environment()) is None
 
 
