@@ -304,14 +304,8 @@ def progress(site: Site) -> tuple[list[int], bool]:
 def ask(site: Site, course: Course) -> None:
     settings = yaml.safe_load((site.home("gpu-master") / "config/training_config.yaml").read_text())
     words = ["--model", settings["model"], "--dataset", settings["dataset"], "--adapter", f"results/{RUN}/adapter"]
-    words += [
-        "--rows",
-        str(course.settings["eval_rows"]),
-        "--questions",
-        str(course.questions),
-        "--answer-tokens",
-        "32",
-    ]
+    words += ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions)]
+    words += ["--answer-tokens", "32"]
     said = site.train_on_head("eval", "--json", *words)
     answers = json.loads(said.splitlines()[-1])
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)
