@@ -14,14 +14,22 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HARDER = (signal.SIGTERM, signal.SIGKILL)
+EXEC_S = 0.2
+"""Longer than the moment, amid exec, in which a process has no environment to show."""
 
 
 def alive(mark: str, *, spare: str = "") -> list[int]:
     """Others that have `NAME=value` in their environment; not those with the spared word on their command line."""
     found = []
+    patient_until = time.monotonic() + EXEC_S
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended, or somebody else's
-            is_ours = mark.encode() in (folder / "environ").read_bytes().split(b"\0")
+        with contextlib.suppress(OSError):  # ended, or somebody else's, or the kernel's own
+            (folder / "exe").readlink()
+            environment = (folder / "environ").read_bytes()
+            while not environment and time.monotonic() < patient_until:
+                time.sleep(0.001)
+                environment = (folder / "environ").read_bytes()
+            is_ours = mark.encode() in environment.split(b"\0")
             if is_ours and not (spare and spare.encode() in (folder / "cmdline").read_bytes()):
                 found.append(int(folder.name))
     return [pid for pid in found if pid != os.getpid()]

@@ -58,6 +58,19 @@ def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, 
     other.wait()
 
 
+def test_who_is_amid_exec_and_shows_no_environment_yet_is_found(mark: str, monkeypatch: Any) -> None:
+    process = family(mark)
+    environ, read, asked = Path(f"/proc/{process.pid}/environ"), Path.read_bytes, []
+
+    def read_bytes(path: Path) -> bytes:
+        asked.append(path)
+        return b"" if path == environ and asked.count(path) <= 3 else read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", read_bytes)
+    assert process.pid in interrupt.marked(mark)
+    interrupt.end_in_order(process, mark)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_reaches_our_child_alone_and_the_handlers_come_back(number: signal.Signals) -> None:
     before = [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)]
