@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from console import ask, board, contact, interrupt, life, play, restart, versions
+from console import afterwards, ask, board, contact, interrupt, life, play, restart, versions
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
@@ -110,6 +110,15 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb = add("clean", "delete the checkpoints of runs that are done", _clean)
     verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
     verb.add_argument("--yes", action="store_true", help="without asking")
+    verb = add("ask", "your questions to what a run has made, before and after", _ask)
+    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
+    verb.add_argument("--question", default="", help="one question; otherwise they are typed")
+    verb.add_argument("--answer-tokens", default="", help="longest answer (default 200)")
+    verb = add("eval", "loss and answers on what was held out, before and after", _eval)
+    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
+    verb = add("export", "what a run has made as one that others load, on the node", _export)
+    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
+    verb.add_argument("--to", default="gguf", choices=("adapter", "merged", "gguf"), help="default: gguf, for Ollama")
     verb = add("launch", "run launch.yml and watch", lambda args, inv: life.launch(inv, args.words))
     verb.set_defaults(words=[])  # what is not known here is for ansible-playbook
 
@@ -128,6 +137,18 @@ def _tensorboard(args: argparse.Namespace, inventory: Inventory) -> int:
 
 def _clean(args: argparse.Namespace, inventory: Inventory) -> int:
     return life.clean(inventory, args.run.replace(",", " ").split(), yes=args.yes)
+
+
+def _ask(args: argparse.Namespace, inventory: Inventory) -> int:
+    return afterwards.ask(inventory, args.run, args.question, args.answer_tokens)
+
+
+def _eval(args: argparse.Namespace, inventory: Inventory) -> int:
+    return afterwards.on_a_node(inventory, args.run, ["eval"], more=[])
+
+
+def _export(args: argparse.Namespace, inventory: Inventory) -> int:
+    return afterwards.on_a_node(inventory, args.run, ["export", args.to], more=[], offline=False)
 
 
 def checked(path: Path) -> Inventory:

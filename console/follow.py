@@ -26,7 +26,7 @@ CLOCKS_S = 2.0
 """How far the nodes' clocks may be apart."""
 BAR = 24
 
-NEXT = "   adapter and diaries: make fetch   on one page: make report"
+NEXT = "   ask it: make ask   adapter and diaries: make fetch   on one page: make report"
 
 
 @dataclass(frozen=True, slots=True)

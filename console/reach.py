@@ -77,6 +77,14 @@ def command(node: Node, verb: str, **wish: Any) -> list[str]:
     return [*ssh_words(node, address), shlex.join(["python3", *words])]
 
 
+def train_there(node: Node, words: list[str], environment: Mapping[str, str]) -> list[str]:
+    """A command of the node's own training package, in its folder, with the standard input and output of the caller."""
+    folder = '"$HOME"' + shlex.quote(node.home[1:]) if node.home.startswith("~") else shlex.quote(node.home)
+    known = shlex.join(f"{name}={value}" for name, value in {"PYTHONPATH": "code", **environment}.items())
+    script = f"cd {folder} && exec env {known} env/bin/python -m train {shlex.join(words)}"
+    return ["sh", "-c", script] if node.local else [*ssh_words(node, answering(node)), shlex.join(["sh", "-c", script])]
+
+
 def ssh_words(node: Node, address: str) -> list[str]:
     """Ours come first, as ssh takes the first of two; then those of ansible.cfg."""
     settings = configparser.ConfigParser(interpolation=None)

@@ -79,7 +79,7 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def launched(plan: dict[str, Any]) -> dict[str, Any]:
-    """What a later launch wants to know of this one: to go on with it, and to foretell its own speed."""
+    """What is wanted to know of it later: to go on with it, to foretell another's speed, to use what it has made."""
     kept = {
         "run": plan["run"],
         "time": plan["time"],
@@ -87,6 +87,7 @@ def launched(plan: dict[str, Any]) -> dict[str, Any]:
         "all": plan["settings"],
         "foretold": plan["foretold"],
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
+        "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],
     }
     content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from console import offspring
 from lab import demo_summary
 from lab import lab as labs
@@ -302,11 +300,8 @@ def progress(site: Site) -> tuple[list[int], bool]:
 
 
 def ask(site: Site, course: Course) -> None:
-    settings = yaml.safe_load((site.home("gpu-master") / "config/training_config.yaml").read_text())
-    words = ["--model", settings["model"], "--dataset", settings["dataset"], "--adapter", f"results/{RUN}/adapter"]
-    words += ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions)]
-    words += ["--answer-tokens", "32"]
-    said = site.train_on_head("eval", "--json", *words)
+    words = ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions), "--answer-tokens", "32"]
+    said = site.train_on_head("eval", "--json", "--run", RUN, "--home", ".", *words)
     answers = json.loads(said.splitlines()[-1])
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)
     (RESULTS / RUN / "answers.json").write_text(json.dumps(answers, indent=1) + "\n")

@@ -188,7 +188,8 @@ class Folders:
             command, cwd=home, env=self.environment | known, capture_output=True, text=True, check=False, timeout=300
         )
         if done.returncode:
-            raise LabError(f"asking the models failed: {done.stderr.strip()[-300:]}")
+            last = "\n  ".join(done.stderr.strip().splitlines()[-3:])
+            raise LabError(f"train {words[0]} failed on the head:\n  {last}")
         return str(done.stdout)
 
 

@@ -30,6 +30,7 @@ COMMANDS = {
     "plan": ("train.plan", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.bench", "measure the network and the ways to add gradients up"),
+    "ask": ("train.ask", "your questions to what a run has made, before and after"),
     "eval": ("train.evaluate", "loss and answers of base and adapter side by side"),
     "export": ("train.export", "adapter, merged model, or GGUF for Ollama"),
 }

@@ -1,7 +1,7 @@
 """`python -m train eval`: loss and perplexity of the base model and of the adapter on the held-out rows, and answers of
 both, side by side.
 
-    python -m train eval --model smollm2-135m --adapter results/qa/adapter --dataset PREPARED_FOLDER
+    python -m train eval --run qa
     python -m train eval --model tiny --adapter A --dataset stdlib-qa --questions 5 --rows 100
 
 The data set must be the one that was trained on: its held-out part is what neither model has seen.
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from train import made
 from train.errors import BadInput
 
 Messages = list[dict[str, str]]
@@ -33,16 +34,17 @@ class Score:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="the base model")
-    parser.add_argument("--adapter", required=True, type=Path, help="folder of the trained adapter")
-    parser.add_argument("--dataset", required=True, help="prepared folder, or what was given to `run`")
+    made.add_arguments(parser, required=False)
+    parser.add_argument("--model", help="the base model")
+    parser.add_argument("--adapter", type=Path, help="folder of the trained adapter")
+    parser.add_argument("--dataset", help="prepared folder, or what was given to `run`")
     parser.add_argument(
         "--max-seq-length", type=int, default=512, help="as in `run`, where the data set has to be prepared"
     )
     parser.add_argument("--eval-fraction", type=float, default=0.05, help="as in `run`")
     parser.add_argument("--train-on", default="answers", help="as in `run`")
     parser.add_argument(
-        "--load-in", default="16bit", choices=("4bit", "8bit", "16bit"), help="the base; 4bit needs a GPU"
+        "--load-in", choices=("4bit", "8bit", "16bit"), help="the base (default 16bit); 4bit needs a GPU"
     )
     parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
     parser.add_argument("--questions", type=int, default=3, help="held-out questions asked of both (default 3)")
@@ -50,6 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.run:
+        run = made.made_by(args)
+        made.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
+    made.require(args, "model", "adapter", "dataset")
     if not (args.adapter / "adapter_config.json").is_file():
         raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
     result = evaluate(args)
@@ -64,6 +70,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     import torch
 
     from train import backends
+    from train.answers import Questioner
     from train.catalogue import model_folder
     from train.rows import open_rows
 
@@ -81,7 +88,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
         folder=base_folder,
         device=device,
         precision=precision,
-        load_in=args.load_in,
+        load_in=args.load_in or "16bit",
         adapter=args.adapter,
         max_seq_length=rows.row_length,
     )
@@ -91,10 +98,10 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     questions = held_out_questions(folder)[: args.questions]
     scores, answers = {}, {}
     scores["adapter"] = score(backend, model, rows, some, precision=precision, device=device)
-    answers["adapter"] = [ask(question) for question in questions]
+    answers["adapter"] = [ask(question[:-1]) for question in questions]
     with model.disable_adapter():
         scores["base"] = score(backend, model, rows, some, precision=precision, device=device)
-        answers["base"] = [ask(question) for question in questions]
+        answers["base"] = [ask(question[:-1]) for question in questions]
     return {
         "rows": len(some),
         **{name: {"loss": s.loss, "perplexity": s.perplexity, "tokens": s.tokens} for name, s in scores.items()},
@@ -117,37 +124,6 @@ def score(backend: Any, model: Any, rows: Any, some: list[int], *, precision: st
     shell = make_shell(backend, model, precision, device)
     total, tokens = loss_over(shell, rows, some, micro_batch=4, device=device)
     return Score(total / tokens, tokens)
-
-
-class Questioner:
-    """Greedy answers: the same question gets the same answer, so that a change is the training's."""
-
-    def __init__(self, model: Any, base_folder: str, answer_tokens: int, device: str) -> None:
-        from train.catalogue import resolve_model
-        from train.chat import load_chat
-
-        self.model = model
-        self.chat = load_chat(resolve_model(base_folder))
-        self.answer_tokens = answer_tokens
-        self.device = device
-
-    def __call__(self, question: Messages) -> str:
-        import torch
-
-        prompt = self.chat.render(question[:-1], answer_next=True)
-        tokens = self.chat.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(self.device)
-        self.model.eval()
-        with torch.no_grad():
-            out = self.model.generate(
-                input_ids=tokens["input_ids"],
-                attention_mask=tokens["attention_mask"],
-                max_new_tokens=self.answer_tokens,
-                do_sample=False,
-                use_cache=True,
-                pad_token_id=self.chat.pad_id,
-            )
-        answer = out[0, tokens["input_ids"].shape[1] :]
-        return str(self.chat.tokenizer.decode(answer, skip_special_tokens=True)).strip()
 
 
 def held_out_questions(folder: Path) -> list[Messages]:

@@ -1,8 +1,7 @@
 """`python -m train export`: what was trained, in the form that others load.
 
-    python -m train export adapter --model smollm2-135m --adapter results/qa/adapter --out out/adapter
-    python -m train export merged  --model smollm2-135m --adapter results/qa/adapter --out out/merged
-    python -m train export gguf    --model smollm2-135m --adapter results/qa/adapter --out out/gguf [--outtype q8_0]
+    python -m train export gguf --run qa [--outtype q8_0]
+    python -m train export merged --model smollm2-135m --adapter results/qa/adapter --out out/merged
 
 adapter: PEFT's format with the tokenizer. merged: a model of its own, for transformers or vLLM. gguf: one file and a
 Modelfile: `ollama create NAME -f Modelfile`. Its converter is fetched once, into a folder of its own.
@@ -22,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from train.cache import build_once, cache_dir
+from train import made
+from train.cache import build_once, cache_dir, home_dir
 from train.catalogue import Model, model_folder, resolve_model
 from train.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.errors import BadInput, CheckFailed
@@ -51,13 +51,19 @@ PARAMETER stop "<|im_end|>"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=sorted(EXPORTS), help="the form")
-    parser.add_argument("--model", required=True, help="the base model")
-    parser.add_argument("--adapter", required=True, type=Path, help="folder of the trained adapter")
-    parser.add_argument("--out", required=True, type=Path, help="folder to write; must not exist yet")
+    made.add_arguments(parser, required=False)
+    parser.add_argument("--model", help="the base model")
+    parser.add_argument("--adapter", type=Path, help="folder of the trained adapter")
+    parser.add_argument("--out", type=Path, help="folder to write; must not exist yet (of a run: exports/RUN/FORM)")
     parser.add_argument("--outtype", default="q8_0", help=f"of a gguf: {', '.join(OUTTYPES)} (default q8_0)")
 
 
 def main(args: argparse.Namespace) -> int:
+    if args.run:
+        run = made.made_by(args)
+        base = run.original if args.what == "adapter" else run.original_or_base
+        made.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / args.what)
+    made.require(args, "model", "adapter", "out")
     if not (args.adapter / "adapter_config.json").is_file():
         raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
     if args.out.exists():

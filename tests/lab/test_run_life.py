@@ -133,6 +133,11 @@ def test_the_adapter_that_is_fetched_loads_with_plain_peft_and_has_learned(perso
     assert "moved by" in head.run("env", "HF_HUB_OFFLINE=1", f"{HOME}/env/bin/python", "-c", LOADS)
 
 
+def test_what_trains_is_not_asked(person: Person) -> None:
+    refused = person.types("ask", "--run", "short", "--question", "Why?")
+    assert refused.rc == 1 and "run long is on there, and needs the memory\nfix: wait for its end" in refused.out
+
+
 def follows(person: Person) -> Watching:
     following = Watching(person, "follow")
     following.hears(r"step \d+/50000", BACK_S)
@@ -291,6 +296,28 @@ def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(per
             stopped(person)
     assert "the first step is proven on 3 of 3 nodes" in says(person, *launch)
     stopped(person)
+
+
+def test_what_it_has_learned_can_be_asked_and_taken_elsewhere(person: Person) -> None:
+    """By its owner at a terminal, a question at a time; measured; and as a model of its own."""
+    asking = person.sits_at("ask")
+    asking.expect(rf"each question stands for itself; end: an empty line\r\nrun short · on {MASTER}\r\n", timeout=20)
+    for question in ("What does os.path.join do?", 'it\'s `$HOME` "now"'):
+        asking.expect_exact("\r\n? ", timeout=60 * PATIENCE)
+        asking.sendline(question)
+        asking.expect(r"\n  before  .*\n  after   ", timeout=60 * PATIENCE)
+    asking.expect_exact("\r\n? ", timeout=60 * PATIENCE)
+    asking.sendline("")
+    asking.expect(pexpect.EOF, timeout=20)
+    asking.close()
+    assert asking.exitstatus == 0
+    said = says(person, "eval", "--run", "short")
+    before, after = (float(re.search(rf"(?m)^  {name} +([\d.]+) ", said)[1]) for name in ("base", "adapter"))
+    assert after < before, said
+    assert "exports/short/merged/model.safetensors" in says(person, "export", "--run", "short", "--to", "merged")
+    head = person.cluster[MASTER]
+    assert "model.safetensors" in head.run("ls", f"{HOME}/exports/short/merged")
+    assert says(person, "status").startswith("no run is on")
 
 
 def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -151,3 +152,9 @@ def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     assert fetched.returncode == 0 and "none yet: the run is not done" in fetched.stdout, fetched.stdout
     assert visitor.make("report", "RUN=mine").returncode == 0
     assert "stopped" in visitor.make("runs", ON_FOLDERS).stdout
+    asked = visitor.make("ask", ON_FOLDERS, "RUN=mine")
+    assert asked.returncode == 2 and "fix: go on with it: make launch RESUME=mine" in asked.stdout, asked.stdout
+    asked = visitor.make("ask", ON_FOLDERS, "RUN=demo", 'QUESTION=What is a "list" in `python`?')
+    assert asked.returncode == 0, asked.stdout
+    turn = r"\nWhat is a \"list\" in `python`\?\n  before  (?s:.*)\n  after   "
+    assert "run demo · on gpu-master\n" in asked.stdout and re.search(turn, asked.stdout), asked.stdout

@@ -1,9 +1,14 @@
 """versions, bench, eval and export, as a person runs them."""
 
+import io
 import json
 import re
+import shutil
 import subprocess
 import sys
+from argparse import Namespace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,11 +17,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.train.cluster import ROOT, environment, free_port
 from train.__main__ import main
+from train.answers import Listener
+from train.ask import Voice
 from train.bench import ring_bytes
 from train.catalogue import model_folder
 from train.chat import PLAIN_TEMPLATE
 from train.export import modelfile
 from train.hashes import package_hash
+from train.made import Made, made_by
 from train.prepare import PrepareSettings, prepare
 from train.versions import collect
 
@@ -96,6 +104,102 @@ def test_eval_shows_what_training_changed(capsys, trained):
         assert asked["base"] != asked["adapter"]
 
 
+@pytest.fixture
+def launched(trained, monkeypatch):
+    """The files that a launch leaves beside what `trained` has made."""
+    monkeypatch.setenv("MOTLEY_HOME", "/nowhere")  # and put back, whatever --home has made of it
+    adapter, data = trained
+    home = adapter.parents[2]
+    (home / "data").mkdir(exist_ok=True)
+    (home / "data/processed").unlink(missing_ok=True)
+    (home / "data/processed").symlink_to(Path(data).parent)
+    launch = {"run": "run", "all": {"model": "tiny", "dataset": "data.jsonl", "max_seq_length": 64}}
+    launch |= {"model": {"folder_name": "tiny"}, "rows": Path(data).name}
+    (home / "logs/runs/run/launch.json").write_text(json.dumps(launch))
+    return home
+
+
+def test_a_run_is_measured_asked_and_exported_by_its_name_alone(capsys, launched, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(launched))
+    code, scores = run(capsys, "eval", "--run", "run", "--answer-tokens", 12, "--questions", 1)
+    assert code == 0 and scores["adapter"]["loss"] < 0.75 * scores["base"]["loss"]
+    held_out = scores["questions"][0]
+    code, out = run(capsys, "ask", "--run", "run", "--question", held_out["question"], "--answer-tokens", 12)
+    assert code == 0
+    assert out["answers"] == [
+        {"question": held_out["question"], "before": held_out["base"], "after": held_out["adapter"]}
+    ]
+    code, out = run(capsys, "export", "adapter", "--run", "run", "--home", launched)
+    assert code == 0 and out["folder"] == f"{launched}/exports/run/adapter"
+    assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
+
+
+def test_questions_are_typed_and_answers_told_while_they_come(capsys, launched, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Say 1.\nSay 2.\n\nSay 3.\n"))
+    asked = ["ask", "--run", "run", "--home", str(launched), "--answer-tokens", "6"]
+    assert main([*asked, "--prompt"]) == 0
+    typed = capsys.readouterr().out
+    assert typed.count("\n? ") == 3 and typed.count("  before  ") == typed.count("  after   ") == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Say 1.\n\nSay 2.\n"))
+    assert main(asked) == 0
+    piped = capsys.readouterr().out
+    assert re.findall(r"\n(Say \d\.)\n", piped) == ["Say 1.", "Say 2."], "an empty line of a file ends nothing"
+    for number in (1, 2):
+        _, out = run(capsys, *asked, "--question", f"Say {number}.")
+        for name in ("before", "after"):
+            assert " ".join(out["answers"][0][name].split()) in " ".join(typed.split())
+
+
+def test_an_answer_of_several_lines_stands_below_its_name(capsys):
+    voice = Voice("after")
+    for part in ("\n ", "one", " line\n", "\ntwo\nthree ", "\n"):
+        voice.says(part)
+    assert capsys.readouterr().out == "  after   one line\n\n          two\n          three "
+
+
+def test_a_letter_of_two_tokens_is_told_whole():
+    """As byte-level tokens bring it; nothing that was told is taken back."""
+    heard = []
+    tokenizer = SimpleNamespace(decode=lambda tokens, **_: bytes(tokens).decode(errors="replace"))
+    listener = Listener(tokenizer, heard.append)
+    listener.put(torch.tensor([[1, 2, 3]]))
+    for byte in "aé→!".encode():
+        listener.put(torch.tensor([byte]))
+    assert heard == ["a", "é", "→", "!"]
+
+
+def test_a_model_that_was_trained_as_a_whole_can_be_asked_too(capsys, launched, tmp_path):
+    home = tmp_path / "home"
+    shutil.copytree(launched / "logs", home / "logs")
+    done = home / "results/run/adapter"
+    model = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(0.5)
+    model.save_pretrained(done)
+    code, out = run(capsys, "ask", "--run", "run", "--home", home, "--question", "Say 1.", "--answer-tokens", 6)
+    assert code == 0 and out["answers"][0]["before"] != out["answers"][0]["after"]
+
+
+def test_the_base_is_the_copy_that_this_node_trained_on(launched, tmp_path):
+    """Not one to be fetched again."""
+    home = tmp_path / "node"
+    shutil.copytree(launched / "logs", home / "logs")
+    (home / "results/run/adapter").mkdir(parents=True)
+    copy = home / "models/base/tiny"
+    shutil.copytree(model_folder("tiny"), copy)
+    assert made_by(Namespace(run="run", home=home)).base == str(copy)
+
+
+def test_a_merge_wants_the_base_in_16_bit(tmp_path):
+    """The quantised copy is what was trained on; the original is what is merged with."""
+    facts = {"run": "r", "folder": tmp_path, "dataset": "d", "max_seq_length": 8, "load_in": "4bit"}
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {}}))
+    assert Made(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == "llama2-7b"
+    (tmp_path / "config.json").write_text("{}")
+    assert Made(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == str(tmp_path)
+
+
 def test_merged_model_answers_like_the_adapter(capsys, trained, tmp_path):
     adapter, _ = trained
     code, out = run(capsys, "export", "merged", "--model", "tiny", "--adapter", adapter, "--out", tmp_path / "m")
@@ -140,11 +244,18 @@ def test_modelfile_gives_ollama_the_template_that_was_trained():
     [
         (("eval", "--model", "tiny", "--adapter", "/nowhere", "--dataset", "x"), "holds no adapter"),
         (("export", "merged", "--model", "tiny", "--adapter", "/nowhere", "--out", "x"), "holds no adapter"),
+        (("ask", "--run", "rum"), "did you mean 'run'?"),
+        (("eval", "--run", "half"), "run 'half' has made nothing yet"),
+        (("export", "gguf", "--run", "by-hand"), "was not launched"),
+        (("export", "gguf", "--model", "tiny"), "--adapter and --out is missing"),
         (("bench", "allreduce"), "torchrun --nproc-per-node 2"),
         (("bench", "allreduce", "--sizes-mb", "x"), "no list of sizes"),
     ],
 )
-def test_bad_input_is_said(capsys, flags, said):
+def test_bad_input_is_said(capsys, flags, said, launched, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(launched))
+    (launched / "logs/runs/half").mkdir(exist_ok=True)
+    (launched / "results/by-hand/adapter").mkdir(parents=True, exist_ok=True)
     assert main(list(flags)) == 2
     assert said in capsys.readouterr().err
 

@@ -25,7 +25,16 @@ from train.config import RunConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-OURS = ("make", "python", ".venv/bin/python", "ansible-playbook", ".venv/bin/ansible-playbook", "torchrun", "pytest")
+OURS = (
+    "make",
+    "python",
+    ".venv/bin/python",
+    "env/bin/python",
+    "ansible-playbook",
+    ".venv/bin/ansible-playbook",
+    "torchrun",
+    "pytest",
+)
 # Words that stand for something of the reader's own.
 OPEN = re.compile(r"…|(?<![A-Za-z])[A-Z][A-Z_]+(?![A-Za-z])")
 FOLDERS = "console docs inventory lab playbooks plugins requirements roles templates tests train"

@@ -1,0 +1,127 @@
+"""Which node is asked, with which words, and what is said where none can be: on nodes that are two folders of this
+machine, whose training package only tells how it was called."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from console import afterwards, reach
+from console.inventory import Inventory, check
+
+TOLD = """#!/bin/sh
+echo "$PWD" "$PYTHONPATH" "${HF_HUB_OFFLINE-online}" "$@"
+cat
+exit 3
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Inventory:
+    """Run old is done on both, run new on b alone, run half nowhere; a folder's name has a space."""
+    hosts = {}
+    for place, (name, runs) in enumerate({"a": ["old"], "b": ["old", "new"]}.items()):
+        home = tmp_path / f"home of {name}"
+        hosts[name] = {"motley_home": str(home), "motley_address": f"127.0.0.{place + 1}"}
+        for age, run in enumerate(["half", "old", "new"]):
+            (home / "logs/runs" / run).mkdir(parents=True)
+            events = [
+                {"event": "start", "time": age, "total_steps": 9},
+                {"event": "step", "time": age, "step": 4, "loss": 1},
+            ]
+            (home / "logs/runs" / run / "events.jsonl").write_text(
+                "".join(f"{json.dumps(event)}\n" for event in events)
+            )
+            if run in runs:
+                (home / "results" / run / "adapter").mkdir(parents=True)
+        python = home / "env/bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text(TOLD)
+        python.chmod(0o755)
+    folder = tmp_path / "inventory"
+    folder.mkdir()
+    shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.9"}
+    shared |= {"ansible_connection": "local", "motley_state": str(tmp_path / "state")}
+    (folder / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": hosts}}))
+    found = check(folder)
+    assert not found.findings
+    return found
+
+
+def busy(tmp_path: Path, name: str, run: str) -> subprocess.Popen[bytes]:
+    """A process that is found as one of a run is."""
+    home = tmp_path / f"home of {name}"
+    (home / "config").mkdir(exist_ok=True)
+    (home / "config/cluster_config.yaml").write_text(f"run: {run}\n")
+    code = "import time; print('on', flush=True); time.sleep(60)"
+    environment = dict(os.environ, MOTLEY_HOME=str(home))
+    process = subprocess.Popen([sys.executable, "-c", code, "train", "agent"], env=environment, stdout=subprocess.PIPE)
+    assert process.stdout and process.stdout.readline() == b"on\n"
+    return process
+
+
+@pytest.mark.parametrize(("run", "asked_on"), [("", "b"), ("old", "a"), ("new", "b")])
+def test_the_newest_that_is_done_is_asked_where_it_lies(
+    inventory: Inventory, tmp_path: Path, run: str, asked_on: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert afterwards.ask(inventory, run, 'what\'s `this` $HOME "now"?', "7") == 3, "its exit code is the node's"
+    said, named = capfd.readouterr().out.splitlines(), run or "new"
+    assert said[0] == f"run {named} · on {asked_on}"
+    words = '--question what\'s `this` $HOME "now"? --answer-tokens 7'
+    assert said[1] == f"{tmp_path}/home of {asked_on} code 1 -m train ask --run {named} --home . {words}"
+
+
+def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert afterwards.on_a_node(inventory, "old", ["export", "gguf"], more=[], offline=False) == 3
+    assert f"{tmp_path}/home of a code online -m train export gguf --run old --home ." in capfd.readouterr().out
+
+
+def test_a_node_that_trains_is_left_alone(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    processes = [busy(tmp_path, "a", "half")]
+    try:
+        afterwards.on_a_node(inventory, "old", ["eval"], more=[])
+        assert "run old · on b\n" in capfd.readouterr().out
+        processes.append(busy(tmp_path, "b", "half"))
+        assert afterwards.on_a_node(inventory, "old", ["eval"], more=[]) == 1
+        said = capfd.readouterr().out
+        assert said == "run half is on there, and needs the memory\nfix: wait for its end, or make stop\n"
+        assert afterwards.on_a_node(inventory, "half", ["eval"], more=[]) == 1
+        assert (
+            "is at step 4 of 9, and its adapter is written at the end\nfix: wait for its end\n"
+            in capfd.readouterr().out
+        )
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("odl", "there is no run 'odl'\n  did you mean 'old'?"),
+        ("half", "its adapter is written at the end\nfix: go on with it: make launch RESUME=half"),
+    ],
+)
+def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:
+    with pytest.raises(afterwards.NowhereToAsk) as why:
+        afterwards.choose(reach.from_inventory(inventory), run)
+    assert str(why.value).endswith(said)
+
+
+def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
+    node = reach.Node(name="a", addresses=(), home="~/ai cluster", state="", local=True)
+    home = tmp_path / "ai cluster/env/bin"
+    home.mkdir(parents=True)
+    (home / "python").write_text(TOLD)
+    (home / "python").chmod(0o755)
+    command = reach.train_there(node, ["ask", "--run", "it's"], {})
+    done = subprocess.run(command, env={"HOME": str(tmp_path)}, input="", capture_output=True, text=True, check=False)
+    assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"
