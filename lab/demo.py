@@ -83,18 +83,36 @@ FAST = Course(
 def main(*, fast: bool, folders: bool, suite: str) -> int:
     course = FAST if fast else COURSE
     began = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: nothing is left
-        signal.signal(number, lambda number, _: sys.exit(128 + number))
+    for number in STOPS:
+        signal.signal(number, stop_once)
     try:
         with alone():
             enough_disk(course)
             site = choose(fast=fast, folders=folders, suite=suite)
             return show(site, course, began)
-    except KeyboardInterrupt:
-        print("\nstopped: nothing of it is left running. Again: make demo", file=sys.stderr)
-        return 130
+    except Stopped as stopped:
+        with contextlib.suppress(OSError):  # the terminal is gone
+            print("\nstopped: nothing of it is left running. Again: make demo", file=sys.stderr)
+        return stopped.code
     finally:
         hand_over(ROOT)
+
+
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(BaseException):
+    """By Ctrl-C, a kill, or a terminal that was closed."""
+
+    def __init__(self, number: int) -> None:
+        self.code = 128 + number
+
+
+def stop_once(number: int, _: object) -> None:
+    """A second one would break the cleaning up off, and they come in twos: to the whole group, and by way of make."""
+    for each in STOPS:
+        signal.signal(each, signal.SIG_IGN)
+    raise Stopped(number)
 
 
 def hand_over(folder: Path) -> None:
@@ -150,7 +168,8 @@ def show(site: Site, course: Course, began: float) -> int:
             quietly(site, "report", [sys.executable, "-m", "console", *words])
         demo_summary.tell_all(RESULTS / RUN, course.settings["max_steps"], site, time.monotonic() - began)
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not leave half of it
+        for number in STOPS:  # nor when it ends by itself
+            signal.signal(number, signal.SIG_IGN)
         end_offspring()
         site.down()
     return 0

@@ -40,12 +40,13 @@ def until_its_end(process: subprocess.Popen[str], timeout_s: float) -> str:
     return out
 
 
-def until_bootstrap(process: subprocess.Popen[str]) -> None:
+def until(process: subprocess.Popen[str], start: str) -> None:
+    """And two seconds more."""
     assert process.stdout
     said = []
     for line in process.stdout:
         said.append(line)
-        if line.startswith("  machines"):
+        if line.startswith(start):
             time.sleep(2)
             return
     pytest.fail("".join(said))
@@ -54,21 +55,25 @@ def until_bootstrap(process: subprocess.Popen[str]) -> None:
 @pytest.mark.alone
 def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     stopped = started()
-    until_bootstrap(stopped)
+    until(stopped, "  machines")
     stopped.send_signal(signal.SIGINT)
     out = until_its_end(stopped, 60)
     assert stopped.returncode == 130 and "nothing of it is left running" in out
     assert not any(left_of(PLACE).values()), "Ctrl-C leaves nothing"
 
     killed = started()
-    until_bootstrap(killed)
+    until(killed, "  machines")
     killed.kill()
     killed.wait()
     assert left_of(PLACE)["namespaces"], "after a kill -9 nobody was there to take it away"
 
     again = started()  # what the killed one left does not stand in its way
-    until_bootstrap(again)
-    again.send_signal(signal.SIGINT)
+    until(again, "started on 3 of 3 nodes")
+    told = time.monotonic()
+    again.terminate()
+    time.sleep(0.05)
+    again.terminate()  # make passes on what its whole group has got already
     out = until_its_end(again, 60)
-    assert again.returncode == 130, out
+    assert again.returncode == 143 and "nothing of it is left running" in out, out
+    assert "done · " not in out and time.monotonic() - told < 20, "it was stopped, not waited for"
     assert not any(left_of(PLACE).values())
