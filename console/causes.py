@@ -19,6 +19,11 @@ class Cause:
 # What the message contains -> cause, mend. First match wins.
 KNOWN: tuple[tuple[str, str, str], ...] = (
     (
+        r"Failed to create temporary directory(?!(?s:.)*No space left)",
+        "nothing can be written to the login user's home there",
+        "on {host}: df -h ~ (is the disk full, or read-only?) and ls -ld ~ (whose is it?)",
+    ),
+    (
         r"IDENTIFICATION HAS CHANGED|Host key verification failed",
         "it shows another host key than the pinned one",
         "if it was reinstalled: make bootstrap REPIN={host}",

@@ -27,6 +27,7 @@ from train.errors import BadInput
 from train.members import Diary, Memory, Progress, write_now
 from train.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
 from train.presence import MUTE_S, Presence, now
+from train.speech import may_get_lost
 from train.warm import Warm
 
 TICK_S = 0.25
@@ -44,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    may_get_lost()
     cluster = read_cluster(args.cluster)
     if args.config is None:
         raise BadInput("the settings of the run are missing", fix="add: --config config/training_config.yaml")
@@ -276,7 +278,7 @@ class Agent:
         resume = "auto" if self.settings.resume == "never" else self.settings.resume
         words = workers.run_words(self.cluster, self.args.config, self.settings.home_folder, resume, self.args.program)
         self.progress.begin()
-        self.group = workers.start(self.cluster, plan, words, self.folder, self.warm)
+        self.group = workers.start(self.cluster, plan, words, self.warm)
 
     def _set_old_run_aside(self) -> None:
         """`resume: never` counts once for each launch and node: a later plan goes on from what was trained since."""

@@ -1,6 +1,7 @@
 """A worker's side of its agent: it dies with it, dies before it when memory runs out, and says why it failed.
 
-The agent starts `python -m train run` with MOTLEY_AGENT (its pid) and MOTLEY_FAILURE (a file for the cause).
+The agent starts `python -m train run` with MOTLEY_AGENT (its pid) and MOTLEY_FAILURE (a file for the cause, in the
+agent's memory: one that failed for a full disk must be able to say so).
 Kinds of failure:
     input    bad settings or files: trying again cannot help
     check    the loss is no number, or the nodes disagree: trying again would do the same
@@ -20,6 +21,7 @@ import signal
 from pathlib import Path
 
 from train.errors import BadInput, CheckFailed
+from train.speech import may_get_lost
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 NAME = "motley-worker"
@@ -35,6 +37,7 @@ def belong_to_agent() -> None:
     agent = os.environ.get("MOTLEY_AGENT")
     if not agent:
         return
+    may_get_lost()
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_NAME, NAME.encode())
     if os.getppid() != int(agent):

@@ -10,6 +10,7 @@ setup.py makes everything ready, loop.py trains. A run that stopped goes on wher
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import os
 import time
@@ -118,6 +119,9 @@ def fail(run: Run, error: Exception) -> Exception:
             loop.write_checkpoint(run)
     trace = "".join(traceback.format_exception(error))
     run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = f"its disk is full ({error.filename or 'where, it was not told'})"
+        return StepFailedError(f"{node}: {what}; make room there, then go on with: make launch RESUME={run.config.run}")
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]
     return StepFailedError(f"{node}, step {step}: {first}", *rest[:2])

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from train.cluster_config import ClusterConfig
 from train.membership import Plan
@@ -37,7 +38,8 @@ class Group:
 
     plan: Plan
     processes: list[Process]
-    folder: Path
+    causes: list[IO[bytes]]
+    """Where each of them says why it failed."""
     started: float = field(default_factory=now)
     kill_at: float | None = None
     finished: bool = False
@@ -65,7 +67,8 @@ class Group:
 
     def _failure(self, index: int, code: int) -> Failure:
         with contextlib.suppress(OSError, ValueError, KeyError):
-            told = json.loads((self.folder / f"failure-{index}.json").read_text())
+            self.causes[index].seek(0)
+            told = json.loads(self.causes[index].read())
             return Failure(told["kind"], told["message"], code)
         if code == 143:
             return Failure("peer", "ended by SIGTERM from elsewhere", code)
@@ -104,15 +107,15 @@ class Group:
 _WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
-def start(config: ClusterConfig, plan: Plan, words: Sequence[str], folder: Path, warm: Warm | None = None) -> Group:
+def start(config: ClusterConfig, plan: Plan, words: Sequence[str], warm: Warm | None = None) -> Group:
     """The processes of this node, `python WORDS…`; ranks follow the plan, the host's first."""
     sizes = [config.of(name).processes for name in plan.members]
     first = sum(sizes[: plan.members.index(config.node)])
     mine = config.of(config.node).processes
     processes: list[Process] = []
+    causes: list[IO[bytes]] = []
     for local in range(mine):
-        failure = folder / f"failure-{local}.json"
-        failure.unlink(missing_ok=True)
+        causes.append(os.fdopen(os.memfd_create("failure"), "rb"))
         env = with_source(os.environ) | {
             "RANK": str(first + local),
             "WORLD_SIZE": str(sum(sizes)),
@@ -122,14 +125,14 @@ def start(config: ClusterConfig, plan: Plan, words: Sequence[str], folder: Path,
             "MASTER_PORT": str(plan.port),
             "MOTLEY_NODE": config.node,
             "MOTLEY_AGENT": str(os.getpid()),
-            "MOTLEY_FAILURE": str(failure),
+            "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{causes[local].fileno()}",
         }
         if config.interface:
             env.setdefault("GLOO_SOCKET_IFNAME", config.interface)
             env.setdefault("NCCL_SOCKET_IFNAME", f"={config.interface}")
         born = warm.start(words, env) if warm else None
         processes.append(born or _cold(words, env))
-    return Group(plan, processes, folder)
+    return Group(plan, processes, causes)
 
 
 def _cold(words: Sequence[str], env: dict[str, str]) -> Process:

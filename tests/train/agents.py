@@ -49,13 +49,13 @@ class Agents:
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
 
-    def start(self, *names: str, program: str = "-m train", wait_s: float = 20) -> None:
+    def start(self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "") -> None:
         for name in names or self.names:
             words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
-            out = (self.folder(name) / "out.txt").open("a")
             command = [sys.executable, "-m", "train", "agent", *words]
             env = cluster.environment(name)
-            process = subprocess.Popen(command, env=env, cwd=cluster.ROOT, stdout=out, stderr=out)
+            with Path(out_to or self.folder(name) / "out.txt").open("a") as out:
+                process = subprocess.Popen(command, env=env, cwd=cluster.ROOT, stdout=out, stderr=out)
             self.running[name] = process
             cluster.STARTED.append(process)
 

@@ -1,6 +1,7 @@
 """The training program with one thing changed from outside, most often broken on purpose: broken.py WHAT run …"""
 
 import dataclasses
+import errno
 import os
 import signal
 import sys
@@ -22,6 +23,15 @@ def mean_of_means() -> None:
         return compute(run, mine, 1 / own / run.world.size)
 
     loop.compute = naive
+
+
+def full_at_the_end() -> None:
+    """The adapter does not fit on the disk any more."""
+
+    def write_result(run):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(run.config.result_folder))
+
+    loop.write_result = write_result
 
 
 def moving_shares() -> None:

@@ -93,6 +93,32 @@ def test_a_run_ends_well_on_all_nodes(data, tmp_path):
         assert agents.members(name)[-1]["event"] == "ended"
 
 
+def test_words_that_a_full_disk_does_not_take_end_nothing(data, tmp_path):
+    """Of the agents and of their workers; one is lost and comes back, so there is something to say."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 60})
+    agents.start(out_to="/dev/full")
+    agents.together(*agents.names)
+    agents.kill("node-2")
+    agents.start("node-2", out_to="/dev/full")
+    assert agents.ended() == [0, 0, 0]
+    assert all((agents.folder(name) / "results/run/adapter").is_dir() for name in agents.names)
+
+
+@pytest.mark.parametrize(("full", "codes"), [(["node-1"], [0, 0]), (["node-0", "node-1"], [1, 1])])
+def test_who_has_no_room_for_the_adapter_says_so(data, tmp_path, full, codes):
+    """With one node that has it, the run is done; with none it has failed, for a cause that names the mend."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 6}, size=2)
+    for name in agents.names:
+        agents.start(name, program="tests/train/broken.py full_at_the_end" if name in full else "-m train")
+    assert agents.ended() == codes
+    for name in full:
+        reason = agents.members(name, "ended")[-1]["reason"]
+        if len(full) == 1:
+            assert "done: " in reason and "this node has no result of its own, the others have" in reason
+        else:
+            assert f"{name}: its disk is full (" in reason and "make launch RESUME=run" in reason
+
+
 def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
     """Its data is gone; the others, who have trained without it, go on."""
     three.stop("node-2")

@@ -70,6 +70,8 @@ def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
         ("user is not in the sudoers file.", "may not use sudo"),
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "another host key"),
         ("OSError: [Errno 28] No space left on device", "disk is full"),
+        ("Failed to create temporary directory. … mkdir: Permission denied", "nothing can be written to"),
+        ("Failed to create temporary directory. …\nmkdir: No space left on device", "disk is full"),
         ("E: Could not get lock /var/lib/dpkg/lock-frontend", "apt is busy"),
         ("/bin/sh: 1: /usr/bin/python3: not found", "no Python 3"),
         ("ssh: connect to host 192.168.1.5 port 22: Connection refused", "no SSH server"),
