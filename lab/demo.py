@@ -50,6 +50,7 @@ class Course:
     """Of a first time, environments included."""
 
 
+NO_ROOM_BYTES = 10e6
 STEP_S = 1.5
 """Of a step where no quota limits the processor: the lost worker must be back before the end."""
 COURSE = Course(
@@ -242,7 +243,8 @@ def quietly(site: Site, name: str, command: list[str]) -> str:
         failed = run_apart(command, stdout=file, stderr=subprocess.STDOUT, environment=site.environment)
     said = log.read_text()
     if failed:
-        last = "\n  ".join(said.strip().splitlines()[-12:])
+        full = "the disk is full: make room, and again" if shutil.disk_usage(ROOT).free < NO_ROOM_BYTES else "nothing"
+        last = "\n  ".join(said.strip().splitlines()[-12:] or [full])
         raise LabError(f"{name} failed; its last words:\n  {last}\n  all of them: {log.relative_to(ROOT)}")
     return said
 

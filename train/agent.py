@@ -146,7 +146,7 @@ class Agent:
         self.failures = self.own_failures = 0
 
     def _failed(self, failure: workers.Failure) -> None:
-        first, *rest = failure.message.strip().splitlines() or ["no message"]
+        first, *rest = failure.message.removeprefix(f"{self.cluster.node}: ").strip().splitlines() or ["no message"]
         self.cause = first if failure.kind != "peer" else f"lost contact with another process ({first[:160]})"
         self.failure_step = max(self.failure_step, self.progress.best_step)
         if failure.kind in ("own", "peer", "port"):
