@@ -6,7 +6,7 @@ from pathlib import Path
 from lab.host import Host
 from tests.support import router
 from tests.support.bootstrap import Person
-from tests.support.cluster import Cluster
+from tests.support.cluster import REPOSITORY, Cluster
 
 ROUTER, STAYS, MOVES = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 
@@ -15,6 +15,9 @@ def by_dhcp(host: Host) -> str:
     own = "/etc/netplan/00-installer-config.yaml"
     host.run("sed", "-i", "s/dhcp4: false/dhcp4: true/; /addresses: .10.77/d; /routes:/d; /nameservers:/d", own)
     host.run("netplan", "apply")
+    # networkd now and then loses its lease right then: see `settle`, by which a node helps itself.
+    mac = host.run("cat", f"/sys/class/net/{host.spec.nics[0]}/address").strip()
+    host.run("python3", "-", "settle", mac, stdin=(REPOSITORY / "plugins/module_utils/lan.py").read_text())
     address = router.address_by_lease(host)
     host.wait_until_up()
     return address
