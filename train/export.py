@@ -149,7 +149,7 @@ def gguf_converter() -> Path:
             raise BadInput("the gguf converter could not be fetched", f"pip: {reason[:200]}", "check the connection")
 
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
-    return build_once(cache_dir() / "tools" / f"gguf-{lock}", install)
+    return build_once(cache_dir() / "tools" / f"gguf-{lock}-{sys.implementation.cache_tag}", install)
 
 
 EXPORTS: dict[str, Callable[[Path, Model, argparse.Namespace], None]] = {

@@ -11,6 +11,7 @@ With `local` nothing is added up here: the ranks meet where a round of steps end
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -124,13 +125,18 @@ class FlatSync:
             gradient.copy_(part.view_as(gradient))
 
 
+SYNC_BUFFERS = "forward_sync_buffers"
+if SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
+    SYNC_BUFFERS = "broadcast_buffers"  # its name in torch 2.10, of the set for driver 570
+
+
 class DdpSync:
     kind = "ddp"
 
     def __init__(self, shell: Shell, parameters: list[nn.Parameter], wire: str, device: str) -> None:
         # init_sync would push the frozen base over the LAN at every start; what is trained has been broadcast already.
         self.ddp = DistributedDataParallel(
-            shell, init_sync=False, forward_sync_buffers=False, find_unused_parameters=False
+            shell, init_sync=False, find_unused_parameters=False, **{SYNC_BUFFERS: False}
         )
         # torch compares a hook's annotations with its own types; a lambda has none.
         self.ddp.register_comm_hook(self, lambda me, bucket: me._exchange(bucket))
