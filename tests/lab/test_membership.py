@@ -12,6 +12,7 @@ import pytest
 from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
+from tests.support import cluster as clusters
 from tests.support.training import Split, Training
 
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
@@ -25,7 +26,7 @@ PATIENCE = float(os.environ.get("MOTLEY_TEST_PATIENCE", "3"))
 def _training(profile: str, name: str, processes: dict[str, int] | None = None) -> Iterator[Training]:
     place = Place(name=f"{name}{os.getpid()}")
     try:
-        yield Training(labs.up(place, profile, base.default_suite(), ["train"]), processes)
+        yield Training(clusters.up(place, profile, base.default_suite(), ["train"]), processes)
     finally:
         labs.down(place)
 

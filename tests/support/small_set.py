@@ -39,4 +39,4 @@ def why_no_cpu_set(python: str) -> str:
     """Fetches the whole CPU set into the controller's own cache; a reason where that cannot be."""
     command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, "node-cpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stderr.strip() if done.returncode else ""
+    return done.stderr.strip().splitlines()[0] if done.returncode else ""

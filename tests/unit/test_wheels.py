@@ -61,8 +61,14 @@ def tree(env: Path) -> dict[str, tuple[int, bytes]]:
     ]
     mine = [path for path in files if not path.is_symlink() and path.name not in ("pyvenv.cfg", "direct_url.json")]
     return {
-        str(p.relative_to(env)): (p.stat().st_mode & 0o777, p.read_bytes().replace(bytes(env), b"ENV")) for p in mine
+        header_folder(str(p.relative_to(env))): (p.stat().st_mode & 0o777, p.read_bytes().replace(bytes(env), b"ENV"))
+        for p in mine
     }
+
+
+def header_folder(path: str) -> str:
+    """Newer pips name it as the project spells itself, older ones as its wheel does; nothing looks there by name."""
+    return path.lower() if path.startswith("include/") else path
 
 
 def records(env: Path) -> dict[str, str]:
