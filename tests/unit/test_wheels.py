@@ -60,20 +60,18 @@ def tree(env: Path) -> dict[str, tuple[int, bytes]]:
         path for path in env.rglob("*") if path.is_file() and path.name not in ("INSTALLER", "RECORD", "REQUESTED")
     ]
     mine = [path for path in files if not path.is_symlink() and path.name not in ("pyvenv.cfg", "direct_url.json")]
-    return {
-        header_folder(str(p.relative_to(env))): (p.stat().st_mode & 0o777, p.read_bytes().replace(bytes(env), b"ENV"))
-        for p in mine
-    }
+    found = {header_folder(str(path.relative_to(env))): path for path in mine}
+    return {name: (p.stat().st_mode & 0o777, p.read_bytes().replace(bytes(env), b"ENV")) for name, p in found.items()}
 
 
 def header_folder(path: str) -> str:
     """Newer pips name it as the project spells itself, older ones as its wheel does; nothing looks there by name."""
-    return path.lower() if path.startswith("include/") else path
+    return path.lower() if "include/site/" in path else path
 
 
 def records(env: Path) -> dict[str, str]:
     lines = (env / f"lib/python{PYTHON}/site-packages/{INFO}/RECORD").read_text().splitlines()
-    return {line.split(",", 1)[0]: line.split(",", 1)[1] for line in lines}
+    return {header_folder(line.split(",", 1)[0]): line.split(",", 1)[1] for line in lines}
 
 
 def test_it_is_what_pip_installs(tmp_path: Path) -> None:
