@@ -79,8 +79,8 @@ fetch: env ## adapter and diaries of a run to results/RUN: RUN=NAME, otherwise t
 tensorboard: env ## the curves of a run in a browser, also while it is on: RUN=NAME PORT=6006
 	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(PORT),--port $(PORT))
 
-ask: env ## your questions to what a run has made, before and after: RUN=NAME QUESTION="…", otherwise typed
-	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(QUESTION),--question "$$QUESTION")
+ask: env ## your questions to what a run has made, before and after: RUN=NAME QUESTION="…", otherwise typed; TOKENS=400
+	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(QUESTION),--question "$$QUESTION") $(if $(TOKENS),--answer-tokens $(TOKENS))
 
 eval: env ## loss and answers on what was held out, before and after: RUN=NAME
 	@$(LIFE) $(if $(RUN),--run "$(RUN)")

@@ -111,9 +111,7 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
         export_merged(Path(scratch), model, args)
         command = [sys.executable, str(converter / "convert_hf_to_gguf.py"), scratch]
         command += ["--outtype", args.outtype, "--outfile", str(file)]
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": str(converter)}, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise CheckFailed(
@@ -122,6 +120,12 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
             "export it as merged instead; transformers and vLLM load that",
         )
     (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model).template))
+
+
+def environment_of(converter: Path) -> dict[str, str]:
+    """Without MOTLEY_HOME, by which the processes of a run are known: a stop would end it."""
+    known = {name: value for name, value in os.environ.items() if name != "MOTLEY_HOME"}
+    return known | {"PYTHONPATH": str(converter)}
 
 
 def save_tokenizer(chat: Chat, folder: Path) -> None:

@@ -22,7 +22,7 @@ from train.ask import Voice
 from train.bench import ring_bytes
 from train.catalogue import model_folder
 from train.chat import PLAIN_TEMPLATE
-from train.export import modelfile
+from train.export import environment_of, modelfile
 from train.hashes import package_hash
 from train.made import Made, made_by
 from train.prepare import PrepareSettings, prepare
@@ -231,6 +231,11 @@ def test_gguf_of_an_unknown_vocabulary_is_refused_and_leaves_nothing(capsys, tra
     assert code == 1
     assert "pre-tokenizer was not recognized" in out["failures"][0]
     assert not (tmp_path / "g").exists()
+
+
+def test_the_converter_is_not_taken_for_a_process_of_a_run(monkeypatch, tmp_path):
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    assert "MOTLEY_HOME" not in environment_of(tmp_path) and environment_of(tmp_path)["PYTHONPATH"] == str(tmp_path)
 
 
 def test_modelfile_gives_ollama_the_template_that_was_trained():

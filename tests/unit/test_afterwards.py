@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from console import afterwards, reach
-from console.inventory import Inventory, check
+from console.inventory import Inventory
+from tests.support.folders import inventory_of
 
 TOLD = """#!/bin/sh
 echo "$PWD" "$PYTHONPATH" "${HF_HUB_OFFLINE-online}" "$@"
@@ -24,10 +25,8 @@ exit 3
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     """Run old is done on both, run new on b alone, run half nowhere; a folder's name has a space."""
-    hosts = {}
-    for place, (name, runs) in enumerate({"a": ["old"], "b": ["old", "new"]}.items()):
-        home = tmp_path / f"home of {name}"
-        hosts[name] = {"motley_home": str(home), "motley_address": f"127.0.0.{place + 1}"}
+    homes = {name: tmp_path / f"home of {name}" for name in ("a", "b")}
+    for home, runs in zip(homes.values(), (["old"], ["old", "new"]), strict=True):
         for age, run in enumerate(["half", "old", "new"]):
             (home / "logs/runs" / run).mkdir(parents=True)
             events = [
@@ -43,14 +42,7 @@ def inventory(tmp_path: Path) -> Inventory:
         python.parent.mkdir(parents=True)
         python.write_text(TOLD)
         python.chmod(0o755)
-    folder = tmp_path / "inventory"
-    folder.mkdir()
-    shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.9"}
-    shared |= {"ansible_connection": "local", "motley_state": str(tmp_path / "state")}
-    (folder / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": hosts}}))
-    found = check(folder)
-    assert not found.findings
-    return found
+    return inventory_of(tmp_path, homes)
 
 
 def busy(tmp_path: Path, name: str, run: str) -> subprocess.Popen[bytes]:

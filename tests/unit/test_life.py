@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from typing import Any
 import pytest
 
 from console import follow, life, reach, watch
-from console.inventory import Inventory, check
+from console.inventory import Inventory
+from tests.support.folders import inventory_of
 
 DONE, HALF = "done-run", "half-run"
 
@@ -22,24 +22,15 @@ DONE, HALF = "done-run", "half-run"
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
     """Both nodes have a run that is done and one that is not."""
-    hosts = {}
-    for place, name in enumerate(("a", "b")):
-        home = tmp_path / name
-        hosts[name] = {"motley_home": str(home), "motley_address": f"127.0.0.{place + 1}"}
+    homes = {name: tmp_path / name for name in ("a", "b")}
+    for home in homes.values():
         for run in (DONE, HALF):
             (home / "logs/runs" / run).mkdir(parents=True)
             (home / "models/checkpoints" / run / "step-8").mkdir(parents=True)
             (home / "models/checkpoints" / run / "step-8/weights").write_bytes(b"x" * 2_000_000)
         (home / f"results/{DONE}/adapter").mkdir(parents=True)
         (home / f"results/{DONE}/adapter/weights").write_text("the same")
-    folder = tmp_path / "inventory"
-    folder.mkdir()
-    shared = {"ansible_user": "me", "motley_subnet": "127.0.0.0/8", "motley_gateway": "127.0.0.9"}
-    shared |= {"ansible_connection": "local", "motley_state": str(tmp_path / "state")}
-    (folder / "hosts.yml").write_text(json.dumps({"cluster": {"vars": shared, "hosts": hosts}}))
-    found = check(folder)
-    assert not found.findings
-    return found
+    return inventory_of(tmp_path, homes)
 
 
 def kept(tmp_path: Path, run: str) -> int:
