@@ -12,6 +12,8 @@ from console import interrupt, reach
 from console.inventory import Inventory, nearest
 from console.life import gathered, say
 
+TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
+
 
 class NowhereToAsk(Exception):
     """Why no node can do it, and what to do."""
@@ -56,10 +58,11 @@ def choose(nodes: list[reach.Node], run: str) -> tuple[str, reach.Node]:
     found = gathered(answers)
     done = [name for name, facts in found.items() if facts["done"]]
     if not run and not done:
-        raise NowhereToAsk("\n  ".join(["no node that answers has a run that is done", *away]))
+        raise NowhereToAsk("\n  ".join(["no node that answers has a run that is done", *away, TRAIN]))
     run = run or done[0]
     if run not in found:
-        raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", *([nearest(run, found)] if found else []), *away]))
+        close = nearest(run, found, otherwise=f"there are: {', '.join(found)}") if found else TRAIN
+        raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", close, *away]))
     if run not in done:
         step, steps = found[run]["step"], found[run]["steps"] or "?"
         goes_on = "wait for its end" if found[run]["on"] else f"go on with it: make launch RESUME={run}"

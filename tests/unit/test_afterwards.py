@@ -99,6 +99,7 @@ def test_a_node_that_trains_is_left_alone(
     ("run", "said"),
     [
         ("odl", "there is no run 'odl'\n  did you mean 'old'?"),
+        ("xyz", "there is no run 'xyz'\n  there are: new, old, half"),
         ("half", "its adapter is written at the end\nfix: go on with it: make launch RESUME=half"),
     ],
 )
@@ -106,6 +107,13 @@ def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, 
     with pytest.raises(afterwards.NowhereToAsk) as why:
         afterwards.choose(reach.from_inventory(inventory), run)
     assert str(why.value).endswith(said)
+
+
+def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
+    nodes = reach.from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
+    for run in ("", "qa"):
+        with pytest.raises(afterwards.NowhereToAsk, match="make launch MODEL=… trains one"):
+            afterwards.choose(nodes, run)
 
 
 def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
