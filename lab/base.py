@@ -16,17 +16,20 @@ from lab.shell import LabError, fetch, run
 PACKAGES = (
     "systemd systemd-sysv systemd-timesyncd dbus libpam-systemd udev python3 python3-apt openssh-server sudo"
     " netplan.io iproute2 iputils-ping rsync ca-certificates less procps kmod pciutils nano nftables"
+    " passwd adduser mount"
 ).split()
-# Not installed, but offered by the lab's own package repository: what a role may want to add.
+# Not installed, but offered by the lab's own package repository beside what is: what a role may want to add.
 OFFERED = "ufw network-manager python3-venv shellcheck".split()
+OFFERED_BY = {"trixie": ["sudo-rs"], "forky": ["sudo-rs"]}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-DEBIAN_SUITES = ("bookworm", "trixie")
+UNRELEASED = "forky"
+DEBIAN_SUITES = ("bookworm", "trixie", UNRELEASED)
 
 WRITABLE_SYSFS = """\
 [Unit]
 Description=Lab: let netplan write the uevent files of this namespace's interfaces
 DefaultDependencies=no
-Before=systemd-networkd.service sysinit.target
+Before=netplan-configure.service systemd-networkd.service sysinit.target
 ConditionVirtualization=container
 [Service]
 Type=oneshot
@@ -55,8 +58,12 @@ def default_suite() -> str:
     return codename if codename in DEBIAN_SUITES or release.get("ID") == "ubuntu" else "bookworm"
 
 
+def offered(suite: str) -> list[str]:
+    return [*OFFERED, *OFFERED_BY.get(suite, [])]
+
+
 def locate(suite: str) -> Base:
-    recipe = [*PACKAGES, *OFFERED, WRITABLE_SYSFS, profile.USER, profile.PASSWORD, Path(__file__).read_text()]
+    recipe = [*PACKAGES, *offered(suite), WRITABLE_SYSFS, profile.USER, profile.PASSWORD, Path(__file__).read_text()]
     folder = CACHE / f"{suite}-{hashlib.sha256(repr(recipe).encode()).hexdigest()[:12]}"
     return Base(suite, folder / "root", folder / "offered")
 
@@ -79,7 +86,7 @@ def build(base: Base) -> None:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _sources(suite: str) -> str:
+def sources(suite: str) -> str:
     """A mirror that this machine already uses, so that a proxy or a local mirror is respected."""
     if suite not in DEBIAN_SUITES:
         return "/etc/apt/sources.list.d/ubuntu.sources"
@@ -100,8 +107,8 @@ def _debian_mirror() -> str:
 
 def _bootstrap(suite: str, folder: Path) -> None:
     offer = (
-        'rm -f "$1"/var/cache/apt/archives/*.deb; export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG";'
-        f" apt-get -qq -y --download-only install {' '.join(OFFERED)}"
+        'export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG";'
+        f" apt-get -qq -y --download-only install {' '.join(offered(suite))}"
         f' && cp "$1"/var/cache/apt/archives/*.deb {folder}/offered/'
     )
     fetch(
@@ -113,11 +120,13 @@ def _bootstrap(suite: str, folder: Path) -> None:
         f"--include={','.join(PACKAGES)}",
         '--aptopt=APT::Install-Recommends "false"',
         '--aptopt=Acquire::Languages "none"',
+        # A mirror's copy of a suite that still changes may be older than its index promises; it is signed all the same.
+        *(['--aptopt=Acquire::Check-Valid-Until "false"'] if suite == UNRELEASED else []),
         *(f"--dpkgopt=path-exclude=/usr/share/{part}/*" for part in ("doc", "man", "locale")),
         f"--customize-hook={offer}",
         suite,
         folder / "root",
-        _sources(suite),
+        sources(suite),
         timeout_s=1200,
     )
 
