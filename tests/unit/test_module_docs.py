@@ -1,0 +1,89 @@
+"""What `ansible-doc` shows of our modules is there, and is what they take."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ansible.module_utils
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
+
+
+def documented(kind: str, *names: str) -> dict[str, Any]:
+    program = Path(sys.executable).with_name("ansible-doc")
+    done = subprocess.run(
+        [program, "--json", "-t", kind, *names], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def docs() -> dict[str, Any]:
+    return documented("module", *MODULES)
+
+
+class Asked(Exception):
+    """Instead of a module: what it would have taken."""
+
+
+def spec_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
+    def tell(*, argument_spec: dict[str, dict[str, Any]], **_: Any) -> None:
+        raise Asked(argument_spec)
+
+    places = [*ansible.module_utils.__path__, str(ROOT / "plugins/module_utils")]
+    monkeypatch.setattr(ansible.module_utils, "__path__", places)
+    module = importlib.import_module(f"plugins.modules.{name}")
+    monkeypatch.setattr(module, "AnsibleModule", tell)
+    with pytest.raises(Asked) as asked:
+        module.main()
+    return dict(asked.value.args[0])
+
+
+@pytest.mark.xfail(strict=True, reason="17 of 19 modules have no description")
+def test_every_module_has_a_page_to_read() -> None:
+    program = Path(sys.executable).with_name("ansible-doc")
+    words = [program, "-t", "module", "-M", "plugins/modules", *MODULES]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("> MODULE ") == len(MODULES)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_page_says_what_its_module_does(docs: dict[str, Any], name: str) -> None:
+    if not docs[name]["doc"].get("description"):
+        pytest.xfail("17 of 19 modules have no description")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_page_lists_what_its_module_takes(docs: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    told, taken = docs[name]["doc"].get("options") or {}, spec_of(name, monkeypatch)
+    if name == "artifacts":
+        pytest.xfail("half a sentence of its page is read as an option")
+    assert told.keys() == taken.keys()
+    for option, page in told.items():
+        spec = taken[option]
+        given = {key: page.get(key) for key in ("type", "default", "choices", "elements")}
+        assert given == {key: spec.get(key) for key in given}, option
+        by_action = "(action)" in str(page["description"])  # the plugin of the same name adds it
+        assert page.get("required", False) == (spec.get("required", False) and not by_action), option
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_an_example_says_what_is_documented(docs: dict[str, Any], name: str) -> None:
+    for task in yaml.safe_load(docs[name]["examples"] or "[]"):
+        options = docs[name]["doc"]["options"]
+        assert set(task[name]) <= set(options)
+        needed = {option for option, page in options.items() if page.get("required")}
+        assert needed <= set(task[name])
+
+
+@pytest.mark.xfail(strict=True, reason="the callback has no description")
+def test_the_callback_has_a_page() -> None:
+    assert documented("callback", "calm")["calm"]["doc"]["description"]
