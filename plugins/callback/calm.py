@@ -19,6 +19,10 @@ DOCUMENTATION = """
 name: calm
 type: stdout
 short_description: Ansible's own output, or only what a play says itself
+description:
+  - Like the default callback, except in a play with the variable motley_calm set to true.
+  - There it shows what tasks return as motley_lines or motley_say, and failures.
+  - With -v everything is shown as usual.
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
 FAILED = {"color": C.COLOR_ERROR, "stderr": True}

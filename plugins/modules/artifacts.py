@@ -38,7 +38,20 @@ options:
   place: {type: int, default: 1, description: "Its place in the chain: the later, the longer it waits (action)"}
   address: {type: str, description: Where this node listens (action)}
   after: {type: dict, description: "The nodes after this one: name to address (action)"}
-  token: {type: str, description: What the members of the chain know, and nobody else (action)}
+  token: {type: str, description: "What the members of the chain know, and nobody else (action)"}
+"""
+EXAMPLES = r"""
+- name: Hand a folder of the controller to all nodes
+  artifacts:
+    source: /home/anna/model
+    folder: ~/ai-cluster/models/base/mine
+    files: "{{ listed.files }}"
+"""
+RETURN = r"""
+received: {type: int, returned: always, description: Bytes that came}
+seconds: {type: float, returned: always, description: How long it took}
+mbit_s: {type: float, returned: always, description: How fast it was}
+handed_to: {type: str, returned: always, description: The node after this one; empty at the end of the chain}
 """
 
 

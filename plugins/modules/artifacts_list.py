@@ -12,8 +12,14 @@ from ansible.module_utils.relay import read_memo, sha256_of, write_memo
 DOCUMENTATION = r"""
 module: artifacts_list
 short_description: What the relay is to hand on
+description:
+  - Lists name, size and SHA-256 of every file below a folder; changes nothing.
+  - A file whose size and time have not changed since the last call is not read again.
 options:
   folder: {type: path, required: true, description: A folder of plain files}
+"""
+RETURN = r"""
+files: {type: dict, returned: success, description: "Name to {size, sha256}"}
 """
 
 

@@ -17,6 +17,9 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: collective_probe
 short_description: Prove that all nodes compute together; runs on all of them in parallel
+description:
+  - Starts one rank of an all-reduce on every node at the same time, over the interface that has the node's address.
+  - Fails with the last error of the rank where it does not succeed in time; nothing keeps running.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   script: {type: str, required: true, description: What each rank runs}
@@ -26,6 +29,10 @@ options:
   timeout_s: {type: float, default: 150, description: Until when it must be over}
   settings: {type: dict, default: {}, description: Further environment of the script}
   torchrun: {type: bool, default: true, description: "false starts the script itself, which saves loading torch twice"}
+"""
+RETURN = r"""
+measured: {type: dict, returned: on rank 0, description: "megabytes, seconds, percent_of_link, …"}
+took_s: {type: float, returned: success, description: Seconds from start to end}
 """
 
 

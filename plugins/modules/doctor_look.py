@@ -19,6 +19,10 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: doctor_look
 short_description: A node's own state, part by part, each with the seconds it took; a part that fails says why
+description:
+  - Reads what C(make doctor) judges; changes nothing and judges nothing.
+  - A part that cannot be read is null, and its error is in look.troubles.
+  - Disk and processor are tried for a moment only while no run uses them.
 options:
   user: {type: str, required: true, description: Whose home the cluster lives in}
   home: {type: str, required: true, description: "The cluster's folder on the node, ~ is the user's"}
@@ -26,6 +30,10 @@ options:
   cluster: {type: dict, required: true, description: "All nodes: name to address"}
   manage_host: {type: bool, default: true, description: Whether the node is a machine and not a folder on one}
   load: {type: bool, default: true, description: Whether disk and processor may be tried for a moment}
+"""
+RETURN = r"""
+look: {type: dict, returned: always, description: "The parts by name, took (seconds of each) and troubles"}
+clock: {type: list, elements: float, returned: always, description: The node's clock at the beginning and at the end}
 """
 
 

@@ -24,6 +24,21 @@ options:
   prefer_s: {type: float, default: 0, description: "Seconds to insist on the first address (one node only)"}
   wait_s: {type: float, default: 0, description: "Seconds to wait for any answer (one node only)"}
 """
+EXAMPLES = r"""
+- name: See who answers, and with which host key
+  first_contact:
+    nodes:
+      - {name: gpu-master, addresses: [192.168.1.100, 192.168.1.23], port: 22}
+    state_folder: .motley
+  delegate_to: localhost
+  run_once: true
+"""
+RETURN = r"""
+met: {type: dict, returned: always, description: "Node to state, address, fingerprint"}
+strangers: {type: list, elements: str, returned: always, description: Nodes whose key is not pinned}
+controller_key: {type: str, returned: always, description: The controller's own public key}
+host_keys: {type: dict, returned: always, description: Node to its host key}
+"""
 
 
 def main() -> None:

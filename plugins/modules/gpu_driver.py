@@ -19,6 +19,10 @@ from ansible.module_utils.before import Before, write_file
 DOCUMENTATION = r"""
 module: gpu_driver
 short_description: A node's driver packages, their holds, and the way back
+description:
+  - Installs the planned packages, after it has seen that apt would not move the kernel with them.
+  - Holds driver, CUDA and kernel at their versions, or lifts these holds.
+  - Records what was there first; O(state=undone) gives it back.
 options:
   state: {type: str, choices: [present, undone], default: present, description: "undone: as it was at first"}
   install: {type: bool, default: false, description: Whether packages are installed; else what is there is kept}
@@ -29,6 +33,9 @@ options:
   own_key: {type: bool, default: false, description: Whether Secure Boot may ask for a key on the machine's screen}
   wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
   say: {type: str, default: "", description: The plan's sentence}
+"""
+RETURN = r"""
+restart: {type: str, returned: always, description: Why the node must restart; empty if it need not}
 """
 PHASE = "gpu_driver"
 PIN = Path("/etc/apt/preferences.d/motley-gpu-driver.pref")

@@ -18,11 +18,20 @@ from ansible.module_utils.text import read
 DOCUMENTATION = r"""
 module: gpu_look
 short_description: NVIDIA cards, driver, kernel, Secure Boot and offered drivers of a node
+description:
+  - Reads the PCI bus, the loaded module, nvidia-smi, Secure Boot and apt's packages; changes nothing but apt's lists.
+  - Without an NVIDIA card only cards is returned, empty.
 options:
   catalogue: {type: dict, required: true, description: What is known of branches and package names}
   offers: {type: bool, default: true, description: Whether to ask the package sources which drivers they have}
   prove: {type: bool, default: false, description: Fail unless driver, module and library agree and every card answers}
   apt_wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
+"""
+RETURN = r"""
+cards: {type: list, elements: dict, returned: always, description: "bus, device and lost of every NVIDIA card"}
+installed: {type: dict, returned: with a card, description: The driver that is installed for the next kernel}
+loaded: {type: dict, returned: with a card, description: "version and open of the driver that runs; empty: none"}
+offered: {type: dict, returned: with a card, description: The drivers that the package sources offer}
 """
 NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")

@@ -21,11 +21,16 @@ from ansible.module_utils.text import read
 DOCUMENTATION = r"""
 module: launch_look
 short_description: A node's facts for the plan of a run; changes nothing
+description:
+  - Reads memory, cards, disk, the route to the peers and the known runs; changes nothing.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   address: {type: str, required: true, description: The node's own address}
   peers: {type: dict, default: {}, description: "The other nodes: name to address"}
   port: {type: int, default: 29400, description: Where the agents of a run talk to each other}
+"""
+RETURN = r"""
+look: {type: dict, returned: always, description: The facts by name}
 """
 AGENT_SILENT_S = 15.0
 TAIL_BYTES = 1 << 18

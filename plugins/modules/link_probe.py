@@ -26,6 +26,9 @@ from ansible.module_utils.turns import turns
 DOCUMENTATION = r"""
 module: link_probe
 short_description: Measure the links between nodes, pair by pair; runs on all of them in parallel
+description:
+  - Measures round trip, jitter, loss, throughput and full-size packets of every pair of nodes, each pair by itself.
+  - Returns what it found and judges nothing; fails only where the port is taken.
 options:
   name: {type: str, required: true, description: This node}
   address: {type: str, required: true, description: Its address}
@@ -34,6 +37,11 @@ options:
   mtu: {type: int, default: 1500, description: What this node's card takes}
   meet_s: {type: float, default: 15, description: How long to wait until all have been reached}
   load: {type: bool, default: true, description: Whether to measure throughput}
+"""
+RETURN = r"""
+links: {type: dict, returned: success, description: Peer to what was measured}
+heard: {type: list, elements: str, returned: success, description: Peers that called this node}
+took: {type: dict, returned: success, description: Seconds of both parts}
 """
 PINGS, PING_GAP_S, PING_WAIT_S = 100, 0.005, 0.5
 FLOOD_S, FLOOD_LIMIT_S = 0.35, 3.0

@@ -13,11 +13,24 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: mesh_probe
 short_description: Prove that nodes reach each other on a port; runs on all of them in parallel
+description:
+  - Listens on the port and calls all others until all have answered and called, or time is up; changes nothing.
+  - Fails with the names of the nodes that were not reached or not heard.
 options:
   name: {type: str, required: true, description: This node}
   port: {type: int, required: true, description: A free port of the training range}
   peers: {type: dict, required: true, description: "The others that run this now: name to address"}
   timeout_s: {type: float, default: 15, description: Until when all must have been heard}
+"""
+EXAMPLES = r"""
+- name: Prove that every node reaches every other
+  mesh_probe:
+    name: "{{ inventory_hostname }}"
+    port: 29899
+    peers: {gpu-worker-1: 192.168.1.101}
+"""
+RETURN = r"""
+missed: {type: list, elements: str, returned: always, description: Nodes that did not answer}
 """
 
 

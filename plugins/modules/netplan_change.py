@@ -18,6 +18,10 @@ from ansible.module_utils.before import Before, read_text, write_file
 DOCUMENTATION = r"""
 module: netplan_change
 short_description: Netplan files with an armed way back
+description:
+  - Writes netplan files and applies them, after it has armed a timer that gives the old ones back.
+  - The change stays only if O(step=confirm) comes in time and finds address, route and gateway right.
+  - Records what was there first, for M(node_undo).
 options:
   step:
     type: str
@@ -38,6 +42,10 @@ options:
   moved: {type: str, default: "", description: "OLD → NEW, for the sentence at the end"}
   waited_s: {type: float, default: 0, description: "How long the controller needed to meet it, for that sentence"}
   phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
+"""
+RETURN = r"""
+armed_s: {type: float, returned: when files were written, description: Seconds until the change is taken back}
+gone_back: {type: bool, returned: with O(step=back), description: Whether the old settings are applied}
 """
 FOLDER = Path("/var/lib/motley/rollback")
 APPLIED = FOLDER / "applied"

@@ -11,12 +11,22 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: node_files
 short_description: Write small files below a folder
+description:
+  - Writes each file that differs in content or mode, in one step; a reader never sees a half of it.
+  - Nothing is recorded for an undo; files of the system are for M(node_state).
 options:
   home: {type: path, required: true, description: The folder that all paths are below}
   files: {type: list, elements: dict, required: true, description: "path, content, mode (a number)"}
   aside: {type: list, elements: str, default: [], description: Folders below home that are moved aside first}
   aside_as: {type: str, default: "", description: What is put behind their names}
   say: {type: str, default: "", description: What to tell when something was written}
+"""
+EXAMPLES = r"""
+- name: Write the run's settings
+  node_files:
+    home: /home/anna/ai-cluster
+    files:
+      - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
 """
 
 

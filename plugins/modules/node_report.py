@@ -25,11 +25,19 @@ from ansible.module_utils.text import read
 DOCUMENTATION = r"""
 module: node_report
 short_description: Look at a node once, for all phases
+description:
+  - Reads system, Python, network interfaces, netplan files, free space and services; changes nothing.
+  - With O(strict=true) it fails with all that blocks a bootstrap, each with its fix.
 options:
   user: {type: str, required: true, description: Whose home the cluster will live in}
   disk_gb: {type: float, default: 0, description: Least free space in the home}
   strict: {type: bool, default: true, description: Whether findings are a failure}
   apt_wait_s: {type: float, default: 0, description: How long to wait for apt's locks}
+"""
+RETURN = r"""
+node: {type: dict, returned: success, description: The facts by name}
+clock: {type: list, elements: float, returned: success, description: The node's clock at the beginning and at the end}
+findings: {type: list, elements: dict, returned: failure, description: "what and fix of each"}
 """
 ETHTOOL_PERMANENT_ADDRESS, SIOCETHTOOL = 0x20, 0x8946
 

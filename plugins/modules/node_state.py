@@ -15,6 +15,10 @@ from ansible.module_utils.before import Before, read_text, with_block, write_fil
 DOCUMENTATION = r"""
 module: node_state
 short_description: Files and settings of one phase, with a memory of what was before
+description:
+  - Writes files, or a marked block in a file of the system, and runs commands where their check does not hold.
+  - Records what was there first under O(phase), for M(node_undo).
+  - Supports check mode and diff.
 options:
   phase: {type: str, required: true, description: Under this name the state before is kept}
   files:
@@ -34,6 +38,22 @@ options:
         undo (what takes it back; {before} stands for the output found first), makes (files that it makes, to be
         removed on the way back), and on_change (run after any file changed as well). It fails where the check does not
         hold afterwards. What the checks print at the end is returned as found."
+"""
+EXAMPLES = r"""
+- name: Have a time service
+  node_state:
+    phase: clock
+    files:
+      - {path: /etc/example.conf, content: "wait=0\n"}
+    settle:
+      - check: [systemctl, is-active, chrony]
+        run: [systemctl, start, chrony]
+        undo: [systemctl, stop, chrony]
+"""
+RETURN = r"""
+wrote: {type: list, elements: str, returned: always, description: Files that were written}
+ran: {type: list, elements: str, returned: always, description: Commands that were run}
+found: {type: list, elements: str, returned: always, description: What each check printed at the end}
 """
 
 

@@ -12,10 +12,24 @@ from ansible.module_utils.before import Before, read_text
 DOCUMENTATION = r"""
 module: node_undo
 short_description: Put back what a phase found before it changed a node
+description:
+  - Runs the recorded commands, puts the recorded files back and forgets the record; without one nothing changes.
+  - A file that somebody changed after Motley is named in the result.
 options:
   phase: {type: str, required: true, description: The phase whose record is used}
   peek: {type: bool, default: false, description: Only tell what is recorded}
   reload: {type: list, elements: list, default: [], description: Commands to run after the files are back}
+"""
+EXAMPLES = r"""
+- name: Undo the firewall
+  node_undo:
+    phase: firewall
+    reload:
+      - [systemctl, daemon-reload]
+"""
+RETURN = r"""
+files: {type: dict, returned: with O(peek=true), description: Path to the content before; null where there was no file}
+reached_at: {type: str, returned: with O(peek=true), description: The node's address before}
 """
 
 

@@ -16,9 +16,15 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: node_versions
 short_description: Read all versions of a node at once; what is not there is null
+description:
+  - Reads the versions of system, driver, packages, models and data sets from files; starts no Python.
+  - Changes nothing.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   packages: {type: list, elements: str, required: true, description: Python packages to tell the versions of}
+"""
+RETURN = r"""
+versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
 """
 LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
 

@@ -28,6 +28,9 @@ from ansible.module_utils.wheels import Refused as WheelRefused
 DOCUMENTATION = r"""
 module: python_env
 short_description: Build, look at, roll back or remove a node's Python environment
+description:
+  - Builds an environment from locked wheels beside the present one, loads its modules, and switches a link in one step.
+  - The previous environment stays for O(step=rollback). Nothing is changed while a run is running.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   step: {type: str, choices: [look, build, link, rollback, remove], required: true, description: What to do}
@@ -37,6 +40,11 @@ options:
   files: {type: dict, default: {}, description: "The wheels: name to {size, sha256} (build)"}
   keep_wheels: {type: bool, default: false, description: Whether the wheels stay after the build}
   imports: {type: list, elements: str, default: [], description: Modules that must load before the switch}
+"""
+RETURN = r"""
+current: {type: str, returned: with O(step=look), description: The folder that env leads to}
+lock: {type: str, returned: with O(step=look), description: Id of the set that it was built from}
+why: {type: str, returned: with O(step=look), description: Why it must be built; empty if it need not}
 """
 RECORD = "motley-env.json"
 BEFORE = "env.before-motley"

@@ -12,10 +12,16 @@ from ansible.module_utils.run_here import start
 DOCUMENTATION = r"""
 module: run_start
 short_description: Start a run on this node, as the login user
+description:
+  - Starts this node's part of a run that has been written down, by motley-run.service where the node has it.
+  - Fails where another run is running, or where the run ends at once.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   run: {type: str, required: true, description: Its name}
   managed: {type: bool, default: true, description: Whether the node should have Motley's unit}
+"""
+RETURN = r"""
+started: {type: dict, returned: success, description: "run, pid, how, and the node's clock"}
 """
 
 

@@ -21,6 +21,9 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 module: workspace
 short_description: The cluster's folders on a node, with the training package
+description:
+  - Makes the folders below O(home) and unpacks the training package beside the present one; the link code leads to it.
+  - O(state=absent) removes what it made; a folder in which something is stays.
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   state: {type: str, choices: [present, absent], default: present, description: Whether it shall be there}
