@@ -18,6 +18,7 @@ class Package:
     version: str
     summary: str
     depends: tuple[str, ...] = ()
+    recommends: tuple[str, ...] = ()
     provides: tuple[str, ...] = ()
     replaces_all: str = ""
     """A name that all packages of a kind provide, so that only one of them can be installed."""
@@ -35,6 +36,7 @@ def control(package: Package) -> str:
     kind = (package.replaces_all,) if package.replaces_all else ()
     lists = {
         "Depends": package.depends,
+        "Recommends": package.recommends,
         "Provides": (*package.provides, *kind),
         "Conflicts": kind,
         "Replaces": kind,

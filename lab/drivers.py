@@ -1,7 +1,8 @@
 """Simulated drivers and kernels as packages: Ubuntu 24.04's names, relations and version pattern, no content.
 
 Two releases of each, so that a hold can be proven: CURRENT is what the repository offers from the start, LATER is what
-an upgrade brings once it has been published. Every version ends in ~motleylab.
+an upgrade brings once it has been published. `renamed` is what becomes of a branch that is no longer made: packages of
+its names that only lead to the next branch. Every version ends in ~motleylab.
 """
 
 from __future__ import annotations
@@ -16,6 +17,24 @@ from lab.deb import Package
 PROGRAMS = Path(__file__).parent / "in_host"
 MARK = "~motleylab"
 CUDA = {"570": "12.8", "580": "13.0"}
+# What every installation of a branch shares, and what draws a desktop; each named with its branch.
+COMPUTE_PARTS = (
+    "libnvidia-cfg1",
+    "libnvidia-compute",
+    "libnvidia-decode",
+    "nvidia-compute-utils",
+    "nvidia-kernel-common",
+    "nvidia-kernel-source",
+)
+DESKTOP_PARTS = (
+    "libnvidia-gl",
+    "libnvidia-extra",
+    "libnvidia-encode",
+    "libnvidia-fbc1",
+    "xserver-xorg-video-nvidia",
+)
+PARTS = (*COMPUTE_PARTS, *DESKTOP_PARTS, "libnvidia-common", "nvidia-utils")
+OF_A_FLAVOUR = ("nvidia-driver", "nvidia-headless", "nvidia-headless-no-dkms", "nvidia-dkms")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +102,26 @@ def packages(release: Release) -> list[Package]:
             driver = Driver(version=version, open_modules=open_modules)
             made += _drivers(driver)
             made += [package for kernel in release.kernels for package in _signed_modules(driver, kernel)]
-    return [*made, _dkms()]
+    return [*made, _dkms(), _settings(), _prime()]
+
+
+def renamed(old: str, release: Release) -> list[Package]:
+    """A branch that is no longer made: each of its names only leads to the same package of the newest branch."""
+    newest = Driver(version=release.drivers[-1], open_modules=False)
+    names = [(f"{part}-{{}}", newest.package_version) for part in PARTS]
+    for flavour in ("", "-open"):
+        names += [(f"{part}-{{}}{flavour}", newest.package_version) for part in OF_A_FLAVOUR]
+        for kernel in release.kernels:
+            names.append((f"linux-modules-nvidia-{{}}{flavour}-{kernel.track}", kernel.version))
+    return [
+        Package(
+            name=name.format(old),
+            version=version.replace(MARK, f"+1{MARK}"),
+            summary=f"transitional package for {name.format(newest.branch)}",
+            depends=(name.format(newest.branch),),
+        )
+        for name, version in names
+    ]
 
 
 # -- kernels -------------------------------------------------------------------------------------------------
@@ -142,24 +180,37 @@ def _shared_by_flavours(version: str) -> Iterator[Package]:
     """The user side of a branch, the same for open and proprietary modules; one branch at a time can be installed."""
     driver = Driver(version=version, open_modules=False)
     branch = driver.branch
-    library = f"libnvidia-compute-{branch} (= {driver.package_version})"
 
-    def package(name: str, summary: str, depends: tuple[str, ...] = (), files: dict[str, str] | None = None) -> Package:
+    def of_same_build(name: str) -> str:
+        return f"{name}-{branch} (= {driver.package_version})"
+
+    def package(name: str, summary: str, *needs: str, files: dict[str, str] | None = None) -> Package:
         return Package(
             name=f"{name}-{branch}",
             version=driver.package_version,
             summary=summary,
-            depends=depends,
+            depends=tuple(map(of_same_build, needs)),
             replaces_all=name,
             files=files or {},
         )
 
     folder = "usr/lib/x86_64-linux-gnu"
     libraries = {f"{folder}/{name}.so.{version}": "simulated\n" for name in ("libnvidia-ml", "libcuda")}
+    drawing = {f"{folder}/libGLX_nvidia.so.{version}": "simulated\n"}
+    program = {"usr/bin/nvidia-smi": _nvidia_smi(branch)}
+    yield package("libnvidia-common", "files shared by the libraries")
+    yield package("libnvidia-cfg1", "configuration library")
     yield package("libnvidia-compute", "NVML and CUDA driver libraries", files=libraries)
+    yield package("libnvidia-decode", "video decoding", "libnvidia-compute")
+    yield package("libnvidia-encode", "video encoding", "libnvidia-decode")
+    yield package("libnvidia-extra", "extra libraries")
+    yield package("libnvidia-fbc1", "framebuffer capture")
+    yield package("libnvidia-gl", "OpenGL, GLX, EGL and Vulkan", "libnvidia-common", files=drawing)
+    yield package("xserver-xorg-video-nvidia", "X driver", "libnvidia-cfg1")
     yield package("nvidia-kernel-common", "files shared by the kernel modules")
-    yield package("nvidia-utils", "nvidia-smi", (library,), {"usr/bin/nvidia-smi": _nvidia_smi(branch)})
-    yield package("nvidia-compute-utils", "persistence daemon", (library,))
+    yield package("nvidia-kernel-source", "source of the kernel modules")
+    yield package("nvidia-utils", "nvidia-smi", "libnvidia-compute", files=program)
+    yield package("nvidia-compute-utils", "persistence daemon", "libnvidia-compute")
 
 
 def _nvidia_smi(branch: str) -> str:
@@ -171,17 +222,22 @@ def _drivers(driver: Driver) -> Iterator[Package]:
     flavour, branch, version = driver.flavour, driver.branch, driver.package_version
     # What the signed modules provide carries the bare driver version: any build of that driver satisfies it.
     modules = (f"nvidia-dkms-{flavour} (>= {driver.version})", f"nvidia-dkms-{flavour} (<= {driver.version}-1)")
-    parts = ("libnvidia-compute", "nvidia-kernel-common", "nvidia-compute-utils", "nvidia-utils")
-    *headless, utils = (f"{part}-{branch} (= {version})" for part in parts)
+    headless = tuple(f"{part}-{branch} (= {version})" for part in COMPUTE_PARTS)
+    desktop = tuple(f"{part}-{branch} (= {version})" for part in (*DESKTOP_PARTS, "nvidia-utils"))
     for name, needs in {
-        "nvidia-driver": (*modules, *headless, utils),
-        "nvidia-headless": (*modules, *headless),
+        "nvidia-driver": (*modules, *headless, *desktop),
+        "nvidia-headless": (*modules, f"nvidia-headless-no-dkms-{flavour} (= {version})"),
         "nvidia-headless-no-dkms": headless,
     }.items():
         summary = "NVIDIA driver" + name.removeprefix("nvidia").replace("-", " ").removesuffix(" driver")
-        kind = "nvidia-driver-binary" if name == "nvidia-driver" else ""
+        whole = name == "nvidia-driver"
         yield Package(
-            name=f"{name}-{flavour}", version=version, summary=summary, depends=tuple(needs), replaces_all=kind
+            name=f"{name}-{flavour}",
+            version=version,
+            summary=summary,
+            depends=needs,
+            recommends=("nvidia-settings", "nvidia-prime (>= 0.8)") if whole else (),
+            replaces_all="nvidia-driver-binary" if whole else "",
         )
     source = f"usr/src/nvidia-{driver.version}"
     yield Package(
@@ -228,4 +284,18 @@ def _dkms() -> Package:
         version=f"3.0.11-1ubuntu13{MARK}",
         summary="builds modules for every kernel",
         files={"usr/sbin/dkms": program, "etc/kernel/header_postinst.d/dkms": hook},
+    )
+
+
+def _settings() -> Package:
+    return Package(name="nvidia-settings", version=f"510.47.03-0ubuntu4{MARK}", summary="a panel for the desktop")
+
+
+def _prime() -> Package:
+    program = (PROGRAMS / "prime_select.sh").read_text()
+    return Package(
+        name="nvidia-prime",
+        version=f"0.8.17.2{MARK}",
+        summary="which graphics draw a laptop's desktop",
+        files={"usr/bin/prime-select": program},
     )

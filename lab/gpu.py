@@ -24,6 +24,34 @@ BUS = "0000:01:00.0"
 EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 DISPLAY, DISPLAY_3D, AUDIO, BRIDGE = "0x030000", "0x030200", "0x040300", "0x060000"
 DESKTOP_CASE, NOTEBOOK = "3", "10"
+CRYPT_NAME = "dm_crypt-0"
+# What `lsblk --json` shows where an installer was asked to encrypt the disk: LVM in LUKS, /boot beside it.
+ENCRYPTED_DISK = {
+    "blockdevices": [
+        {
+            "name": "nvme0n1",
+            "type": "disk",
+            "mountpoints": [None],
+            "children": [
+                {"name": "nvme0n1p1", "type": "part", "mountpoints": ["/boot/efi"]},
+                {"name": "nvme0n1p2", "type": "part", "mountpoints": ["/boot"]},
+                {
+                    "name": "nvme0n1p3",
+                    "type": "part",
+                    "mountpoints": [None],
+                    "children": [
+                        {
+                            "name": CRYPT_NAME,
+                            "type": "crypt",
+                            "mountpoints": [None],
+                            "children": [{"name": "ubuntu--vg-ubuntu--lv", "type": "lvm", "mountpoints": ["/"]}],
+                        }
+                    ],
+                },
+            ],
+        }
+    ]
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,6 +79,10 @@ class Condition:
     """It throttles."""
     on_battery: bool = False
     secure_boot: bool = False
+    own_key: bool = False
+    """Its firmware knows a key of its owner's, with which its own modules are signed."""
+    encrypted: bool = False
+    """Its root lies on an encrypted partition."""
 
 
 NO_CARD = Card(title="none", name="", pci_id="", memory_mib=0, compute_capability="", power_limit_w=0)
@@ -103,6 +135,7 @@ def files(spec: HostSpec, now: Condition) -> dict[str, bytes]:
     text = {
         "condition.json": json.dumps(asdict(now)),
         "card.json": json.dumps(_card_facts(spec, now)),
+        "disks.json": json.dumps(ENCRYPTED_DISK) if now.encrypted else "",
         "dmi/id/chassis_type": (NOTEBOOK if spec.laptop else DESKTOP_CASE) + "\n",
         "dmi/id/sys_vendor": "Motley lab (simulated)\n",
         "dmi/id/product_name": f"{spec.machine}\n",

@@ -11,7 +11,8 @@ from lab.shell import LabError
 HARDWARE = "/usr/lib/motley-lab/hardware"
 XID_79 = "NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 DRIVER_PACKAGES = ("nvidia-*", "libnvidia-*", "linux-modules-nvidia-*")
-LATER_SOURCES = "/etc/apt/sources.list.d/lab-later.list"
+SOURCES = "/etc/apt/sources.list.d/lab-{}.list"
+CRYPTTAB = "/etc/crypttab"
 APT = "env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=60".split()
 
 
@@ -116,13 +117,52 @@ def _replace_driver(host: Host, wanted: list[str]) -> Settings:
 # -- the repository ------------------------------------------------------------------------------------------
 
 
-def _publish(lab: Lab, host: Host, __: Settings) -> None:
-    line = f"deb [trusted=yes] http://{lab.profile.gateway}/{repository.LATER}/ ./\n"
-    host.run("tee", LATER_SOURCES, stdin=line)
+def _publish(folder: str) -> Inject:
+    def publish(lab: Lab, host: Host, __: Settings) -> None:
+        line = f"deb [trusted=yes] http://{lab.profile.gateway}/{folder}/ ./\n"
+        host.run("tee", SOURCES.format(folder), stdin=line)
+
+    return publish
 
 
-def _withdraw(_: Lab, host: Host, __: Settings) -> None:
-    host.run("rm", LATER_SOURCES)
+def _withdraw(folder: str) -> Mend:
+    def withdraw(_: Lab, host: Host, __: Settings) -> None:
+        host.run("rm", SOURCES.format(folder))
+
+    return withdraw
+
+
+# -- how its owner set it up ---------------------------------------------------------------------------------
+
+
+def _encrypt(_: Lab, host: Host, __: Settings) -> None:
+    """As the installer leaves it: the passphrase is asked for at every start."""
+    gpu.change(host.hardware, host.spec, encrypted=True)
+    host.run("tee", CRYPTTAB, stdin=f"{gpu.CRYPT_NAME} UUID=5fe3b6a1-0000-4000-8000-000000000000 none luks\n")
+
+
+def _decrypt(_: Lab, host: Host, __: Settings) -> None:
+    host.run("rm", "-f", CRYPTTAB)
+    gpu.change(host.hardware, host.spec, encrypted=False)
+
+
+def _switch_graphics_off(_: Lab, host: Host, __: Settings) -> None:
+    _needs_card(host)
+    host.run(*APT, "update")
+    host.run(*APT, "install", "nvidia-prime")
+    host.run("prime-select", "intel")
+    _restart(host)
+
+
+def _switch_graphics_on(_: Lab, host: Host, __: Settings) -> None:
+    host.run("prime-select", "on-demand")
+    _restart(host)
+
+
+def _restart(host: Host) -> None:
+    host.power_off()
+    host.restore_power()
+    host.wait_until_up()
 
 
 FAULTS: dict[str, Fault] = {
@@ -146,7 +186,25 @@ FAULTS: dict[str, Fault] = {
     ),
     "newer-packages": Fault(
         meaning="newer drivers and kernels are in its repository, for the next apt update",
-        inject=_publish,
-        mend=_withdraw,
+        inject=_publish(repository.LATER),
+        mend=_withdraw(repository.LATER),
+    ),
+    "570-leads-to-580": Fault(
+        meaning="its repository makes no driver 570 any more: packages of that name lead to 580",
+        inject=_publish(repository.RENAMED),
+        mend=_withdraw(repository.RENAMED),
+    ),
+    "own-key": Fault(
+        meaning="its firmware knows the key that modules are signed with on this machine",
+        inject=_happens("own_key"),
+        mend=_over("own_key"),
+    ),
+    "encrypted-disk": Fault(
+        meaning="its disk is encrypted: every start waits at its passphrase", inject=_encrypt, mend=_decrypt
+    ),
+    "processor-graphics": Fault(
+        meaning="its graphics were switched to the processor's own (prime-select intel), it restarted",
+        inject=_switch_graphics_off,
+        mend=_switch_graphics_on,
     ),
 }

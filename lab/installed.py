@@ -47,6 +47,7 @@ def _hardware() -> Package:
             "usr/lib/motley-lab/hardware": (drivers.PROGRAMS / "hardware.py").read_text(),
             "usr/local/sbin/modprobe": (drivers.PROGRAMS / "modprobe.sh").read_text(),
             "usr/local/bin/dmesg": (drivers.PROGRAMS / "dmesg.sh").read_text(),
+            "usr/local/bin/lsblk": (drivers.PROGRAMS / "lsblk.sh").read_text(),
             f"{units}/motley-lab-hardware.service": UNIT,
         },
         scripts={"postinst": "systemctl --quiet enable motley-lab-hardware.service\n"},

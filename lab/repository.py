@@ -1,7 +1,8 @@
 """The package repository that the lab's hosts use: what their suite offers to roles, and the simulated drivers.
 
 A flat folder without a Release file: an empty one would cost half a minute of retries. Newer drivers and kernels lie in
-its folder later/, which no host knows until the fault `newer-packages` tells it: as if an update had been published.
+its folder later/, packages of 570 that only lead to 580 in renamed/. No host knows them until the faults
+`newer-packages` and `570-leads-to-580` add them: as if an update had been published.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from lab.deb import Package
 from lab.place import CACHE
 from lab.shell import run
 
-LATER = "later"
+LATER, RENAMED = "later", "renamed"
 
 
 def ensure(base: Base) -> Path:
@@ -28,14 +29,16 @@ def ensure(base: Base) -> Path:
     if folder.exists():
         return folder
     unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    (unfinished / LATER).mkdir(parents=True)
+    for folder_of_its_own in (LATER, RENAMED):
+        (unfinished / folder_of_its_own).mkdir(parents=True)
     try:
         for package in base.offered.glob("*.deb"):
             os.link(package, unfinished / package.name)
         build(drivers.packages(drivers.CURRENT), unfinished)
         build(drivers.packages(drivers.LATER), unfinished / LATER)
-        _index(unfinished / LATER)
-        _index(unfinished)
+        build(drivers.renamed("570", drivers.CURRENT), unfinished / RENAMED)
+        for indexed in (unfinished / LATER, unfinished / RENAMED, unfinished):
+            _index(indexed)
         if not folder.exists():
             unfinished.rename(folder)
     finally:
@@ -49,10 +52,11 @@ def build(packages: Iterable[Package], folder: Path) -> list[Path]:
 
 
 def _index(folder: Path) -> None:
-    """One folder's own packages: what lies in later/ is another repository."""
+    """One folder's own packages: what lies in the folders below it are other repositories."""
     index = run("dpkg-scanpackages", "--multiversion", folder)
     entries = index.replace(f"Filename: {folder}/", "Filename: ./").split("\n\n")
-    (folder / "Packages").write_text("\n\n".join(entry for entry in entries if f"./{LATER}/" not in entry))
+    below = tuple(f"Filename: ./{name}/" for name in (LATER, RENAMED))
+    (folder / "Packages").write_text("\n\n".join(entry for entry in entries if not any(b in entry for b in below)))
 
 
 def _version(base: Base) -> str:

@@ -13,6 +13,7 @@ import ctypes
 import fcntl
 import json
 import os
+import shutil
 import stat
 import sys
 import time
@@ -23,6 +24,7 @@ HARDWARE = Path("/run/simulated-hardware")
 STATE = Path("/run/motley-lab")
 DRIVER = STATE / "proc-driver" / "nvidia"
 MODULES = Path("/lib/modules")
+PRIME = Path("/etc/prime-discrete")
 REAL_MODPROBE = "/sbin/modprobe"
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC = 0x1, 0x20, 0x1000, 0x4000
 SECURE_BOOT = "efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -49,7 +51,13 @@ def main(arguments: list[str]) -> int:
 
 def card() -> dict[str, Any]:
     """The graphics card, or nothing."""
-    return dict(json.loads((HARDWARE / "card.json").read_text()))
+    seen = not (STATE / "pci").exists()
+    return dict(json.loads((HARDWARE / "card.json").read_text())) if seen else {}
+
+
+def own_key() -> bool:
+    """Whether the firmware knows the key that modules are signed with on this machine."""
+    return bool(json.loads((HARDWARE / "condition.json").read_text())["own_key"])
 
 
 def secure_boot() -> bool:
@@ -66,7 +74,7 @@ def answer_from_the_lab() -> None:
     (STATE / "modules").mkdir()
     lay(STATE / "proc-driver", Path("/proc/driver"))
     lay(STATE / "modules", Path("/sys/module"))  # a container has none: only the simulated driver's is shown
-    lay(HARDWARE / "pci", Path("/sys/bus/pci/devices"))
+    lay(bus(), Path("/sys/bus/pci/devices"))
     lay(HARDWARE / "power_supply", Path("/sys/class/power_supply"))
     lay(HARDWARE / "dmi", Path("/sys/class/dmi"))
     lay(HARDWARE / "firmware", Path("/sys/firmware"))
@@ -76,6 +84,22 @@ def answer_from_the_lab() -> None:
     if Path("/proc/modules").exists():
         (STATE / "proc-modules").touch()
         bind(STATE / "proc-modules", Path("/proc/modules"))
+
+
+def bus() -> Path:
+    """The machine's devices; without the graphics card where its owner switched over to the processor's graphics."""
+    whole = HARDWARE / "pci"
+    if not switched_off():
+        return whole
+    left = STATE / "pci"
+    for device in whole.iterdir():
+        if (device / "vendor").read_text().strip() != "0x10de":
+            shutil.copytree(device, left / device.name)
+    return left
+
+
+def switched_off() -> bool:
+    return PRIME.exists() and PRIME.read_text().strip() == "off"
 
 
 def lay(source: Path, target: Path) -> None:
@@ -143,11 +167,13 @@ def module_facts(content: bytes) -> dict[str, str]:
     return {key: value for key, _, value in pairs}
 
 
-def refusal(module: dict[str, str] | None, card: dict[str, Any], *, secure_boot: bool) -> str | None:
+def refusal(
+    module: dict[str, str] | None, card: dict[str, Any], *, secure_boot: bool, own_key: bool = False
+) -> str | None:
     """Why the module does not load, in modprobe's words, or nothing."""
     if module is None:
         return f"FATAL: Module nvidia not found in directory {MODULES}/{os.uname().release}"
-    if secure_boot and "Canonical" not in module.get("signer", ""):
+    if secure_boot and not own_key and "Canonical" not in module.get("signer", ""):
         return "ERROR: could not insert 'nvidia': Key was rejected by service"
     if not card:
         return "ERROR: could not insert 'nvidia': No such device"
@@ -181,7 +207,7 @@ def banner(module: dict[str, str]) -> str:
 
 def load() -> str | None:
     module = installed_module(MODULES / os.uname().release)
-    why_not = refusal(module, card(), secure_boot=secure_boot())
+    why_not = refusal(module, card(), secure_boot=secure_boot(), own_key=own_key())
     if module is None or why_not:
         if "Key was rejected" in (why_not or ""):
             say(3, "Loading of module with unavailable key is rejected")

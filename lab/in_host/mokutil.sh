@@ -1,10 +1,19 @@
 #!/bin/sh
-# mokutil, simulated: only --sb-state is answered, from the firmware variables that the lab lays over /sys/firmware.
+# mokutil, simulated: --sb-state from the firmware variables that the lab lays over /sys/firmware, --test-key from what
+# the lab's hardware says of its owner's key.
 variable=/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c
 case ${1:-} in
   --sb-state) ;;
+  --test-key)
+    if grep -q '"own_key": true' /run/simulated-hardware/condition.json; then
+      echo "$2 is already enrolled"
+    else
+      echo "$2 is not enrolled"
+    fi
+    exit
+    ;;
   *)
-    echo "mokutil (simulated): only --sb-state is answered" >&2
+    echo "mokutil (simulated): only --sb-state and --test-key are answered" >&2
     exit 2
     ;;
 esac

@@ -22,6 +22,9 @@ HOME = f"/home/{USER}/ai-cluster"
 INVISIBLE = {
     "reboot": "is over when the node is back, and all that bootstrap did starts with it",
     "newer-packages": "is in the package sources only; driver and kernel are held, so nothing of the node changes",
+    "570-leads-to-580": "is in the package sources only, like newer-packages",
+    "own-key": "is firmware that accepts more than it has to",
+    "encrypted-disk": "matters at a restart only; whoever is asked about one is reminded of it",
     "secure-boot": "stands in nobody's way as long as the modules are signed, as those that bootstrap chooses are",
 }
 
@@ -86,6 +89,9 @@ ROUNDS: dict[str, list[Fault]] = {
     ],
     "unplugged": [
         Fault(HEAD, "orphan", "runs"),
+        Fault(HEAD, "570-leads-to-580", ""),
+        Fault(HEAD, "own-key", ""),
+        Fault(HEAD, "encrypted-disk", ""),
         Fault(LAPTOP, "cable-pull", "reach"),
         Fault(OLD, "suspend", "reach"),
     ],
@@ -106,6 +112,7 @@ ROUNDS: dict[str, list[Fault]] = {
     "restarted and reinstalled": [
         Fault(HEAD, "reboot", ""),
         Fault(OLD, "secure-boot", ""),
+        Fault(OLD, "processor-graphics", "driver"),
         Fault(LAPTOP, "reinstalled", "host key"),
     ],
 }

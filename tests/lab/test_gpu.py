@@ -119,6 +119,14 @@ def test_what_can_happen_to_a_card_is_seen_at_once(trio_on_each_base: Cluster) -
         assert query(host, "utilization.gpu") == ["0"]
 
 
+def test_graphics_that_were_switched_to_the_processor_take_the_card_off_the_bus(trio_on_each_base: Cluster) -> None:
+    with broken(trio_on_each_base, LAPTOP, "driver-570", "processor-graphics") as host:
+        assert host.run("prime-select", "query") == "intel\n"
+        assert "10de" not in host.run("lspci", "-n")
+        assert host.outcome("test", "-e", "/proc/driver/nvidia/version").returncode != 0
+    assert "10de:2820" in host.run("lspci", "-n")
+
+
 def test_an_upgrade_that_came_out_splits_library_and_module_unless_held(trio_on_each_base: Cluster) -> None:
     host = trio_on_each_base[RTX_30]
     install(host, "nvidia-driver-570", "linux-modules-nvidia-570-generic")

@@ -10,6 +10,7 @@ from lab.drivers import CURRENT, LATER, Driver, Kernel
 from lab.in_host import hardware
 
 RELEASES = [CURRENT, LATER]
+SAME_IN_BOTH = ("dkms", "nvidia-settings", "nvidia-prime")
 GENERIC = Kernel(track="generic", abi="6.8.0-88", build="6.8.0-88.89")
 
 
@@ -51,10 +52,18 @@ def newer_or_same(version: str, relation: str, bound: str) -> bool:
 def test_the_later_release_upgrades_every_metapackage_and_driver_of_the_current_one() -> None:
     later = all_of(LATER)
     for name, package in all_of(CURRENT).items():
-        if name in later and name != "dkms":
+        if name in later and name not in SAME_IN_BOTH:
             assert newer_or_same(later[name].version, "gt", package.version), name
     stays = {name for name in all_of(CURRENT) if name not in later}
     assert stays and all("6.8.0-88" in name or "6.14.0-36" in name for name in stays)
+
+
+def test_a_branch_that_is_no_longer_made_only_leads_to_the_newest() -> None:
+    current = all_of(CURRENT)
+    for package in drivers.renamed("570", CURRENT):
+        assert package.name in current and package.depends == (package.name.replace("570", "580"),)
+        assert package.depends[0] in current
+        assert newer_or_same(package.version, "gt", current[package.name].version)
 
 
 @pytest.mark.parametrize(("open_modules", "licence"), [(True, "Dual MIT/GPL"), (False, "NVIDIA")])

@@ -73,6 +73,16 @@ def test_secure_boot_is_the_last_byte_of_its_variable() -> None:
     assert answers(DESKTOP, secure_boot=True)[path] == b"\6\0\0\0\1"
 
 
+def test_a_key_of_the_owners_that_the_firmware_knows_lets_own_modules_in() -> None:
+    assert "Key was rejected" in str(hardware.refusal(SELF_BUILT, OLD_CARD, secure_boot=True))
+    assert hardware.refusal(SELF_BUILT, OLD_CARD, secure_boot=True, own_key=True) is None
+
+
+def test_an_encrypted_disk_is_a_fact_of_the_hardware() -> None:
+    assert answers(DESKTOP)["disks.json"] == b""
+    assert b'"crypt"' in answers(DESKTOP, encrypted=True)["disks.json"]
+
+
 def test_changes_add_up_and_are_kept(tmp_path: Path) -> None:
     gpu.plug_in(tmp_path, DESKTOP)
     gpu.change(tmp_path, DESKTOP, hot=True)
