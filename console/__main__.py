@@ -12,6 +12,7 @@ from console import afterwards, ask, board, contact, interrupt, life, play, rest
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
+from train.names import is_name
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
@@ -246,6 +247,8 @@ def do_report(args: argparse.Namespace) -> int:
     from console.report.page import write_page  # noqa: PLC0415  jinja2 and all, only where it is needed
     from console.report.story import NothingHappened, newest_run, read_story  # noqa: PLC0415
 
+    if args.run and not is_name(args.run):
+        raise BadInput(life.no_name(args.run))
     try:
         folder = args.results / args.run if args.run else newest_run(args.results)
         print(f"report  {write_page(read_story(folder), folder / 'report.html')}")

@@ -10,11 +10,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.inventory import KEYS, nearest, role_keys
+from console.inventory import FOLDER_RULE, KEYS, is_folder, nearest, role_keys
 
 ROOT = Path(__file__).parents[1]
 FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "fetched"
@@ -41,14 +42,17 @@ class Asked:
     """What `python -m train check` tells."""
 
 
-def read(variables: dict[str, Any], cluster: list[str]) -> Asked:
-    """From Ansible's extra variables; all findings at once."""
+def read(
+    variables: dict[str, Any], cluster: list[str], limit: list[str] | None = None, homes: Iterable[str] = ()
+) -> Asked:
+    """From Ansible's extra variables; all findings at once. `limit`: the hosts of --limit, as good as `nodes`."""
     own = {name: value for name, value in variables.items() if not name.startswith(("motley_", "ansible_"))}
     values = {name: value for name, value in own.items() if name not in LAUNCH_ONLY}
     findings = unknown_inner(variables)
-    nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster)
+    nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster, cluster if limit is None else limit)
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
     findings += wrong_nodes
+    findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
     findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     about, wrong_values = check_values(values, required)
@@ -58,7 +62,7 @@ def read(variables: dict[str, Any], cluster: list[str]) -> Asked:
     return Asked(
         values=values,
         nodes=nodes,
-        named_nodes=own.get("nodes") not in (None, "", "all"),
+        named_nodes=own.get("nodes") not in (None, "", "all") or limit is not None,
         follow=bool(switches["follow"]),
         queue=bool(switches["queue"]),
         about=about,
@@ -94,16 +98,17 @@ def environment() -> dict[str, str]:
     return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def chosen_nodes(words: Any, cluster: list[str]) -> tuple[list[str], list[str]]:
+def chosen_nodes(words: Any, cluster: list[str], limit: list[str]) -> tuple[list[str], list[str]]:
     """Those that take part, and what is wrong with the words."""
     if words in (None, "", "all"):
-        return cluster, []
+        return [name for name in cluster if name in limit], []
     names = [str(word) for word in words] if isinstance(words, list) else str(words).replace(",", " ").split()
     wrong = [
         f"nodes: there is no '{name}' in the inventory, which has {', '.join(cluster)}"
         for name in names
         if name not in cluster
     ]
+    wrong += [f"nodes: --limit leaves '{name}' out" for name in names if name in cluster and name not in limit]
     return [name for name in cluster if name in names], wrong
 
 

@@ -18,7 +18,8 @@ from pathlib import Path
 from console import reach
 from console.follow import end_group
 from console.inventory import Inventory
-from console.life import newest, say
+from console.life import newest, no_name, say
+from train.names import is_name
 
 ROOT = Path(__file__).parents[1]
 EVERY_S = 5.0
@@ -27,6 +28,9 @@ EVERY_S = 5.0
 def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int:
     nodes = reach.from_inventory(inventory)
     run = run or newest(nodes) or newest_fetched(results)
+    if run and not is_name(run):
+        say(no_name(run))
+        return 2
     folder = results / run / "nodes"
     if not run or not (bring_all(nodes, run, folder) or list(folder.glob("*/events.jsonl"))):
         say(f"no node that answers has run '{run}', nor has {results}" if run else "there is no run to show")

@@ -88,6 +88,11 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
+def is_folder(value: Any) -> bool:
+    """A folder on a node that systemd's units, shells and ssh all take as it is written."""
+    return isinstance(value, str) and FOLDER.fullmatch(value) is not None and ".." not in value.split("/")
+
+
 def _is_addresses(value: Any) -> bool:
     return isinstance(value, list) and all(_is_address(item) for item in value)
 
@@ -100,6 +105,8 @@ def _is_port(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
+FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
+FOLDER_RULE = "a folder such as ~/ai-cluster or /srv/cluster, of letters, digits and . _ + @ - alone"
 ADDRESS = "an IPv4 address such as 192.168.1.100"
 KEYS: dict[str, Key] = {
     "motley_address": Key(ADDRESS, _is_address, on_node_only=True),
@@ -112,7 +119,7 @@ KEYS: dict[str, Key] = {
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
-    "motley_home": Key("a folder on the node", _is_text),
+    "motley_home": Key(FOLDER_RULE, is_folder),
     "motley_manage_host": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_user": Key("a login name", _is_text),
     "ansible_port": Key("a port number", _is_port),

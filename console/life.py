@@ -21,6 +21,7 @@ from typing import Any
 from console import interrupt, reach, watch
 from console.follow import Story, base, clock, end_group, first, rows_of
 from console.inventory import Inventory
+from train.names import RULE, is_name
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -238,6 +239,9 @@ def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
     """Results of one run to results/RUN: the adapter once, hashes compared; each node's diaries."""
     nodes = reach.from_inventory(inventory)
     run = run or newest(nodes)
+    if run and not is_name(run):
+        say(no_name(run))
+        return 2
     answers, silent = reach.ask_all(nodes, "hashes", run=run)
     answers = {name: told for name, told in answers.items() if told["files"]}
     if not answers:
@@ -278,7 +282,13 @@ def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
     return 1 if differ or -1 in got.values() else 0
 
 
+def no_name(run: str) -> str:
+    """Typed, or reported by a node; either way it would be a folder here."""
+    return f"{run!r} cannot name a run: {RULE}\nfix: make runs shows them; then RUN=NAME"
+
+
 def newest(nodes: list[reach.Node]) -> str:
+    """Of all that nodes report; nobody has looked at the name."""
     answers, _ = reach.ask_all(nodes, "runs")
     every = [(facts["time"], name) for told in answers.values() for name, facts in told["runs"].items()]
     return max(every)[1] if every else ""
@@ -326,7 +336,8 @@ def place_of(name: str, run: str, node: str, keep: str) -> Path | None:
         return None
     results, diaries = Path("results") / run, Path("logs/runs") / run
     if path.is_relative_to(results):
-        return path.relative_to(results) if keep == "all" else None
+        inner = path.relative_to(results)
+        return inner if keep == "all" and inner.parts[:1] != ("nodes",) else None  # those are of the nodes themselves
     if path.is_relative_to(diaries):
         return Path("nodes") / node / path.relative_to(diaries)
     return Path("nodes") / node / path.name

@@ -10,8 +10,11 @@ from typing import Any
 
 import jinja2
 
+from console.asked import Refused
+
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FILES = {
     "scripts/launch_cluster.sh": ("launch_cluster.sh.j2", 0o755),
     "config/training_config.yaml": ("training_config.yaml.j2", 0o644),
@@ -28,6 +31,11 @@ def as_yaml(value: Any) -> str:
 
 def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str, Any]) -> list[dict[str, Any]]:
     """Path, content and mode of each file of one node."""
+    for name in more:
+        if not VARIABLE.fullmatch(name):
+            raise Refused(
+                f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
+            )
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)
     threads = max(1, own["cores"] // own["processes"])
     others = [entry["address"] for entry in plan["nodes"] if entry["name"] != node]
@@ -37,7 +45,7 @@ def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str
         "token": plan["token"],
         "nodes": plan["nodes"],
         "card": own["card"],
-        "way": f"{own['card']} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
+        "way": f"{own['card']!r} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
         "cores": own["cores"],
         "processes": own["processes"],
         "threads": threads,

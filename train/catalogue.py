@@ -14,6 +14,7 @@ import yaml
 
 from train.cache import cache_dir, home_dir
 from train.errors import BadInput
+from train.names import as_name
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 FETCHED = ".motley-source.json"
@@ -52,7 +53,7 @@ class Model:
     @property
     def local_name(self) -> str:
         """Of its folder below models/base: that of two owners' models of one name must differ."""
-        return self.name if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
+        return as_name(self.name) if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
 
 
 @functools.cache

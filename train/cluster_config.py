@@ -20,6 +20,7 @@ from typing import Any
 
 from train.config import nearest, read_yaml
 from train.errors import BadInput
+from train.names import check_name
 
 NODE_KEYS = ("name", "address", "processes")
 
@@ -77,8 +78,7 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
     if str(values["node"]) not in names:
         raise BadInput(f"node: '{values['node']}' is none of nodes{nearest(str(values['node']), names)}")
     run = str(values["run"])
-    if run.startswith(".") or "/" in run:
-        raise BadInput(f"run: '{run}' cannot name a folder")
+    check_name("run", run)
     return ClusterConfig(
         run=run,
         node=str(values["node"]),

@@ -17,6 +17,7 @@ from typing import Any
 from train.balance import parse_speeds
 from train.cache import home_dir
 from train.errors import BadInput
+from train.names import check_name
 
 CHOICES = {
     "method": ("lora", "full"),
@@ -119,8 +120,8 @@ class RunConfig:
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):
             raise BadInput("shares: none may be negative and one must be above 0", fix="for example: shares: [5, 2, 1]")
         _check_speeds(self.speeds)
-        if not self.run or self.run.startswith(".") or "/" in self.run:
-            raise BadInput(f"run: '{self.run}' cannot name a folder", fix="use letters, digits and dashes")
+        check_name("run", self.run)
+        check_name("resume", self.resume)  # auto and never are names as well
 
     @property
     def home_folder(self) -> Path:

@@ -13,6 +13,7 @@ from train import events
 from train.cache import home_dir
 from train.config import nearest
 from train.errors import BadInput
+from train.names import check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +53,7 @@ def made_by(args: argparse.Namespace) -> Made:
     if args.home:
         os.environ["MOTLEY_HOME"] = str(args.home.resolve())
     home, run = home_dir(), args.run
+    check_name("run", run)
     folder, diaries = home / "results" / run / "adapter", home / "logs/runs" / run
     if not folder.is_dir():
         if diaries.is_dir():

@@ -23,6 +23,7 @@ from train.catalogue import Dataset, Model, model_location, resolve_dataset, res
 from train.chat import Chat, encode, load_chat
 from train.errors import BadInput
 from train.formats import FORMATS, BadRecord, Example, convert, detect
+from train.names import as_name
 from train.packing import Packer, Sample
 from train.progress import Bar
 from train.rows import FORMAT, RowWriter
@@ -114,7 +115,7 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     chat = load_chat(model)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
-    name = f"{data.name}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
+    name = f"{as_name(data.name)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
     folder = Path(settings.out).expanduser() if settings.out else home_dir() / "data" / "processed" / name
     if folder.exists() and not _holds(folder, key):
         raise BadInput(

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from train.names import as_name
+
 
 @dataclass(kw_only=True, slots=True)
 class Run:
@@ -96,7 +98,7 @@ def conflicts(values: dict[str, Any], about: dict[str, Any], known: Known) -> st
 
 def free_name(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Known], *, anew: bool) -> str:
     """MODEL-DATA; the same again goes on where it stopped, anything else gets the next number."""
-    stem = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{about['model']['name']}-{about['dataset']['name']}").strip("-.").lower()
+    stem = as_name(f"{about['model']['name']}-{about['dataset']['name']}").lower()
     for count in itertools.count(1):
         name = stem if count == 1 else f"{stem}-{count}"
         known = runs.get(name)

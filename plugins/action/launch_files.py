@@ -10,7 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import render
+from console import asked, render
 
 
 class ActionModule(ActionBase):
@@ -24,9 +24,13 @@ class ActionModule(ActionBase):
         own = next(entry for entry in plan["nodes"] if entry["name"] == node)
         run = plan["run"]
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
+        try:
+            files = render.files(plan, node, dict(args["ports"]), dict(args.get("environment") or {}))
+        except asked.Refused as finding:
+            return result | {"failed": True, "msg": str(finding)}
         wish = {
             "home": own["home"],
-            "files": render.files(plan, node, dict(args["ports"]), dict(args.get("environment") or {})),
+            "files": files,
             "aside": folders if plan["anew"] else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }

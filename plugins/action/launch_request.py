@@ -26,8 +26,12 @@ class ActionModule(ActionBase):
         known = task_vars or {}
         given = dict(load_extra_vars(self._loader))
         cluster = list(known["groups"].get("cluster", []))
+        limit = list(known["ansible_play_hosts_all"]) if "ansible_limit" in known else None
+        values = [known["hostvars"][name] for name in limit or cluster]
+        homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         try:
-            wish = asked.read({name: self._rendered(name, value, known) for name, value in given.items()}, cluster)
+            rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
+            wish = asked.read(rendered, cluster, limit, homes)
         except asked.Refused as findings:
             return result | {"failed": True, "msg": str(findings)}
         return result | {"changed": False, "asked": asdict(wish)}

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
 from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console.inventory import is_folder
+from train.names import is_name
 
 
 def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
@@ -36,6 +44,13 @@ def motley_friends(names: list[str], hostvars: Any, controller: str) -> list[str
     ]
 
 
+def motley_name(reported: str) -> str:
+    """What one node reports, where it becomes a folder on the others."""
+    if not is_name(reported):
+        raise AnsibleFilterError(f"a node reports the name {reported!r}, which cannot be a folder's")
+    return reported
+
+
 def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
     """One ufw rule as node_state settles it, before all others: a rule of the owner's that denies may come after."""
     friend, ports = friend_and_ports
@@ -62,6 +77,8 @@ class FilterModule:
             "motley_places": motley_places,
             "motley_addresses": motley_addresses,
             "motley_friends": motley_friends,
+            "motley_is_folder": is_folder,
+            "motley_name": motley_name,
             "motley_ufw_allow": motley_ufw_allow,
             "motley_ufw_deny": motley_ufw_deny,
         }

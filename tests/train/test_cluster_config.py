@@ -43,7 +43,7 @@ def test_a_good_one(tmp_path):
         ({"nodes": [{"name": "b", "address": "10.0.0.1", "processes": 0}]}, "processes must be 1 or more"),
         ({"group_ports": [29489, 29410]}, "29489 is above 29410"),
         ({"presence_port": "x"}, "'x' is not a port"),
-        ({"run": "../x"}, "cannot name a folder"),
+        ({"run": "../x"}, "cannot name a run"),
     ],
 )
 def test_mistakes_are_named(changes, said, tmp_path):

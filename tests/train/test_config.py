@@ -37,7 +37,7 @@ def test_text_becomes_what_the_field_is():
         ({"speeds": "a=fast"}, "speeds: 'a=fast' is not NAME=ROWS_PER_SECOND"),
         ({"shares": [0, 0]}, "shares: none may be negative"),
         ({"pack": "maybe"}, "pack: 'maybe' is not true or false"),
-        ({"run": "../escape"}, "run: '../escape' cannot name a folder"),
+        ({"run": "../escape"}, "run: '../escape' cannot name a run"),
         ({"seed": None}, "seed: a value is missing"),
     ],
 )

@@ -16,7 +16,7 @@ CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
 BAD = {
     "model": ("llama2-7c", "did you mean llama2-7b?"),
     "dataset": ("./no-such.jsonl", "there is no file ./no-such.jsonl"),
-    "run": ("a/b", "cannot name a folder"),
+    "run": ("a/b", "cannot name a run"),
     "max_steps": ("many", "max_steps: 'many' is not a whole number"),
     "epochs": (0, "epochs: 0.0 is not above 0"),
     "rows_per_step": (0, "rows_per_step: 0 is below 1"),

@@ -32,7 +32,6 @@ def inventory(tmp_path: Path) -> Inventory:
     return inventory_of(tmp_path, homes)
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 j: a run name may hold a newline, which becomes a line of a script")
 @pytest.mark.parametrize("variable", ["run", "resume"])
 @pytest.mark.parametrize("name", BAD_NAMES)
 def test_a_run_name_that_is_no_name_is_refused(variable: str, name: str) -> None:
@@ -40,7 +39,6 @@ def test_a_run_name_that_is_no_name_is_refused(variable: str, name: str) -> None
         RunConfig(**{variable: name})
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 j: a run name may hold a newline, which becomes a line of a script")
 def test_a_launch_says_so_before_anything_is_connected_to() -> None:
     with pytest.raises(asked.Refused, match=r"run: .* cannot name a run"):
         asked.read({"model": "tiny", "run": BAD_NAMES[0]}, ["gpu-master"])
@@ -51,14 +49,12 @@ def test_a_good_name_is_taken(name: str) -> None:
     assert RunConfig(run=name).run == name
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 j: the name made of model and data is cut nowhere")
 def test_the_name_made_of_model_and_data_is_one() -> None:
     about = {"model": {"name": "m" * 90}, "dataset": {"name": "my notes\n" * 9}, "all": {}, "math": []}
     name = free_name({}, about, {}, anew=False)
     assert RunConfig(run=name).run == name and len(name) < 100
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 j: the card's name stands unquoted in launch_cluster.sh")
 def test_what_a_node_reports_never_becomes_a_command_of_the_script(tmp_path: Path) -> None:
     """A network card may be called $(touch$IFS~x)."""
     odd = look(way={"why": "", "card": "$(touch${IFS}x)"})
@@ -71,7 +67,6 @@ def test_what_a_node_reports_never_becomes_a_command_of_the_script(tmp_path: Pat
     assert not (tmp_path / "x").exists()
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 j: the name of a variable of one's own is not looked at")
 @pytest.mark.parametrize("name", ["A=1; rm -rf ~; B", "1A", "A B", "A\nB"])
 def test_a_variable_of_ones_own_has_the_name_of_one(name: str) -> None:
     with pytest.raises(asked.Refused, match="motley_render_environment"):
@@ -94,7 +89,6 @@ def reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(board, "environment", lambda: pytest.fail("it would be shown"))
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 i: fetch writes below whatever name a node reports")
 @pytest.mark.parametrize("name", ["../../elsewhere", "/elsewhere", "..", "a\nb"])
 def test_fetch_writes_below_no_name_that_leads_elsewhere(
     name: str, inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
@@ -110,7 +104,6 @@ def test_fetch_writes_below_no_name_that_leads_elsewhere(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 i: tensorboard empties a folder below whatever name a node reports")
 @pytest.mark.parametrize("typed", [True, False])
 def test_tensorboard_empties_no_folder_elsewhere(
     typed: bool, inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -123,13 +116,11 @@ def test_tensorboard_empties_no_folder_elsewhere(
     assert mine.read_text() == "mine"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 i: one node's results may replace another node's events")
 def test_a_node_brings_its_own_events_alone() -> None:
     assert life.place_of("results/qa/nodes/b/events.jsonl", "qa", "a", "all") is None
     assert life.place_of("results/qa/adapter/weights", "qa", "a", "all") == Path("adapter/weights")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 i: a report is written below any name")
 def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["console", "report", "--results", str(tmp_path), "--run", "../x"])
     monkeypatch.setattr("console.report.story.read_story", lambda _: pytest.fail("it would be read"))
@@ -154,7 +145,6 @@ HOMES = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 s: motley_home with a space or % is taken, and its units do not work")
 def test_the_check_refuses_a_home_that_units_and_shells_do_not_take(tmp_path: Path) -> None:
     good: dict[str, Any] = {"ansible_user": "anna", "motley_subnet": "10.0.0.0/24", "motley_gateway": "10.0.0.1"}
     taken = {}
@@ -190,7 +180,6 @@ def plays(tmp_path: Path, *words: str) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 s: a launch takes it as well")
 def test_a_launch_refuses_such_a_home(tmp_path: Path) -> None:
     said = plays(tmp_path, "-e", '{"motley_home": "/srv/my cluster"}')
     assert "motley_home: '/srv/my cluster'" in said and "nodes: " not in said
@@ -199,12 +188,10 @@ def test_a_launch_refuses_such_a_home(tmp_path: Path) -> None:
 # -- launch.yml --limit ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 w: the others are called off")
 def test_a_limit_is_as_good_as_nodes(tmp_path: Path) -> None:
     assert "nodes: one,two." in plays(tmp_path, "--limit", "two,one")
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 w: a node beyond the limit is called off")
 def test_a_node_that_the_limit_leaves_out_cannot_be_named(tmp_path: Path) -> None:
     said = plays(tmp_path, "--limit", "two,one", "-e", "nodes=three")
     assert "nodes: --limit leaves 'three' out" in said
