@@ -101,5 +101,6 @@ def collective(readings: Readings) -> Found:
         raise Skipped("no node told a result")
     pairs_s = list(measured.get("pairs", {}).values())
     two = f"; two and two {min(pairs_s) * 1000:.0f}–{max(pairs_s) * 1000:.0f} ms" if pairs_s else ""
-    size = f"{measured['megabytes']:.0f} MB, {measured['backend']}, {measured['world']} nodes"
+    why = f", as {measured['why']}" if measured.get("why") else ""
+    size = f"{measured['megabytes']:.0f} MB, {measured['backend']}{why}, {measured['world']} nodes"
     return f"{size}: {measured['seconds'] * 1000:.0f} ms{two}", []

@@ -74,7 +74,8 @@ def main() -> None:
     if told:
         size = f"all-reduce {told[0]['megabytes']:.0f} MB"
         words = f"{size} {told[0]['seconds'] * 1000:.0f} ms = {told[0]['percent_of_link']} % of the link"
-        words += f" ({told[0]['link_mbit']:.0f} Mbit/s, {told[0]['backend']}, {told[0]['world']} nodes)"
+        why = f", as {told[0]['why']}" if told[0].get("why") else ""
+        words += f" ({told[0]['link_mbit']:.0f} Mbit/s, {told[0]['backend']}{why}, {told[0]['world']} nodes)"
         module.exit_json(changed=False, measured=told[0], motley_say=words, took_s=took_s)
     if code == 0:
         module.exit_json(changed=False, took_s=took_s)

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "roles/motley_proof/files/all_reduce.py"
 PRETEND = """
@@ -41,7 +39,6 @@ def rank(number: int, world: int, port: int, *, card: bool) -> subprocess.Popen[
     )
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 u: each rank chooses nccl or gloo for itself")
 def test_one_machine_without_a_card_makes_all_use_gloo():
     port = free_port()
     ranks = [rank(number, 2, port, card=number == 0) for number in range(2)]

@@ -18,13 +18,15 @@ import torch.distributed as dist
 FLOATS = int(os.environ.get("MOTLEY_FLOATS", str(4 << 20)))  # 16 MiB, or as many as an adapter has
 LINK_BYTES = 16 << 20
 LASTS_S = float(os.environ.get("MOTLEY_LASTS_S", "2"))
+WAIT = datetime.timedelta(seconds=60)
 PAIRS = os.environ.get("MOTLEY_PAIRS") == "1"
 
 
 def main() -> None:
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, timeout=datetime.timedelta(seconds=60))
-    rank, world = dist.get_rank(), dist.get_world_size()
+    store, rank, world = next(dist.rendezvous("env://", timeout=WAIT))
+    backend, why = agreed_backend(store, rank, world)
+    group_store = dist.PrefixStore("group", store)
+    dist.init_process_group(backend, store=group_store, rank=rank, world_size=world, timeout=WAIT)
     device = "cuda:0" if backend == "nccl" else "cpu"
     rates: list = [None] * world
     dist.all_gather_object(rates, slowest_neighbour_mbit(rank, world))
@@ -33,12 +35,20 @@ def main() -> None:
     if rank == 0:
         link_mbit, took_s = min(rates), statistics.median(times_s)
         ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
-        told = {"backend": backend, "world": world, "seconds": took_s, "times_s": times_s}
+        told = {"backend": backend, "why": why, "world": world, "seconds": took_s, "times_s": times_s}
         told |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
         told |= {"megabytes": FLOATS * 4 / (1 << 20), "pairs": pairs}
         print("MOTLEY " + json.dumps(told), flush=True)  # before the teardown, which may fail without harm
     dist.barrier()
     dist.destroy_process_group()
+
+
+def agreed_backend(store: dist.Store, rank: int, world: int) -> tuple[str, str]:
+    """nccl where every rank has a card, and why not: ranks that chose for themselves would wait for each other."""
+    store.set(f"card/{rank}", str(int(torch.cuda.is_available())))
+    without = [store.get(f"card/{other}") for other in range(world)].count(b"0")
+    why = f"{without} of {world} nodes {'has' if without == 1 else 'have'} no card" if 0 < without < world else ""
+    return "gloo" if without else "nccl", why
 
 
 def slowest_neighbour_mbit(rank: int, world: int) -> float:
