@@ -119,7 +119,7 @@ KEYS: dict[str, Key] = {
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
-    "motley_home": Key(FOLDER_RULE, is_folder),
+    "motley_home": Key("a folder on the node", _is_text),
     "motley_manage_host": Key("true or false", lambda value: isinstance(value, bool)),
     "ansible_user": Key("a login name", _is_text),
     "ansible_port": Key("a port number", _is_port),
@@ -175,7 +175,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         inventory.findings.append(Finding(what=wrong.what, where=wrong.where, mend=wrong.mend))
     if inventory.nodes:
         where = str(hosts_file)
-        for judge in (_names, _addresses, _networks, _heads, _cards, _logins):
+        for judge in (_names, _addresses, _networks, _heads, _cards, _logins, _homes):
             inventory.findings.extend(judge(inventory.nodes, where))
         inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
     return inventory
@@ -383,6 +383,15 @@ def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         if reason:
             mend = "take the machine out, or write motley_gpu: none to train on its processor"
             yield Finding(what=f"{card} {reason}", where=f"{where}, {name}", mend=mend)
+
+
+def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    """A node that is a folder of this machine has no units."""
+    for values in nodes.values():
+        home = values.get("motley_home", "~/ai-cluster")
+        if not (is_local(values) or is_folder(home) or "{{" in str(home)):
+            what = f"motley_home is {home!r}, which units and shells would take apart"
+            yield Finding(what=what, where=where, mend=f"it expects {FOLDER_RULE}")
 
 
 def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:

@@ -89,7 +89,7 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> l
     import torch.distributed as dist
 
     device = this_device(world.local_rank)
-    world.start_group(cards=device != "cpu")
+    world.start_group(cards=all(world.gather(device != "cpu")))
     measured = []
     for size in sizes:
         data = torch.ones(size // 4, device=device)
@@ -131,7 +131,7 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
         max_seq_length=args.max_seq_length,
     )
     model: Any = backend.build(spec)  # before the group, as in a run
-    world.start_group(cards=device != "cpu")
+    world.start_group(cards=all(world.gather(device != "cpu")))
     parameters = list(trained_weights(model).values())
     shell = sync.make_shell(backend, model, spec.precision, device)
     batches = [random_batch(args, model.config.vocab_size, device, seed) for seed in range(args.micro_batches)]
