@@ -121,8 +121,8 @@ bench-faults: env ## the three worst losses, twenty times each, in the lab: REPE
 bench-load: env ## an hour of training at full load without a false loss: MINUTES=60
 	@$(PY) -m tests.bench.faults load $(if $(MINUTES),--load-minutes $(MINUTES))
 
-lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie|forky)
-	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE))
+lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie|forky SHAPE=desktop-2404)
+	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE)) $(SHAPE:%=--shape %)
 
 lab-down: env ## take the lab away, nothing is left
 	@$(PY) -m lab down

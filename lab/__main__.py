@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shaping
+from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping
 from lab import lab as labs
 from lab.place import chosen
 from lab.shell import LabError
@@ -35,7 +35,14 @@ def parser() -> argparse.ArgumentParser:
 
     up = verb("up", do_up, "boot fresh hosts")
     up.add_argument("--profile", default="trio", choices=profile.names())
-    up.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
+    up.add_argument("--base", help=f"Debian or Ubuntu suite (default: its shape's, or {base.default_suite()})")
+    up.add_argument(
+        "--shape",
+        action="append",
+        default=[],
+        metavar="[HOST=]NAME[,NAME]",
+        help=f"as an installer or its owner leaves a machine: {', '.join(shapes.SHAPES)}",
+    )
     up.add_argument(
         "--layer", action="append", default=[], choices=sorted(layer.LAYERS), help="software under the hosts"
     )
@@ -82,17 +89,21 @@ def parser() -> argparse.ArgumentParser:
 def do_up(args: argparse.Namespace) -> None:
     since = time.monotonic()
     place = chosen(args.lab)
-    system = base.locate(args.base)
-    if not labs.what_is_missing() and not base.built(system):
-        print(f"base   {args.base} is built once, about half a minute", flush=True)
-        base.build(system)
-        print(f"base   {args.base} {labs.elapsed(since)}")
-        since = time.monotonic()
-    lab = labs.up(place, args.profile, args.base, args.layer)
+    wanted = shapes.wanted(args.shape, [host.name for host in profile.load(args.profile).hosts])
+    for suite in sorted({args.base or shapes.suite_of(some, base.default_suite()) for some in wanted.values()}):
+        system = base.locate(suite)
+        if not labs.what_is_missing() and not base.built(system):
+            print(f"base   {suite} is built once, about half a minute", flush=True)
+            base.build(system)
+            print(f"base   {suite} {labs.elapsed(since)}")
+            since = time.monotonic()
+    lab = labs.up(place, args.profile, args.base, args.layer, args.shape)
     (demo.ROOT / ".motley").mkdir(exist_ok=True)
     demo.hand_over(demo.ROOT)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
-    first = f"{profile.USER}@{lab.hosts[0].spec.installed_address}"
+    head = lab.hosts[0]
+    port = "" if head.ssh_port == 22 else f"-p {head.ssh_port} "
+    first = f"{port}{profile.USER}@{head.spec.installed_address}"
     print("next   make bootstrap INVENTORY=inventory/lab")
     print(f"       .venv/bin/python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
 
@@ -108,8 +119,8 @@ def do_down(args: argparse.Namespace) -> None:
 
 def do_status(args: argparse.Namespace) -> None:
     lab = labs.current(chosen(args.lab))
-    print(f"lab '{lab.place.name}' · profile {lab.profile.name} · {lab.suite}")
-    rows: list[tuple[str, ...]] = [("host", "power", "address", "cpu", "link", "broken")]
+    print(f"lab '{lab.place.name}' · profile {lab.profile.name}")
+    rows: list[tuple[str, ...]] = [("host", "power", "address", "cpu", "link", "installed", "broken")]
     for host in lab.hosts:
         percent = cgroups.quota_percent(host.cgroup) if host.running else None
         rate = shaping.rate_mbit(host.cable)
@@ -121,6 +132,7 @@ def do_status(args: argparse.Namespace) -> None:
                 " ".join(network.addresses(host.namespace)) or "–",
                 f"{percent:g} %" if percent else "all",
                 " ".join([*link, f"{rate:g} Mbit/s" if rate else "unshaped"]),
+                " ".join([host.suite, *(shape.name for shape in host.shapes)]),
                 " ".join(faults.injected(host)) or "–",
             )
         )

@@ -118,8 +118,8 @@ def _replace_driver(host: Host, wanted: list[str]) -> Settings:
 
 
 def _publish(folder: str) -> Inject:
-    def publish(lab: Lab, host: Host, __: Settings) -> None:
-        line = f"deb [trusted=yes] http://{lab.profile.gateway}/{folder}/ ./\n"
+    def publish(_: Lab, host: Host, __: Settings) -> None:
+        line = f"deb [trusted=yes] {host.repository}/{folder}/ ./\n"
         host.run("tee", SOURCES.format(folder), stdin=line)
 
     return publish

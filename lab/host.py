@@ -16,6 +16,7 @@ from lab import cgroups, network
 from lab.disk import Disk
 from lab.place import Place
 from lab.profile import HostSpec, Profile
+from lab.shapes.shape import NETWORK, Machine, Shape
 from lab.shell import LabError, outcome, run
 
 SUPERVISE = Path(__file__).parent / "supervise.sh"
@@ -30,6 +31,8 @@ class Host:
     spec: HostSpec
     layers: tuple[Path, ...]
     """What lies under its own disk, uppermost first; the last is the base."""
+    suite: str
+    shapes: tuple[Shape, ...] = ()
 
     @property
     def name(self) -> str:
@@ -60,6 +63,16 @@ class Host:
         return self.cables[0]
 
     @property
+    def ssh_port(self) -> int:
+        """Where its installer or its owner let its sshd listen."""
+        return next((shape.ssh_port for shape in self.shapes if shape.ssh_port != 22), 22)
+
+    @property
+    def repository(self) -> str:
+        """Where its apt finds packages: a folder for each suite."""
+        return f"http://{self.profile.gateway}/{self.suite}"
+
+    @property
     def hardware(self) -> Path:
         """What its simulated hardware says of itself; bound into the host, changed from outside."""
         return self.folder / "hardware"
@@ -83,8 +96,17 @@ class Host:
         root = self.disk.root
         (root / "etc/machine-id").write_text(uuid.uuid4().hex + "\n")
         new_host_keys(root)
+        if not any(shape.decides == NETWORK for shape in self.shapes):
+            self._write_netplan(address)
+        sources = root / "etc/apt/sources.list.d/lab.list"
+        sources.write_text(f"deb [trusted=yes] {self.repository}/ ./\n")
+        machine = Machine(root=root, spec=self.spec, profile=self.profile, address=address)
+        for shape in self.shapes:
+            shape.write(machine)
+
+    def _write_netplan(self, address: str) -> None:
         lan, *spare = self.spec.nics
-        plan = root / "etc/netplan/00-installer-config.yaml"
+        plan = self.disk.root / "etc/netplan/00-installer-config.yaml"
         plan.write_text(
             "# This is the network config written by the installer\n"
             "network:\n  version: 2\n  renderer: networkd\n  ethernets:\n"
@@ -95,8 +117,6 @@ class Host:
             + "".join(f"    {nic}:\n      dhcp4: true\n      optional: true\n" for nic in spare)
         )
         plan.chmod(0o600)
-        sources = root / "etc/apt/sources.list.d/lab.list"
-        sources.write_text(f"deb [trusted=yes] http://{self.profile.gateway}/ ./\n")
 
     def destroy(self) -> None:
         self._kill()
@@ -158,14 +178,17 @@ class Host:
             if not self.running:
                 raise LabError(f"{self.name} did not boot: {self.console_tail()}")
             if time.monotonic() > deadline:
-                raise LabError(f"{self.name} does not answer on port 22 after {timeout_s:g} s: {self.console_tail()}")
+                raise LabError(
+                    f"{self.name} does not answer on port {self.ssh_port} after {timeout_s:g} s: {self.console_tail()}"
+                )
             time.sleep(0.05)
 
     def answers(self, namespace: str | None = None) -> bool:
         """Whether another machine (the controller, if none is named) is greeted by its sshd."""
-        greet = 'exec 3<>"/dev/tcp/$1/22" && read -r -t 2 greeting <&3 && [[ $greeting == SSH-* ]]'
+        greet = 'exec 3<>"/dev/tcp/$1/$2" && read -r -t 2 greeting <&3 && [[ $greeting == SSH-* ]]'
         ask = ["ip", "netns", "exec", namespace or self.place.controller, "timeout", "2", "bash", "-c", greet, "-"]
-        return any(outcome(*ask, address).returncode == 0 for address in network.addresses(self.namespace))
+        here = network.addresses(self.namespace)
+        return any(outcome(*ask, address, str(self.ssh_port)).returncode == 0 for address in here)
 
     def power_off(self, timeout_s: float = 30) -> None:
         """The power button: an orderly shutdown."""

@@ -63,7 +63,7 @@ def _mokutil() -> Package:
 def ensure(base: Base, track: str) -> Path:
     """The layer for this base and this choice of kernel, built once."""
     made = [(deb.control(package), package.files, package.scripts) for package in packages(track)]
-    return layer.ensure(base, f"installed-{track}", repr(made).encode(), lambda _, root: _install(root, track))
+    return layer.ensure([base.root], f"installed-{track}", repr(made).encode(), lambda root: _install(root, track))
 
 
 def _install(root: Path, track: str) -> None:

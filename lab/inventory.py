@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lab import gpu
+from lab.host import Host
 from lab.lab import Lab
 from lab.place import Place
-from lab.profile import USER, HostSpec
+from lab.profile import USER
 from lab.shell import LabError
 
 
@@ -40,14 +41,15 @@ def for_ansible(lab: Lab) -> dict[str, Any]:
                 "motley_python_env_sets": ["node-cpu"],  # the cards are simulated: nothing can compute on them
             },
         },
-        "_meta": {"hostvars": {host.name: _facts(host.spec) for host in lab.hosts}},
+        "_meta": {"hostvars": {host.name: _facts(host) for host in lab.hosts}},
     }
 
 
-def _facts(spec: HostSpec) -> dict[str, Any]:
+def _facts(host: Host) -> dict[str, Any]:
     """What a person would have written down of this machine, and no more."""
-    return {
-        "motley_address": spec.address,
-        "motley_current_address": spec.installed_address,
-        "motley_gpu": gpu.card(spec).title,
+    facts = {
+        "motley_address": host.spec.address,
+        "motley_current_address": host.spec.installed_address,
+        "motley_gpu": gpu.card(host.spec).title,
     }
+    return facts if host.ssh_port == 22 else facts | {"ansible_port": host.ssh_port}

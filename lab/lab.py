@@ -9,17 +9,27 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services, shaping
+from lab import base, cgroups, disk, gpu, installed, layer, network, profile, repository, services, shapes, shaping
 from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
+from lab.shapes import Shape
 from lab.shell import LabError, fetch, run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installation:
+    """What one host was installed from: a base, the shapes on it, and their folders, uppermost first."""
+
+    suite: str
+    shapes: tuple[str, ...]
+    layers: tuple[Path, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,9 +37,9 @@ class Lab:
     place: Place
     profile: Profile
     suite: str
-    layers: tuple[Path, ...]
-    installed: dict[str, Path]
-    """What the installer added to the base, by the kernel that it chose."""
+    """The base of hosts whose shape asks for no other."""
+    installations: dict[str, Installation]
+    """What the installer left, by host."""
 
     @property
     def hosts(self) -> list[Host]:
@@ -37,15 +47,22 @@ class Lab:
 
     def host(self, name: str) -> Host:
         spec = self.profile.host(name)
-        return Host(place=self.place, profile=self.profile, spec=spec, layers=self._layers_of(spec))
+        found = self.installations[name]
+        return Host(
+            place=self.place,
+            profile=self.profile,
+            spec=spec,
+            layers=self._layers_of(spec),
+            suite=found.suite,
+            shapes=shapes.of(found.shapes),
+        )
 
     def some(self, names: Sequence[str]) -> list[Host]:
         return [self.host(name) for name in names] if names else self.hosts
 
     def _layers_of(self, spec: HostSpec) -> tuple[Path, ...]:
         """A restored snapshot lies between the host's own disk and the layers that it was made on."""
-        *above, system = self.layers
-        layers = (*above, self.installed[spec.kernel], system)
+        layers = self.installations[spec.name].layers
         label = _read(self.place).get("restored", {}).get(spec.name)
         return (snapshot_folder(self.place, label) / spec.name / "upper", *layers) if label else layers
 
@@ -53,29 +70,44 @@ class Lab:
 # -- the lab as a whole --------------------------------------------------------------------------------------
 
 
-def up(place: Place, profile_name: str, suite: str, layers: Sequence[str] = ()) -> Lab:
-    """A running lab of this profile: fresh hosts, each as an installer leaves it, plus any layers of software."""
+def up(
+    place: Place, profile_name: str, suite: str | None = None, layers: Sequence[str] = (), shape: Sequence[str] = ()
+) -> Lab:
+    """A running lab of this profile: fresh hosts, each as an installer leaves it, plus any layers of software.
+
+    `shape` has words as `--shape` takes them; without a suite each host stands on the one that its shape is known for.
+    """
     missing = what_is_missing()
     if missing:
         raise LabError("\n".join(missing), code=2)
     chosen = profile.load(profile_name)
-    system = base.locate(suite)
-    if not base.built(system):
-        base.build(system)
-    packages = repository.ensure(system)
-    software = [layer.LAYERS[name](system) for name in layers]
-    kernels = {spec.kernel: installed.ensure(system, spec.kernel) for spec in chosen.hosts}
+    wanted = shapes.wanted(shape, [spec.name for spec in chosen.hosts])
+    installations = {spec.name: _installation(spec, wanted[spec.name], suite, layers) for spec in chosen.hosts}
+    offered = {one.suite: repository.ensure(base.locate(one.suite)) for one in installations.values()}
     with locked(place):
         if _read(place):
             raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
         clear(place)  # whatever a crash may have left
         place.root.mkdir(parents=True)
-        lab = Lab(place=place, profile=chosen, suite=suite, layers=(*software, system.root), installed=kernels)
+        lab = Lab(place=place, profile=chosen, suite=suite or base.default_suite(), installations=installations)
         _remember(lab)
         network.build_switch(place, chosen)
-        _serve(place, chosen.gateway, packages)
+        _serve(place, chosen.gateway, offered)
         each(lab.hosts, _install_and_boot)
     return lab
+
+
+def _installation(spec: HostSpec, wanted: Sequence[Shape], suite: str | None, software: Sequence[str]) -> Installation:
+    stands_on = suite or shapes.suite_of(wanted, base.default_suite())
+    system = base.locate(stands_on)
+    if not base.built(system):
+        base.build(system)
+    as_installed = shapes.layers(system, (installed.ensure(system, spec.kernel), system.root), wanted)
+    return Installation(
+        suite=stands_on,
+        shapes=tuple(shape.name for shape in wanted),
+        layers=(*(layer.LAYERS[name](system) for name in software), *as_installed),
+    )
 
 
 def _remember(lab: Lab) -> None:
@@ -84,8 +116,10 @@ def _remember(lab: Lab) -> None:
         {
             "profile": lab.profile.name,
             "suite": lab.suite,
-            "layers": [str(path) for path in lab.layers],
-            "installed": {kernel: str(path) for kernel, path in lab.installed.items()},
+            "installations": {
+                host: {"suite": one.suite, "shapes": one.shapes, "layers": [str(path) for path in one.layers]}
+                for host, one in lab.installations.items()
+            },
         },
     )
 
@@ -98,8 +132,12 @@ def current(place: Place) -> Lab:
         place=place,
         profile=profile.load(state["profile"]),
         suite=state["suite"],
-        layers=tuple(Path(path) for path in state["layers"]),
-        installed={kernel: Path(path) for kernel, path in state["installed"].items()},
+        installations={
+            host: Installation(
+                suite=one["suite"], shapes=tuple(one["shapes"]), layers=tuple(Path(path) for path in one["layers"])
+            )
+            for host, one in state["installations"].items()
+        },
     )
 
 
@@ -150,11 +188,16 @@ def _install_and_boot(host: Host, address: str | None = None) -> None:
     host.create()
     host.as_installed(address or host.spec.installed_address)
     gpu.plug_in(host.hardware, host.spec)
+    gpu.change(host.hardware, host.spec, **shapes.conditions(host.shapes))
     host.restore_power()
     host.wait_until_up()
 
 
-def _serve(place: Place, address: str, folder: Path) -> None:
+def _serve(place: Place, address: str, offered: Mapping[str, Path]) -> None:
+    folder = place.root / "repositories"
+    folder.mkdir()
+    for suite, packages in offered.items():
+        (folder / suite).symlink_to(packages)
     server: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", address, "--directory", folder, "80"]
     services.start(place, "repository", place.controller, server)
 

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lab import disk
@@ -23,15 +23,16 @@ ENV = f"/home/{USER}/ai-cluster/env"
 def train(base: Base) -> Path:
     """The locked CPU training environment, where a bootstrapped node has it."""
     locks = b"".join((REQUIREMENTS / name).read_bytes() for name in ("node-cpu.txt", "torch-cpu.txt"))
-    return ensure(base, "train", locks, _install_train)
+    return ensure([base.root], "train", locks, _install_train)
 
 
 LAYERS: dict[str, Callable[[Base], Path]] = {"train": train}
 
 
-def ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path], None]) -> Path:
-    """The folder to lay over the base: built once for this recipe, by `install` into the root that it is given."""
-    digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + str(base.root).encode()).hexdigest()[:12]
+def ensure(below: Sequence[Path], name: str, recipe: bytes, install: Callable[[Path], None]) -> Path:
+    """The folder to lay over those below: built once for this recipe, by `install` into the root that it is given."""
+    lower = ":".join(str(folder) for folder in below)
+    digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + lower.encode()).hexdigest()[:12]
     folder = CACHE / f"layer-{name}-{digest}"
     if folder.exists():
         return folder / "upper"
@@ -39,9 +40,9 @@ def ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path],
     for part in ("upper", "work", "root"):
         (unfinished / part).mkdir(parents=True)
     try:
-        over = f"lowerdir={base.root},upperdir={unfinished}/upper,workdir={unfinished}/work"
+        over = f"lowerdir={lower},upperdir={unfinished}/upper,workdir={unfinished}/work"
         run("mount", "-t", "overlay", "motley-layer", "-o", over, unfinished / "root")
-        install(base, unfinished / "root")
+        install(unfinished / "root")
         disk.unmount_below(unfinished)
         if not folder.exists():  # another lab was quicker
             unfinished.rename(folder)
@@ -51,7 +52,7 @@ def ensure(base: Base, name: str, recipe: bytes, install: Callable[[Base, Path],
     return folder / "upper"
 
 
-def _install_train(base: Base, root: Path) -> None:
+def _install_train(root: Path) -> None:
     python = run("chroot", root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
     kept = run(sys.executable, REQUIREMENTS / "wheelhouse.py", python, "node-cpu", timeout_s=1800)
     wheels = Path(json.loads(kept)["folder"])

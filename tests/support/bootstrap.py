@@ -56,6 +56,7 @@ class Person:
         hosts = {
             host.name: _without_none(
                 {"motley_address": host.spec.address, "motley_current_address": host.spec.installed_address}
+                | ({} if host.ssh_port == 22 else {"ansible_port": host.ssh_port})
                 | dict((nodes or {}).get(host.name, {}))
             )
             for host in self.cluster.hosts

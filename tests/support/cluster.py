@@ -100,7 +100,7 @@ class Cluster:
         ask.write_text('#!/bin/sh\necho "$TEST_PASSWORD"\n')
         ask.chmod(0o700)
         strict = f"-o UserKnownHostsFile={self.known_hosts()} -o StrictHostKeyChecking=yes"
-        options = f"{strict} -o ConnectTimeout=5 -o NumberOfPasswordPrompts=1"
+        options = f"{strict} -o ConnectTimeout=5 -o NumberOfPasswordPrompts=1 -p {self[host].ssh_port}"
         address = self[host].spec.installed_address
         return self.controller(
             *["setsid", "--wait", "ssh", *options.split(), f"{USER}@{address}", command],
@@ -150,14 +150,16 @@ class Cluster:
             return Played(**json.loads(answer.read_text()))
 
 
-def start(name: str, profile: str, suite: str, folder: Path, layers: Sequence[str] = ()) -> Cluster:
-    return Cluster(up(Place(name=name), profile, suite, layers), folder)
+def start(
+    name: str, profile: str, suite: str | None, folder: Path, layers: Sequence[str] = (), *, shape: Sequence[str] = ()
+) -> Cluster:
+    return Cluster(up(Place(name=name), profile, suite, layers, shape), folder)
 
 
-def up(place: Place, profile: str, suite: str, layers: Sequence[str]) -> Lab:
+def up(place: Place, profile: str, suite: str | None, layers: Sequence[str], shape: Sequence[str] = ()) -> Lab:
     """Where no torch can be had for the hosts' Python, what needs it is named as not run."""
     try:
-        return labs.up(place, profile, suite, layers)
+        return labs.up(place, profile, suite, layers, shape)
     except LabError as error:
         if found := re.search(r"there is no CPU build of torch for Python [\d.]+ at hand", str(error)):
             pytest.skip(f"NOT RUN: {found[0]}")
