@@ -1,11 +1,9 @@
 """What is unpacked is what pip would have installed; what is damaged or reaches outside is refused."""
 
-import base64
 import hashlib
 import subprocess
 import sys
 import venv
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import pytest
 
 from plugins.module_utils import wheels
 from plugins.module_utils.wheels import Place, Refused, install
+from tests.support import made_wheels
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 NAME = "Shown-1.0-py3-none-any.whl"
@@ -34,19 +33,7 @@ CONTENT = {
 
 
 def wheel(folder: Path, content: dict[str, bytes] = CONTENT) -> dict[str, dict[str, Any]]:
-    """A wheel as a project would publish it, and its facts."""
-    rows = "".join(f"{name},sha256={digest(data)},{len(data)}\n" for name, data in content.items())
-    path = folder / NAME
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in {**content, f"{INFO}/RECORD": f"{rows}{INFO}/RECORD,,\n".encode()}.items():
-            entry = zipfile.ZipInfo(name)
-            entry.external_attr = (0o100755 if name.endswith(("large.bin", "old-way")) else 0o100644) << 16
-            archive.writestr(entry, data, zipfile.ZIP_STORED if name.endswith(".txt") else zipfile.ZIP_DEFLATED)
-    return {NAME: {"size": path.stat().st_size, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}}
-
-
-def digest(data: bytes) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    return made_wheels.wheel(folder, NAME, content)
 
 
 def environment(folder: Path) -> Path:
