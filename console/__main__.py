@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--json", action="store_true", help="the same as data")
     verb.add_argument("--fix", action="store_true", help="do what is safe, then look again")
     verb.add_argument("--quick", action="store_true", help="leave out what loads the machines for a moment")
+    verb.add_argument("--full", action="store_true", help="read every file of environment, models and data; minutes")
     verb.set_defaults(act=do_doctor)
     verb = verbs.add_parser("report", help="a run on one page, from what fetch has brought")
     verb.add_argument("--run", default="", help="its name (default: the newest)")
@@ -240,7 +241,7 @@ def do_check_versions(args: argparse.Namespace) -> int:
 def do_doctor(args: argparse.Namespace) -> int:
     inventory = checked(args.inventory)
     only = chosen_nodes(inventory, args.limit)
-    return doctor.run(inventory, ",".join(only), as_json=args.json, fix=args.fix, quick=args.quick)
+    return doctor.run(inventory, ",".join(only), as_json=args.json, fix=args.fix, quick=args.quick, full=args.full)
 
 
 def do_report(args: argparse.Namespace) -> int:

@@ -99,6 +99,8 @@ def _odd_ones(key: str, rule: Rule, row: Versions, versions: dict[str, Versions]
         cause = causes.get((node, rule.follows), key)
         if value is None and rule.needed:
             what = rule.needed
+        elif changed(key, value):
+            what = "is not as it was installed"
         elif rule.equals:
             what = f"is not {rule.equals.replace('_', ' ')}'s {expected or 'none'}"
         elif cause != key:
@@ -122,6 +124,11 @@ def _fits(value: str | None, expected: str | None, rule: Rule, key: str) -> bool
     if key == "environment" and not value.isalnum():
         return False  # it was changed, or is not ours: wrong, even when it is so on all nodes
     return _part(value, rule) == _part(expected, rule)
+
+
+def changed(key: str, value: str | None) -> str:
+    """Of an environment what is no longer as it was installed, such as "changed: numpy (numpy/version.py)"."""
+    return (value or "").partition(", ")[2] if key == "environment" else ""
 
 
 def _part(value: str | None, rule: Rule) -> str | None:

@@ -9,12 +9,14 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from lab import disk
 from lab.base import Base
 from lab.place import CACHE
 from lab.profile import USER
 from lab.shell import run
+from plugins.module_utils import env_files
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 ENV = f"/home/{USER}/ai-cluster/env"
@@ -65,11 +67,12 @@ def _install_train(root: Path) -> None:
         f"{ENV}/bin/python /mnt/{pip}/pip -qq --no-cache-dir --disable-pip-version-check install --no-index --no-deps"
     )
     run("chroot", root, *install.split(), *(f"/mnt/{name}" for name in names), timeout_s=900)
-    _record_as_bootstrap_does(root, python)
+    record = _record_as_bootstrap_does(root, python)
     run("chroot", root, "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/ai-cluster")
+    env_files.look(root / ENV.lstrip("/"), record["packages"])
 
 
-def _record_as_bootstrap_does(root: Path, python: str) -> None:
+def _record_as_bootstrap_does(root: Path, python: str) -> dict[str, Any]:
     """What the phase python_env writes beside an environment: without it, it would not be taken for the locked one."""
     lock = run(sys.executable, REQUIREMENTS / "wheelhouse.py", "--id", python, "node-cpu").strip()
     env = root / ENV.lstrip("/")
@@ -78,3 +81,4 @@ def _record_as_bootstrap_does(root: Path, python: str) -> None:
     )
     record = {"lock": lock, "python": python, "packages": packages, "made": "as a layer of the lab"}
     (env / "motley-env.json").write_text(json.dumps(record))
+    return record

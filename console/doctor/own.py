@@ -21,12 +21,17 @@ def software(readings: Readings) -> Found:
             continue
         is_ = f" is {odd.value}, not {odd.expected}" if odd.value and odd.expected else ""
         what = f"{odd.key.replace('_', ' ')}{is_}: {odd.what}"
+        if drift := versions.changed(odd.key, odd.value):
+            what = f"environment {odd.what}: {drift}"
         wrong.append(
             Finding(
                 probe="versions", node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES
             )
         )
-    return f"{len(verdict.rows)} rows compared on {len(told)} nodes (make check-versions shows them)", wrong
+    seen = f"{len(verdict.rows)} rows compared on {len(told)} nodes (make check-versions shows them)"
+    on = list(readings.runs_on.values())
+    files = f"; files not read: run {on[0]} is on" if on else ", every file read"
+    return seen + (files if readings.full else ""), wrong
 
 
 TROUBLES = {

@@ -46,6 +46,8 @@ class Readings:
     nodes: list[Node]
     load: bool = True
     """False: what would load the machines was left out on request."""
+    full: bool = False
+    """True: every file of environment, models and data was to be read."""
     no_collective: str = ""
     """Why no all-reduce was tried."""
 

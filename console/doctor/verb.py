@@ -37,9 +37,9 @@ class _Reader(Progress):
             self.told = data["doctor"]
 
 
-def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bool) -> int:
+def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
     passwords = play.ask_passwords(inventory)
-    verdict, seconds = look(inventory, limit, passwords, quick=quick)
+    verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
     if verdict is None:
         return 1
     if fix and any(finding.safe for finding in verdict.wrong):
@@ -47,7 +47,7 @@ def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bo
             tell(verdict, seconds)
         if mend(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
             return interrupt.CODE
-        verdict, seconds = look(inventory, limit, passwords, quick=quick)
+        verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
         if verdict is None:
             return 1
     if as_json:
@@ -62,14 +62,16 @@ def tell(verdict: Verdict, seconds: float) -> None:
     print("\n".join(show.lines(verdict, seconds)), flush=True)
 
 
-def look(inventory: Inventory, limit: str, passwords: play.Passwords, *, quick: bool) -> tuple[Verdict | None, float]:
+def look(
+    inventory: Inventory, limit: str, passwords: play.Passwords, *, quick: bool, full: bool
+) -> tuple[Verdict | None, float]:
     reader, started = _Reader(), time.monotonic()
     wish = play.Wish(
         verb="doctor",
         playbook="doctor",
         inventory=inventory,
         limit=limit,
-        variables={"motley_doctor_load": False} if quick else {},
+        variables=({"motley_doctor_load": False} if quick else {}) | ({"motley_doctor_full": True} if full else {}),
     )
     log = play.read(wish, passwords, reader, "doctor")
     if not reader.told:

@@ -28,7 +28,9 @@ class ActionModule(ActionBase):
         names = list(known["ansible_play_hosts_all"])
         with ThreadPoolExecutor(max(1, len(names))) as pool:
             nodes = list(pool.map(lambda name: node_of(name, known["hostvars"]), names))
-        verdict = judge(Readings(nodes=nodes, load=args["load"], no_collective=args["no_collective"]))
+        verdict = judge(
+            Readings(nodes=nodes, load=args["load"], full=args["full"], no_collective=args["no_collective"])
+        )
         seconds = sum(max((node.took.get(part, 0.0) for node in nodes), default=0.0) for part in PARTS)
         data = show.as_data(verdict, seconds)
         shown = show.lines(verdict, seconds)
@@ -57,6 +59,7 @@ def node_of(name: str, hostvars: Any) -> Node:
     gone = next((str(answer["msg"]) for answer in (root, user) if answer.get("unreachable")), "")
     took = {"contact": float(contact.get("waited_s") or 0)} | dict(links.get("took") or {})
     took |= {"collective": float(together.get("took_s") or 0)}
+    took |= {"versions": float(told("motley_doctor_versions").get("took_s") or 0)}
     took |= {"look": sum((look or {}).get("took", {}).values())}
     return Node(
         name=name,

@@ -91,6 +91,14 @@ def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str
     return [name for name, look in pairs if look.get("lock") != lock or look.get("why")]
 
 
+def motley_env_wheels(files: Data, looks: list[Data]) -> Data:
+    """Of the locked wheels those that such nodes lack: all, or those of the packages that are harmed."""
+    if not all(look.get("harmed") for look in looks):
+        return files
+    harmed = {package.lower() for look in looks for package in look["harmed"]}
+    return {name: facts for name, facts in files.items() if "-".join(name.split("-")[:2]).lower() in harmed}
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
@@ -99,4 +107,5 @@ class FilterModule:
             "motley_env_record": motley_env_record,
             "motley_lock_id": motley_lock_id,
             "motley_env_wrong": motley_env_wrong,
+            "motley_env_wheels": motley_env_wheels,
         }

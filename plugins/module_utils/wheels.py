@@ -7,7 +7,6 @@ what pip installs (PEP 427): the same files, scripts and RECORD. Covered by test
 
 from __future__ import annotations
 
-import base64
 import configparser
 import csv
 import hashlib
@@ -21,6 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
+
+from ansible.module_utils.env_files import Written, encoded
 
 CHUNK = 1 << 20
 READ_BYTES = 256 << 10
@@ -54,18 +55,19 @@ class Lot:
     """Some files of one wheel, each with where it goes."""
 
     wheel: Path
+    package: str
     files: list[tuple[zipfile.ZipInfo, Path]]
 
 
-def install(wheels: Path, files: dict[str, dict], place: Place) -> None:
+def install(wheels: Path, files: dict[str, dict], place: Place) -> list[Written]:
     """All of them, or Refused; files is name → {size, sha256}."""
     try:
-        unpack_all([wheels / name for name in files], files, place)
+        return unpack_all([wheels / name for name in files], files, place)
     except (zipfile.BadZipFile, KeyError) as wrong:
         raise Refused(f"one is no wheel: {wrong.args[0]}") from None
 
 
-def unpack_all(paths: list[Path], files: dict[str, dict], place: Place) -> None:
+def unpack_all(paths: list[Path], files: dict[str, dict], place: Place) -> list[Written]:
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda path: compare(path, files[path.name]["sha256"]), paths))
         plans = list(pool.map(lambda path: plan(path, place), paths))
@@ -73,8 +75,9 @@ def unpack_all(paths: list[Path], files: dict[str, dict], place: Place) -> None:
         folders = {to.parent for lot in lots for _, to in lot.files} | {place.scripts}
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-        list(pool.map(lambda lot: unpack(lot, place), lots))
-        list(pool.map(lambda path: finish(path, place), paths))
+        written = list(pool.map(lambda lot: unpack(lot, place), lots))
+        written += pool.map(lambda path: finish(path, place), paths)
+    return [entry for some in written for entry in some]
 
 
 def compare(path: Path, sha256: str) -> None:
@@ -94,12 +97,12 @@ def plan(path: Path, place: Place) -> list[Lot]:
     room = 0
     with opened(path) as archive:
         check_format(archive, path)
-        record = f"{dist_info(archive, path)}/RECORD"
+        folder = dist_info(archive, path)
         for info in archive.infolist():
-            if info.is_dir() or info.filename == record:
+            if info.is_dir() or info.filename == f"{folder}/RECORD":
                 continue
             if room <= 0:
-                lots.append(Lot(path, []))
+                lots.append(Lot(path, folder.removesuffix(".dist-info"), []))
                 room = LOT_BYTES
             lots[-1].files.append((info, where(info.filename, path, place)))
             room -= info.file_size
@@ -150,16 +153,21 @@ def where(name: str, wheel: Path, place: Place) -> Path:
     return folder.joinpath(*parts[2:])
 
 
-def unpack(lot: Lot, place: Place) -> None:
+def unpack(lot: Lot, place: Place) -> list[Written]:
+    written = []
     with lot.wheel.open("rb") as wheel:
         for info, to in lot.files:
             runs = bool(info.external_attr >> 16 & 0o111) or to.parent == place.scripts
             blocks = contents(wheel, info, lot.wheel.name)
             if to.parent == place.scripts:
                 blocks = iter([with_our_python(b"".join(blocks), place)])
+            digest = hashlib.sha256()
             with file_for(to, 0o755 if runs else 0o644) as out:
                 for block in blocks:
                     out.write(block)
+                    digest.update(block)
+            written.append((lot.package, to, encoded(digest)))
+    return written
 
 
 def contents(wheel: BinaryIO, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
@@ -190,7 +198,13 @@ def contents(wheel: BinaryIO, info: zipfile.ZipInfo, name: str) -> Iterator[byte
 
 
 def file_for(path: Path, mode: int) -> io.FileIO:
-    return io.FileIO(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode), "w")
+    """A new one: who has the old one open keeps it, and what it is a link to stays."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    try:
+        return io.FileIO(os.open(path, flags | os.O_EXCL, mode), "w")
+    except FileExistsError:
+        path.unlink(missing_ok=True)
+        return io.FileIO(os.open(path, flags | os.O_TRUNC, mode), "w")
 
 
 # -- scripts and the record ------------------------------------------------------------------------------------
@@ -208,7 +222,7 @@ def shebang(place: Place) -> str:
     return f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n"
 
 
-def finish(path: Path, place: Place) -> None:
+def finish(path: Path, place: Place) -> list[Written]:
     """Scripts of the entry points, who installed it, and RECORD, by which pip could remove it."""
     with opened(path) as archive:
         folder = dist_info(archive, path)
@@ -220,9 +234,8 @@ def finish(path: Path, place: Place) -> None:
             else []
         )
         rows = list(csv.reader(io.StringIO(archive.read(f"{folder}/RECORD").decode())))
-    installer = place.site / folder / "INSTALLER"
-    installer.write_text("motley\n")
-    made.append(installer)
+    installer, record = place.site / folder / "INSTALLER", place.site / folder / "RECORD"
+    made.append(write_text(installer, "motley\n"))
     kept = []
     for name, *facts in (row for row in rows if row and row[0] != f"{folder}/RECORD"):
         to = where(name, path, place)
@@ -231,13 +244,22 @@ def finish(path: Path, place: Place) -> None:
         kept.append([os.path.relpath(to, place.site), *facts] if to.parent != place.scripts else recorded(to, place))
     lines = io.StringIO()
     csv.writer(lines, lineterminator="\n").writerows([*kept, *(recorded(file, place) for file in made)])
-    (place.site / folder / "RECORD").write_text(f"{lines.getvalue()}{folder}/RECORD,,\n")
+    write_text(record, f"{lines.getvalue()}{folder}/RECORD,,\n")
+    return [
+        (folder.removesuffix(".dist-info"), file, encoded(hashlib.sha256(file.read_bytes())))
+        for file in (*made, record)
+    ]
+
+
+def write_text(path: Path, text: str) -> Path:
+    with file_for(path, 0o644) as out:
+        out.write(text.encode())
+    return path
 
 
 def recorded(file: Path, place: Place) -> list[str]:
     content = file.read_bytes()
-    digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
-    return [os.path.relpath(file, place.site), f"sha256={digest}", str(len(content))]
+    return [os.path.relpath(file, place.site), f"sha256={encoded(hashlib.sha256(content))}", str(len(content))]
 
 
 def scripts(entry_points: str) -> Iterator[tuple[str, str, str]]:

@@ -9,8 +9,10 @@ import json
 import platform
 import re
 import subprocess
+import time
 from pathlib import Path
 
+from ansible.module_utils import env_files
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -22,6 +24,7 @@ description:
 options:
   home: {type: path, required: true, description: The cluster's folder on the node}
   packages: {type: list, elements: str, required: true, description: Python packages to tell the versions of}
+  full: {type: bool, default: false, description: "Read all files, whatever their times say"}
 """
 RETURN = r"""
 versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
@@ -34,27 +37,29 @@ def main() -> None:
         argument_spec={
             "home": {"type": "path", "required": True},
             "packages": {"type": "list", "elements": "str", "required": True},
+            "full": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    home = Path(module.params["home"])
-    module.exit_json(changed=False, versions=collect(home, module.params["packages"]))
+    start, wish = time.monotonic(), module.params
+    found = collect(Path(wish["home"]), wish["packages"], full=wish["full"], write=not module.check_mode)
+    module.exit_json(changed=False, versions=found, took_s=round(time.monotonic() - start, 2))
 
 
-def collect(home: Path, packages: list[str]) -> dict[str, str | None]:
+def collect(home: Path, packages: list[str], *, full: bool = False, write: bool = True) -> dict[str, str | None]:
     installed = installed_packages(home / "env")
     return {
         "os": first_match(Path("/etc/os-release"), r'PRETTY_NAME="?([^"\n]+)'),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "environment": environment(home / "env", installed),
+        "environment": environment(home / "env", full=full, write=write),
         **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
         "cuda": torch_cuda(home / "env"),
         "nccl": next((version for name, version in installed.items() if name.startswith("nvidia_nccl_cu")), None),
         **driver(),
         "train": package_hash(home / "code" / "train"),
-        **{f"model {path.name}": content_hash(path) for path in folders(home / "models/base")},
-        **{f"data {path.name}": content_hash(path) for path in folders(home / "data/processed")},
+        **{f"model {path.name}": content_hash(path, full=full) for path in folders(home / "models/base")},
+        **{f"data {path.name}": content_hash(path, full=full) for path in folders(home / "data/processed")},
     }
 
 
@@ -66,17 +71,16 @@ def installed_packages(env: Path) -> dict[str, str]:
     return found
 
 
-def environment(env: Path, installed: dict[str, str]) -> str | None:
-    """Its lock, and a word if its packages are no longer those that it was made with."""
+def environment(env: Path, *, full: bool, write: bool) -> str | None:
+    """Its lock, and what is no longer as it was installed."""
     if not env.exists():
         return None
     try:
         record = json.loads((env / "motley-env.json").read_text())
     except (OSError, ValueError):
         return "not Motley's"
-    made = {entry.partition("-")[0].lower(): entry.partition("-")[2] for entry in record["packages"]}
-    other = sorted(name for name in made.keys() | installed.keys() if made.get(name) != installed.get(name))
-    return f"{record['lock']}, changed: {' '.join(other[:3])}" if other else str(record["lock"])
+    drift = env_files.look(env, record["packages"], full=full, write=write)
+    return f"{record['lock']}, {drift}" if drift else str(record["lock"])
 
 
 def torch_cuda(env: Path) -> str | None:
@@ -124,7 +128,7 @@ def folders(parent: Path) -> list[Path]:
     return sorted(path for path in parent.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
-def content_hash(folder: Path) -> str | None:
+def content_hash(folder: Path, *, full: bool) -> str | None:
     """From the hashes that the relay left there where nothing has changed since; else names and sizes say it."""
     try:
         memo = json.loads((folder / ".motley-hashes.json").read_text())
@@ -135,9 +139,15 @@ def content_hash(folder: Path) -> str | None:
     for path in files:
         name, status = str(path.relative_to(folder)), path.stat()
         known = memo.get(name, [None, None, ""])
-        whole = whole and known[:2] == [status.st_size, status.st_mtime_ns]
-        digest.update(f"{name} {status.st_size} {known[2] if whole else ''}\n".encode())
+        whole = whole and (full or known[:2] == [status.st_size, status.st_mtime_ns])
+        content = sha256_of(path) if full else known[2] if whole else ""
+        digest.update(f"{name} {status.st_size} {content}\n".encode())
     return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
+
+
+def sha256_of(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def first_match(file: Path, pattern: str) -> str | None:

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ansible.module_utils import env_files
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.wheels import Place, install
 from ansible.module_utils.wheels import Refused as WheelRefused
@@ -72,7 +73,7 @@ def main() -> None:
     wish = module.params
     home = Path(wish["home"])
     steps = {
-        "look": lambda: look(home, wish["lock"]),
+        "look": lambda: look(home, wish["lock"], write=not module.check_mode),
         "build": lambda: build(home, wish, pretend=module.check_mode),
         "link": lambda: lead(home, wish["to"], pretend=module.check_mode),
         "rollback": lambda: rollback(home, pretend=module.check_mode),
@@ -86,17 +87,19 @@ def main() -> None:
         module.fail_json(msg=f"{wrong}\nfix: make room or put the rights below {home} in order, then run again")
 
 
-def look(home: Path, lock: str) -> dict:
-    """Which locked set HOME/env has, and what is wrong with it as far as its list of packages tells."""
+def look(home: Path, lock: str, *, write: bool = True) -> dict:
+    """Which locked set HOME/env has, and what is wrong with it; `harmed`, if some packages again are all it needs."""
     link = home / "env"
     has = str(read_record(link).get("lock", ""))
+    why, harmed = wrong_with(link, lock or has, write=write)
     return {
         "changed": False,
         "python": this_python(),
         "driver": driver(),
         "current": target(link),
         "lock": has,
-        "why": wrong_with(link, lock or has),
+        "why": why,
+        "harmed": harmed,
     }
 
 
@@ -109,21 +112,21 @@ def driver() -> str:
     return next((word for word in words if word[:1].isdigit() and "." in word), "")
 
 
-def wrong_with(env: Path, lock: str) -> str:
+def wrong_with(env: Path, lock: str, *, write: bool = True) -> tuple[str, list[str]]:
+    """Empty if nothing; the packages that are to be installed again, if they are all that is wrong."""
     if not env.exists():
-        return "there is no environment yet"
+        return "there is no environment yet", []
     record = read_record(env)
-    if record.get("lock") != lock:
-        return f"it has the locked set {record['lock']}, {lock} is wanted" if record else "it was not made by Motley"
+    if not record:
+        return "it was not made by Motley", []
+    if record["lock"] != lock:
+        return f"it has the locked set {record['lock']}, {lock} is wanted", []
     if record["python"] != this_python():
-        return f"it was made for Python {record['python']}, the machine has {this_python()}"
+        return f"it was made for Python {record['python']}, the machine has {this_python()}", []
     if not os.access(env / "bin/python", os.X_OK):
-        return "its Python is gone"
-    here, there = set(packages(env)), set(record["packages"])
-    if here != there:
-        odd = sorted(f"{name} came" for name in here - there) + sorted(f"{name} is gone" for name in there - here)
-        return f"it was changed since: {', '.join(odd[:4])}"
-    return ""
+        return "its Python is gone", []
+    drift = env_files.look(env, record["packages"], write=write)
+    return f"it was changed since: {drift}" if drift else "", drift.packages
 
 
 def this_python() -> str:
@@ -151,8 +154,11 @@ def packages(env: Path) -> list[str]:
 
 def build(home: Path, wish: dict, *, pretend: bool) -> dict:
     lock, link = wish["lock"], home / "env"
-    if not wrong_with(link, lock):
+    why, harmed = wrong_with(link, lock, write=not pretend)
+    if not why:
         return {"changed": False, "motley_say": f"environment {target(link)}"}
+    if harmed:
+        return install_again(home, wish, harmed, pretend=pretend)
     if pretend:
         return {"changed": True, "motley_say": f"would build env.{lock}", "diff": difference(home, f"env.{lock}")}
     refuse_while_a_run_is_on()
@@ -162,9 +168,10 @@ def build(home: Path, wish: dict, *, pretend: bool) -> dict:
         was = target(link)
         # The one in use is never touched, not even when it is the one that was tampered with.
         env = home / (f"env.{lock}" if was != f"env.{lock}" else f"env.{lock}-again")
-        if wrong_with(env, lock):
+        if wrong_with(env, lock)[0]:
             shutil.rmtree(env, ignore_errors=True)
-            make(env, Path(wish["wheels"]), wish["files"])
+            run([sys.executable, "-m", "venv", "--without-pip", str(env)], "the environment could not be made")
+            env_files.put_down(env, bring(env, Path(wish["wheels"]), wish["files"]), whole=True)
             with being_written(env):
                 prove(env, wish["imports"])
             write_record(env, lock)
@@ -206,11 +213,32 @@ def refuse_while_a_run_is_on() -> None:
             )
 
 
-def make(env: Path, wheels: Path, files: dict) -> None:
+def install_again(home: Path, wish: dict, packages: list[str], *, pretend: bool) -> dict:
+    """In the environment itself, for nothing else of it is wrong. Killed half-way, the next look finds the same."""
+    names = ", ".join(package.partition("-")[0] for package in packages)
+    diff = {"before": f"{names}: not as installed\n", "after": f"{names}: as installed\n"}
+    if pretend:
+        return {"changed": True, "motley_say": f"would install {names} again", "diff": diff}
+    refuse_while_a_run_is_on()
+    env = (home / "env").resolve()
+    with alone(home):
+        mine = {name: facts for name, facts in wish["files"].items() if of_wheel(name) in map(str.lower, packages)}
+        env_files.put_down(env, bring(env, Path(wish["wheels"]), mine), whole=False)
+        prove(env, wish["imports"])
+        write_record(env, wish["lock"])
+        if not wish["keep_wheels"]:
+            shutil.rmtree(home / ".wheels", ignore_errors=True)
+    return {"changed": True, "motley_say": f"{names} installed again", "diff": diff}
+
+
+def of_wheel(name: str) -> str:
+    return "-".join(name.split("-")[:2]).lower()
+
+
+def bring(env: Path, wheels: Path, files: dict) -> list[env_files.Written]:
     """No package index, no pip on the machine and no venv package is needed."""
-    run([sys.executable, "-m", "venv", "--without-pip", str(env)], "the environment could not be made")
     try:
-        install(wheels, files, Place.of(env, this_python()))
+        return install(wheels, files, Place.of(env, this_python()))
     except WheelRefused as wrong:
         raise Refused(f"a wheel was refused: {wrong}\nfix: run again: damaged wheels are handed on anew") from None
 

@@ -111,7 +111,6 @@ def test_a_changed_package_is_found_and_mended(checker: Checker) -> None:
     assert checker.failures() == []
 
 
-@pytest.mark.xfail(strict=True, reason="versions are compared, files are not")
 def test_a_changed_file_is_found_and_its_package_alone_is_brought_again(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
     before = host.run("readlink", f"{HOME}/env")

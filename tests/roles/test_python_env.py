@@ -132,13 +132,25 @@ def test_the_driver_phases_choice_is_taken_and_not_mixed(built: Setup) -> None:
     )
 
 
-def test_a_package_that_somebody_changed_is_noticed_and_mended(built: Setup) -> None:
+def test_a_package_that_somebody_changed_is_brought_again_alone(built: Setup) -> None:
     host = built.cluster["gpu-worker-1"]
     host.run("sh", "-c", f"rm -r {HOME}/env/lib/python*/site-packages/tqdm*")
+    told = built.ok(cmdline="--check").of_task("Build the environment beside the present one, and switch to it")
+    assert told["gpu-worker-1"]["motley_say"] == "would install tqdm again"
     played = built.ok()
     assert played.changed() == {"gpu-master": 0, "gpu-worker-1": 2, "gpu-worker-2": 0}
-    assert env(host) == f"env.{built.lock}-again"
+    handed = played.of_task("Hand files from node to node, each compared with its hash")["gpu-worker-1"]
+    assert handed["received"] == built.wheel("tqdm").stat().st_size
+    assert env(host) == f"env.{built.lock}"
     assert host.run(f"{HOME}/env/bin/python", "-c", "import tqdm; print('here')").strip() == "here"
+    assert set(built.ok().changed().values()) == {0}
+
+
+def test_what_somebody_added_is_left_behind(built: Setup) -> None:
+    host = built.cluster["gpu-worker-1"]
+    host.run("sh", "-c", f"touch {HOME}/env.{built.lock}/lib/python{built.python}/site-packages/mine.pth")
+    assert built.ok().changed() == {"gpu-master": 0, "gpu-worker-1": 2, "gpu-worker-2": 0}
+    assert env(host) == f"env.{built.lock}-again"
     assert set(built.ok().changed().values()) == {0}
 
 

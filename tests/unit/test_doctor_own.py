@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from console.doctor import show
 from console.doctor.judge import judge
+from console.doctor.readings import Readings
 from plugins.module_utils.before import digest, undone, with_block
 from tests.support.readings import CARD, NAMES, healthy, with_links, with_node, with_part
 from tests.support.spoiled import only, wrong
@@ -54,6 +55,22 @@ def test_versions_are_judged_as_check_versions_does() -> None:
     assert only(old).what.startswith("driver is 570.1, not 580.95.05") and not only(old).safe
     broken = with_node(old, "left", driver_fault="the module is 570.1, the library 580\nfix: x")
     assert wrong(broken) == [("driver", "left")]
+
+
+def test_a_changed_file_of_the_environment_names_its_package() -> None:
+    seen = dict(healthy().nodes[1].versions or {}) | {"environment": "abc123, changed: numpy (numpy/version.py)"}
+    finding = only(with_node(healthy(), "left", versions=seen))
+    assert finding.what == "environment is not as it was installed: changed: numpy (numpy/version.py)"
+    assert finding.safe and finding.fix == "make bootstrap PHASE=python_env LIMIT=left"
+
+
+def test_it_is_said_whether_every_file_was_read() -> None:
+    def said(readings: Readings) -> str:
+        return next(probe.seen for probe in judge(readings).probes if probe.name == "versions")
+
+    full = replace(healthy(), full=True)
+    assert "read" not in said(healthy()) and said(full).endswith(", every file read")
+    assert "files not read: run qa is on" in said(with_part(full, "head", "runs", on=True, run="qa", agents=[5]))
 
 
 def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(tmp_path) -> None:

@@ -1,18 +1,20 @@
-"""An environment whose files are not those that were installed is seen, the package is named, and it alone is brought again."""
+"""A file of the environment that is not as installed is seen, its package is named, and it alone is brought again."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ansible.module_utils import env_files
 
+from plugins.filter.python_env import motley_env_wheels
 from plugins.modules import node_versions, python_env
 from tests.support import made_wheels
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 LOCK = "50729b9b53ec"
-NOT_YET = pytest.mark.xfail(strict=True, reason="versions are compared, files are not")
 
 
 class Made:
@@ -60,27 +62,23 @@ def test_an_untouched_one_is_its_lock(made: Made) -> None:
     assert not made.build()["changed"]
 
 
-@NOT_YET
 def test_a_changed_file_names_its_package(made: Made) -> None:
     change(made.site / "alpha/__init__.py")
     assert made.seen() == f"{LOCK}, changed: alpha (alpha/__init__.py)"
     assert python_env.look(made.home, LOCK)["why"]
 
 
-@NOT_YET
 def test_a_missing_file_names_its_package(made: Made) -> None:
     (made.site / "alpha/more.py").unlink()
     assert made.seen() == f"{LOCK}, changed: alpha (alpha/more.py)"
 
 
-@NOT_YET
 def test_what_somebody_laid_into_it_is_named(made: Made) -> None:
     (made.site / "alpha/more.so").write_bytes(b"x")
     (made.site / "shadow.pth").write_text("import os\n")
     assert made.seen() == f"{LOCK}, came: alpha/more.so shadow.pth"
 
 
-@NOT_YET
 def test_a_changed_package_alone_is_brought_again(made: Made) -> None:
     change(made.site / "alpha/__init__.py")
     (made.wheels / "beta-2.0-py3-none-any.whl").unlink()
@@ -88,3 +86,108 @@ def test_a_changed_package_alone_is_brought_again(made: Made) -> None:
     assert made.build()["motley_say"].startswith("alpha installed again")
     assert made.seen() == LOCK and (made.site / "alpha/__init__.py").read_bytes() == b"A = 1\n"
     assert (made.env.readlink(), (made.site / "beta/__init__.py").stat()) == before
+
+
+def test_what_is_removed_installed_and_replaced_by_hand_is_named(made: Made) -> None:
+    shutil.rmtree(made.site / "alpha")
+    shutil.rmtree(made.site / "alpha-1.0.dist-info")
+    assert made.seen() == f"{LOCK}, gone: alpha"
+    made_wheels.plain(made.home, "alpha", "3.0", __init__=b"A = 3\n", other=b"")
+    made_wheels.plain(made.home, "gamma", "0.1", __init__=b"")
+    pip = [sys.executable, "-m", "pip", "--python", str(made.env / "bin/python"), "-q", "install", "--no-index"]
+    subprocess.run([*pip, "--no-deps", *map(str, made.home.glob("*.whl"))], check=True)
+    assert made.seen().startswith(f"{LOCK}, changed: alpha (")
+    assert made.seen().endswith("; came: alpha-3.0 gamma-0.1")
+
+
+def test_what_somebody_added_is_kept_as_the_environment_before(made: Made) -> None:
+    before = made.env.readlink()
+    (made.site / "mine.py").write_text("KEPT = 1\n")
+    assert made.build()["changed"] and made.seen() == LOCK
+    assert made.env.readlink() != before == (made.home / "env.previous").readlink()
+    assert (made.home / "env.previous" / made.site.relative_to(made.env) / "mine.py").exists()
+
+
+def test_a_link_in_place_of_a_package_is_named(made: Made, tmp_path: Path) -> None:
+    (made.site / "beta").rename(tmp_path / "beta")
+    (made.site / "beta").symlink_to(tmp_path / "beta")
+    assert made.seen() == f"{LOCK}, changed: beta (beta/__init__.py); came: beta"
+
+
+def test_the_environments_own_files_count(made: Made) -> None:
+    (made.env / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
+    assert made.seen() == f"{LOCK}, changed: Python (pyvenv.cfg)"
+    assert made.build()["motley_say"].endswith(f"env.{LOCK}-again")
+
+
+def test_other_times_alone_are_no_change_and_are_read_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a backup was put back."""
+    copied = made.home / "copied"
+    shutil.copytree(made.env, copied, symlinks=True)
+    made.env.unlink()
+    copied.rename(made.env)
+    assert made.seen() == LOCK
+    monkeypatch.setattr(env_files, "hash_of", lambda file: pytest.fail(f"{file} is read again"))
+    assert made.seen() == LOCK
+
+
+def rots(made: Made, file: Path) -> None:
+    """Its content changes and nothing else: the list is made to hold its times."""
+    change(file)
+    files = env_files.read(made.env)
+    entry = files[str(file.relative_to(made.env))]
+    entry[2:] = env_files.on_disk(made.env)[str(file.relative_to(made.env))]
+    env_files.write_list(made.env, files)
+
+
+def test_rot_is_seen_by_a_full_look_and_from_then_on(made: Made) -> None:
+    rots(made, made.site / "alpha/__init__.py")
+    assert made.seen() == LOCK
+    assert "changed: alpha" in str(node_versions.collect(made.home, [], full=True)["environment"])
+    assert "changed: alpha" in made.seen(), "what FIX=yes looks at"
+    made.build()
+    assert str(node_versions.collect(made.home, [], full=True)["environment"]) == LOCK
+
+
+def test_without_a_list_the_wheels_own_decide(made: Made) -> None:
+    """An environment of an earlier Motley; or somebody deleted the list."""
+    mine = made.env / env_files.LIST
+    mine.unlink()
+    change(made.site / "beta/__init__.py")
+    assert made.seen() == f"{LOCK}, changed: beta (beta/__init__.py)" and not mine.exists()
+    assert made.build()["motley_say"].startswith("beta installed again")
+    assert made.seen() == LOCK and mine.exists()
+    mine.write_text("{")
+    assert made.seen() == LOCK and len(env_files.read(made.env)) > 10
+
+
+def test_looking_in_check_mode_writes_nothing(made: Made) -> None:
+    (made.env / env_files.LIST).unlink()
+    node_versions.collect(made.home, [], write=False)
+    python_env.look(made.home, LOCK, write=False)
+    assert not (made.env / env_files.LIST).exists()
+
+
+def test_of_a_file_that_two_packages_bring_differently_the_disk_decides(tmp_path: Path) -> None:
+    made = Made(tmp_path / "home")
+    content = {"alpha/__init__.py": b"A = 'other'\n"}
+    info = {f"delta-1.0.dist-info/{name}": text for name, text in (
+        ("METADATA", b"Metadata-Version: 2.1\nName: delta\nVersion: 1.0\n"),
+        ("WHEEL", b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"),
+    )}  # fmt: skip
+    made.files |= made_wheels.wheel(made.wheels, "delta-1.0-py3-none-any.whl", content | info)
+    made.env.unlink()
+    made.build()
+    assert made.seen() == LOCK
+    assert str(node_versions.collect(made.home, [], full=True)["environment"]) == LOCK
+
+
+def test_only_the_wheels_of_harmed_packages_are_handed_on() -> None:
+    files = {
+        "Alpha-1.0-py3-none-any.whl": {},
+        "beta-2.0-cp311-cp311-linux_x86_64.whl": {},
+        "gamma-3-py3-none-any.whl": {},
+    }
+    looks = [{"harmed": ["alpha-1.0"]}, {"harmed": ["beta-2.0"]}]
+    assert list(motley_env_wheels(files, looks)) == list(files)[:2]
+    assert motley_env_wheels(files, [*looks, {"harmed": [], "why": "there is no environment yet"}]) == files

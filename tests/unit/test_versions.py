@@ -90,6 +90,12 @@ def test_changed_alike_on_all_nodes_is_still_changed() -> None:
     assert len(verdict.odd) == 3
 
 
+def test_a_changed_file_is_not_called_another_version() -> None:
+    odd = {"environment": "50729b9b53ec, changed: numpy (numpy/version.py)"}
+    (entry,) = as_data(judge(cluster(gpu_worker_1=odd)))["failures"]
+    assert entry["what"] == "is not as it was installed" and "numpy/version.py" in entry["value"]
+
+
 def test_nothing_installed_is_said() -> None:
     bare = {"os": "Debian", "kernel": "6", "python": "3.11.2"}
     verdict = judge({node: {**dict.fromkeys(GOOD), **bare} for node in NODES})

@@ -1,0 +1,182 @@
+"""Which files of a Python environment are no longer as they were installed.
+
+ENV/motley-files.json lists every file with its package, its hash, its size and its times. A file whose size, mtime and
+ctime are as listed is taken for unchanged; of the others the hash decides, with `full` of all. Where it is right, as
+after a backup was put back, the new times are listed. An environment that an earlier Motley built has no list: it gets
+one once all its files have the hashes of their wheels' RECORD. Python's caches follow from the files: they are left
+out. Covered by tests/unit/test_env_files.py.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LIST = "motley-files.json"
+OURS = ("motley-env.json", ".motley-env.json", LIST, f".{LIST}")  # and what a killed writer left of them
+CACHE = "__pycache__"
+SITE, INFO = "/site-packages/", ".dist-info/"
+NEVER = [0, 0, 0]
+UNKNOWN = ["", "", *NEVER]
+
+Written = tuple[str, Path, str]
+"""Package (NAME-VERSION), a file of it, and its hash as RECORD has it."""
+Files = dict[str, list[Any]]
+"""Path below the environment → package ("" where none brought it), hash ("" if unknown), size, mtime, ctime."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    changed: dict[str, list[str]]
+    """Package → its files that are changed or gone; "" has those that the environment itself is made of."""
+    gone: list[str]
+    """Packages of which nothing is left."""
+    came: list[str]
+    """Packages that somebody installed, and other files."""
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.came)
+
+    @property
+    def packages(self) -> list[str]:
+        """Those that are to be installed again, if that is all that is wrong."""
+        return [] if self.came or "" in self.changed else sorted(self.changed)
+
+    def __str__(self) -> str:
+        names = sorted(package.partition("-")[0] or "Python" for package in self.changed if package not in self.gone)
+        files = [file for package, files in self.changed.items() if package not in self.gone for file in files]
+        where = f" ({_some(files, 1)})" if len(names) == 1 else ""
+        gone = [package.partition("-")[0] for package in self.gone]
+        parts = {"changed": _some(names) + where, "gone": _some(gone), "came": _some(self.came)}
+        return "; ".join(f"{word}: {said}" for word, said in parts.items() if said)
+
+
+def _some(words: list[str], most: int = 3) -> str:
+    more = len(words) - most
+    return " ".join(words[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def look(env: Path, packages: list[str], *, full: bool = False, write: bool = True) -> Drift:
+    """What differs from the list. `packages` (NAME-VERSION) are those that it was made with."""
+    env = env.resolve()
+    listed, here = read(env), on_disk(env)
+    files = listed or {path: UNKNOWN for path in here if SITE not in path} | of_packages(env, packages)
+    doubtful = [path for path in files if path in here and (full or files[path][2:] != here[path])]
+    with ThreadPoolExecutor(4) as pool:
+        hashes = dict(zip(doubtful, pool.map(lambda path: hash_of(env / path), doubtful), strict=True))
+    wrong, seen = [], {}
+    for path, (package, known, *_) in files.items():
+        now = hashes.get(path, known) if path in here else ""
+        right = bool(now) and now == (known or now)
+        wrong += [] if right else [path]
+        # What is wrong is not taken for good by its times later on.
+        seen[path] = [package, known or now, *(here[path] if right else NEVER)]
+    new = sorted(here.keys() - files.keys())
+    if write and seen != listed and (listed or not (wrong or new)):
+        with suppress(OSError):  # without the list it takes longer, and finds the same
+            write_list(env, seen)
+    left = {str(entry[0]) for path, entry in files.items() if path in here}
+    return drift(env, files, sorted(wrong), new, left)
+
+
+def drift(env: Path, files: Files, wrong: list[str], new: list[str], left: set[str]) -> Drift:
+    changed: dict[str, list[str]] = {}
+    for path in wrong:
+        changed.setdefault(files[path][0], []).append(short(path))
+    whole = sorted({short(path).split(INFO)[0] for path in new if INFO in path})
+    theirs = of_packages(env, whole)
+    return Drift(changed, sorted(changed.keys() - left), [*whole, *(short(path) for path in new if path not in theirs)])
+
+
+def short(path: str) -> str:
+    return path.partition(SITE)[2] or path
+
+
+# -- what there is ---------------------------------------------------------------------------------------------
+
+
+def on_disk(env: Path) -> dict[str, list[int]]:
+    found, folders = {}, [""]
+    while folders:
+        folder = folders.pop()
+        with suppress(OSError), os.scandir(env / folder) as entries:  # what root closed has lost its files
+            for entry in entries:
+                path = folder + entry.name
+                if not entry.is_dir(follow_symlinks=False):
+                    status = entry.stat(follow_symlinks=False)
+                    found[path] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+                elif entry.name != CACHE:
+                    folders.append(f"{path}/")
+    return {path: status for path, status in found.items() if not path.startswith(OURS)}
+
+
+def hash_of(file: Path) -> str:
+    """As a wheel's RECORD writes it; of a link, where it leads; empty where it cannot be read."""
+    try:
+        if file.is_symlink():
+            return f"-> {file.readlink()}"
+        with file.open("rb") as stream:
+            return encoded(hashlib.file_digest(stream, "sha256"))
+    except OSError:
+        return ""
+
+
+def encoded(digest: hashlib._Hash) -> str:
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def of_packages(env: Path, packages: list[str]) -> Files:
+    """What the packages' own lists say that they have."""
+    files: Files = {}
+    site = next(env.glob("lib/python*/site-packages"), env)
+    for package in packages:
+        record = f"{package}{INFO}RECORD"
+        try:
+            rows = list(csv.reader((site / record).read_text().splitlines()))
+        except OSError:
+            rows = [[record, ""]]
+        for name, digest, *_ in filter(None, rows):
+            path = os.path.normpath(f"{site}/{name}") if ".." in name else f"{site}/{name}"
+            if path.startswith(f"{env}/") and CACHE not in path:
+                known = digest.removeprefix("sha256=") if digest.startswith("sha256=") else ""
+                files[path.removeprefix(f"{env}/")] = [package, known, *NEVER]
+    return files
+
+
+# -- the list --------------------------------------------------------------------------------------------------
+
+
+def read(env: Path) -> Files:
+    try:
+        return dict(json.loads((env / LIST).read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def write_list(env: Path, files: Files) -> None:
+    new = env / f".{LIST}.{os.getpid()}"
+    new.write_text(json.dumps(files, separators=(",", ":")))
+    new.replace(env / LIST)
+
+
+def put_down(env: Path, installed: list[Written], *, whole: bool) -> None:
+    """What was just installed: all that there is, or some packages again."""
+    here = on_disk(env)
+    files = {path: ["", "", *status] for path, status in here.items()} if whole else read(env)
+    if not files:
+        return  # the next look makes the list from RECORD
+    hashes: dict[str, set[str]] = {}
+    for package, file, digest in installed:
+        path = str(file).removeprefix(f"{env}/")
+        hashes.setdefault(path, set()).add(digest)
+        # Where several packages bring a file and differ, only the disk knows who wrote last.
+        files[path] = [package, digest if len(hashes[path]) == 1 else "", *here[path]]
+    write_list(env, {path: [name, digest or hash_of(env / path), *at] for path, (name, digest, *at) in files.items()})
