@@ -119,8 +119,11 @@ class Before:
             status = path.stat()
             entry |= {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
-            (self.folder / entry["copy"]).write_bytes(path.read_bytes())
-            (self.folder / entry["copy"]).chmod(0o600)
+            with (self.folder / entry["copy"]).open("wb") as copy:
+                os.fchmod(copy.fileno(), 0o600)
+                copy.write(path.read_bytes())
+                copy.flush()
+                os.fsync(copy.fileno())  # on the disk before the manifest that names it
         self.data["folders"] += [str(p) for p in missing_parents(path) if str(p) not in self.data["folders"]]
         self.data["files"][str(path)] = entry
         self.save()
@@ -180,10 +183,18 @@ class Before:
         return f"{path} was edited since: left as it is", now
 
     def run_undo(self) -> None:
-        for command in reversed(self.data["undo"]):
+        """Each command is forgotten once it is done: it needs files that restore() takes away."""
+        while self.data["undo"]:
+            command = self.data["undo"][-1]
             subprocess.run(command, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+            self.data["undo"].pop()
+            self.save()
 
     def forget(self) -> None:
+        """The manifest first: without it there is no record, whatever a power cut leaves of the copies."""
+        if not self.folder.is_dir():
+            return
+        self.manifest_path.unlink(missing_ok=True)
         for file in self.folder.iterdir():
             file.unlink()
         self.folder.rmdir()

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -44,6 +45,8 @@ def main() -> None:
     )
     before = Before(module.params["phase"])
     if not before.recorded:
+        if not module.check_mode and not module.params["peek"]:
+            before.forget()  # what an undo that broke off at its very end has left
         module.exit_json(changed=False, files={}, reached_at="", motley_say="nothing to put back")
     if module.params["peek"]:
         module.exit_json(changed=False, files=before.contents(), reached_at=before.data.get("reached_at", ""))
@@ -54,7 +57,7 @@ def main() -> None:
     ]
     remarks: list[str] = []
     if not module.check_mode:
-        before.run_undo()  # services first: they are stopped by the files that go next
+        switch_off(module, before)  # services first: they are stopped by the files that go next
         remarks = before.restore()
         for command in module.params["reload"]:
             module.run_command([str(word) for word in command], check_rc=True)
@@ -62,6 +65,15 @@ def main() -> None:
     count = len(before.data["files"])
     say = "; ".join([f"{count} file{'s' if count != 1 else ''} put back", *remarks])
     module.exit_json(changed=True, motley_say=say, diff=diff)
+
+
+def switch_off(module: AnsibleModule, before: Before) -> None:
+    try:
+        before.run_undo()
+    except subprocess.CalledProcessError as error:
+        why = (error.stderr or error.stdout).strip() or f"exit code {error.returncode}"
+        fix = f"make that command work on the node, then again: make undo PHASE={module.params['phase']}"
+        module.fail_json(msg=f"'{' '.join(error.cmd)}' failed: {why}\nfix: {fix}")
 
 
 if __name__ == "__main__":

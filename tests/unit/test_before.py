@@ -111,7 +111,6 @@ def undo(before: Before) -> None:
         before.forget()
 
 
-@pytest.mark.xfail(strict=True, reason="what was undone already cannot be undone again")
 def test_an_undo_that_broke_off_anywhere_is_completed_by_the_next(tmp_path: Path) -> None:
     effect, broke_off = 0, True
     while broke_off:
@@ -127,7 +126,6 @@ def test_an_undo_that_broke_off_anywhere_is_completed_by_the_next(tmp_path: Path
     assert effect > 8
 
 
-@pytest.mark.xfail(strict=True, reason="the copies go before the record that names them")
 def test_a_record_without_its_copies_is_no_record(tmp_path: Path) -> None:
     """Else a file whose copy went first would be taken for one that was not there, and removed."""
     path = tmp_path / "file"
