@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.before import BEGIN, Before, with_block, without_block, write_file
+from plugins.module_utils.before import BEGIN, Before, block_of, with_block, without_block, write_file
 from plugins.module_utils.preflight import judge
 
 
@@ -61,6 +61,33 @@ def test_a_block_is_written_once_and_the_dropped_line_goes() -> None:
     assert with_block(once, "10.0.0.1 one\n", r"127\.0\.1\.1\s.*") == once
     assert once.count(BEGIN) == 1 and "127.0.1.1" not in once
     assert without_block(once) == "127.0.0.1 localhost\n"
+
+
+DESK, LAPTOP = "ssh-ed25519 AAAAdesk motley-controller@desk", "ssh-ed25519 AAAAlaptop motley-controller@laptop"
+CONTROLLERS = ".* motley-controller@.*"
+SECOND = pytest.mark.xfail(strict=True, reason="a second controller's key takes the place of the first one's")
+
+
+@SECOND
+def test_the_keys_of_two_controllers_stay_whoever_comes_last() -> None:
+    text = with_block("ssh-rsa AAAA mine\n", f"{DESK}\nssh-ed25519 AAAAhead motley@head", stay=CONTROLLERS)
+    both = with_block(text, f"{LAPTOP}\nssh-ed25519 AAAAhead motley@head", stay=CONTROLLERS)
+    assert [line.split("@")[-1] for line in block_of(both)] == ["desk", "head", "laptop"]
+    assert with_block(both, f"{DESK}\nssh-ed25519 AAAAhead motley@head", stay=CONTROLLERS) == both
+    renamed = DESK.replace("@desk", "@tower")  # the same key: it is the same controller
+    assert [line.split("@")[-1] for line in block_of(with_block(text, renamed, stay=CONTROLLERS))] == ["tower"]
+
+
+@SECOND
+def test_of_two_controllers_each_takes_only_its_own_key_away() -> None:
+    from plugins.module_utils.before import of_others, without_own  # noqa: PLC0415
+
+    both = with_block("ssh-rsa AAAA mine\n", f"{DESK}\nssh-ed25519 AAAAhead motley@head\n{LAPTOP}")
+    assert of_others(both, DESK, CONTROLLERS) == [LAPTOP] and of_others(both, "", CONTROLLERS) == [DESK, LAPTOP]
+    alone = without_own(both, LAPTOP, CONTROLLERS)
+    assert alone == with_block("ssh-rsa AAAA mine\n", f"{DESK}\nssh-ed25519 AAAAhead motley@head")
+    assert without_own(alone, LAPTOP, CONTROLLERS) == alone
+    assert without_own(alone, DESK, CONTROLLERS) == "ssh-rsa AAAA mine\n"
 
 
 class PowerCut(BaseException):
