@@ -50,14 +50,17 @@ def read_text(path: Path) -> str | None:
     return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else None
 
 
-def with_block(text: str, block: str, drop: str = "", keep: str = "") -> str:
+def with_block(text: str, block: str, drop: str = "", keep: str = "", stay: str = "") -> str:
     """`text` with our marked block at its end, once, and without the lines that fully match `drop`.
 
-    A line of the block that was there and matches `keep` stays, unless the new block has one that matches.
+    A line of the block that was there and matches `keep` stays, unless the new block has one that matches; one that
+    matches `stay` stays beside it, in its place, unless it is the same key.
     """
     wanted = block.strip().splitlines()
     if keep and not any(re.fullmatch(keep, line) for line in wanted):
         wanted += [line for line in block_of(text) if re.fullmatch(keep, line)]
+    if stay:
+        wanted = beside(block_of(text), wanted, stay)
     lines = without_block(text).splitlines()
     if drop:
         lines = [line for line in lines if not re.fullmatch(drop, line.strip())]
@@ -67,6 +70,31 @@ def with_block(text: str, block: str, drop: str = "", keep: str = "") -> str:
 def block_of(text: str) -> list[str]:
     lines = text.splitlines()
     return lines[lines.index(BEGIN) + 1 : lines.index(END)] if BEGIN in lines and END in lines else []
+
+
+def beside(old: list[str], wanted: list[str], stay: str) -> list[str]:
+    """What is wanted, and the old lines that match `stay`; each where it was, so that two may write in turns."""
+    keys = [key_in(line) for line in wanted]
+    theirs = [line for line in old if re.fullmatch(stay, line) and key_in(line) not in keys]
+    kept = [line for line in old if line in wanted or line in theirs]
+    return kept + [line for line in wanted if line not in kept]
+
+
+def key_in(line: str) -> list[str]:
+    """Kind and key of a line without options: what it is called after them may change."""
+    return line.split()[:2]
+
+
+def of_others(text: str, own: str, others: str) -> list[str]:
+    """The lines of our block that match `others` and hold another key than `own`."""
+    return [line for line in block_of(text) if re.fullmatch(others, line) and key_in(line) != key_in(own)]
+
+
+def without_own(text: str, own: str, others: str) -> str:
+    """Without our block; as long as others have a line in it, without our own line only."""
+    if not of_others(text, own, others):
+        return without_block(text)
+    return "".join(line for line in text.splitlines(keepends=True) if not own or key_in(line) != key_in(own))
 
 
 def without_block(text: str) -> str:

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, read_text, with_block, write_file
+from ansible.module_utils.before import Before, beside, read_text, with_block, write_file
 
 DOCUMENTATION = r"""
 module: node_state
@@ -27,8 +27,9 @@ options:
     default: []
     description:
       - "Each has path and content (the whole file) or block (our marked part of it), and may have mode, owner,
-        drop (lines matching this pattern go), keep (lines of the old block matching this pattern stay), if_exists
-        (only where this path exists)."
+        drop (lines matching this pattern go), keep (lines of the old block matching this pattern stay where the new
+        one has none), stay (lines of the old block or file matching this pattern stay beside ours), if_exists (only
+        where this path exists)."
   settle:
     type: list
     elements: dict
@@ -95,7 +96,7 @@ def file_change(wish: dict) -> dict | None:
         return None
     owner = owner_of(wish.get("owner", "root"))
     old = read_text(path)
-    new = wish["content"] if "content" in wish else new_block(old or "", wish)
+    new = new_content(old or "", wish) if "content" in wish else new_block(old or "", wish)
     mode = int(str(wish.get("mode", "0644")), 8)
     if "block" in wish and old is not None:  # a file that is not ours keeps its mode and owner
         status = path.stat()
@@ -104,8 +105,14 @@ def file_change(wish: dict) -> dict | None:
     return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
 
 
+def new_content(old: str, wish: dict) -> str:
+    if not wish.get("stay"):
+        return str(wish["content"])
+    return "".join(f"{line}\n" for line in beside(old.splitlines(), wish["content"].splitlines(), wish["stay"]))
+
+
 def new_block(old: str, wish: dict) -> str:
-    return with_block(old, wish["block"], wish.get("drop", ""), wish.get("keep", ""))
+    return with_block(old, wish["block"], wish.get("drop", ""), wish.get("keep", ""), wish.get("stay", ""))
 
 
 def owner_of(user: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, read_text
+from ansible.module_utils.before import Before, of_others, read_text, without_own, write_file
 
 DOCUMENTATION = r"""
 module: node_undo
@@ -19,6 +19,8 @@ description:
 options:
   phase: {type: str, required: true, description: The phase whose record is used}
   peek: {type: bool, default: false, description: Only tell what is recorded}
+  own: {type: str, default: "", description: "This controller's line in a file with a block of ours, such as its key"}
+  others: {type: str, default: "", description: "Pattern of such lines: while another's stands, only our own goes"}
   reload: {type: list, elements: list, default: [], description: Commands to run after the files are back}
 """
 EXAMPLES = r"""
@@ -39,6 +41,8 @@ def main() -> None:
         argument_spec={
             "phase": {"type": "str", "required": True},
             "reload": {"type": "list", "elements": "list", "default": []},
+            "own": {"type": "str", "default": ""},
+            "others": {"type": "str", "default": ""},
             "peek": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -50,6 +54,8 @@ def main() -> None:
         module.exit_json(changed=False, files={}, reached_at="", motley_say="nothing to put back")
     if module.params["peek"]:
         module.exit_json(changed=False, files=before.contents(), reached_at=before.data.get("reached_at", ""))
+    if module.params["others"]:
+        leave_to_others(module, before)
     diff = [
         {"before_header": path, "after_header": path, "before": read_text(Path(path)) or "", "after": was or ""}
         for path, was in before.contents().items()
@@ -65,6 +71,26 @@ def main() -> None:
     count = len(before.data["files"])
     say = "; ".join([f"{count} file{'s' if count != 1 else ''} put back", *remarks])
     module.exit_json(changed=True, motley_say=say, diff=diff)
+
+
+def leave_to_others(module: AnsibleModule, before: Before) -> None:
+    """Somebody else still uses what this phase did here: only our own line goes, and the record stays theirs."""
+    own, others = module.params["own"], module.params["others"]
+    for path in map(Path, before.data["files"]):
+        now = read_text(path) or ""
+        if not (theirs := of_others(now, own, others)):
+            continue
+        new = without_own(now, own, others)
+        if new != now and not module.check_mode:
+            status = path.stat()
+            write_file(path, new, status.st_mode & 0o7777, (status.st_uid, status.st_gid))
+            before.wrote(path)
+        who = ", ".join(line.split()[-1] for line in theirs)
+        module.exit_json(
+            changed=new != now,
+            diff=[{"before_header": str(path), "after_header": str(path), "before": now, "after": new}],
+            motley_say=f"only this controller's key goes: {who} still uses this node",
+        )
 
 
 def switch_off(module: AnsibleModule, before: Before) -> None:

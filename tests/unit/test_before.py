@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.before import BEGIN, Before, block_of, with_block, without_block, write_file
+from plugins.module_utils.before import (
+    BEGIN,
+    Before,
+    block_of,
+    of_others,
+    with_block,
+    without_block,
+    without_own,
+    write_file,
+)
 from plugins.module_utils.preflight import judge
 
 
@@ -65,10 +74,8 @@ def test_a_block_is_written_once_and_the_dropped_line_goes() -> None:
 
 DESK, LAPTOP = "ssh-ed25519 AAAAdesk motley-controller@desk", "ssh-ed25519 AAAAlaptop motley-controller@laptop"
 CONTROLLERS = ".* motley-controller@.*"
-SECOND = pytest.mark.xfail(strict=True, reason="a second controller's key takes the place of the first one's")
 
 
-@SECOND
 def test_the_keys_of_two_controllers_stay_whoever_comes_last() -> None:
     text = with_block("ssh-rsa AAAA mine\n", f"{DESK}\nssh-ed25519 AAAAhead motley@head", stay=CONTROLLERS)
     both = with_block(text, f"{LAPTOP}\nssh-ed25519 AAAAhead motley@head", stay=CONTROLLERS)
@@ -78,10 +85,7 @@ def test_the_keys_of_two_controllers_stay_whoever_comes_last() -> None:
     assert [line.split("@")[-1] for line in block_of(with_block(text, renamed, stay=CONTROLLERS))] == ["tower"]
 
 
-@SECOND
 def test_of_two_controllers_each_takes_only_its_own_key_away() -> None:
-    from plugins.module_utils.before import of_others, without_own  # noqa: PLC0415
-
     both = with_block("ssh-rsa AAAA mine\n", f"{DESK}\nssh-ed25519 AAAAhead motley@head\n{LAPTOP}")
     assert of_others(both, DESK, CONTROLLERS) == [LAPTOP] and of_others(both, "", CONTROLLERS) == [DESK, LAPTOP]
     alone = without_own(both, LAPTOP, CONTROLLERS)
