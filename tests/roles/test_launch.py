@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,7 @@ from lab.hub import Hub
 from lab.lab import wait_until
 from lab.profile import USER
 from tests.support.bootstrap import Person
+from tests.support.secrets import traces
 
 HOME = f"/home/{USER}/ai-cluster"
 REPOSITORY = "meta-llama/Llama-2-7b-hf"
@@ -63,6 +65,26 @@ def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
         assert f"node: {host.name}" in cluster and f"interface: {host.spec.nics[0]}" in cluster
         assert host.run("stat", "-c", "%a", f"{HOME}/config/cluster_config.yaml").strip() == "600"
     assert len(seen) == 1 and "model.safetensors" in next(iter(seen))[1]
+
+
+@pytest.mark.xfail(strict=True, reason="node_files' arguments go to the journal, the run's token in them")
+def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
+    config = tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/cluster_config.yaml")
+    (token,) = re.findall(r"(?m)^token: *\"?([0-9a-f]{32})", config)
+    assert traces(tiny.cluster.hosts, token, tiny.folder) == []
+
+
+@pytest.mark.xfail(strict=True, reason="the roles after the plan ask what was not done")
+def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
+    before = {
+        host.name: host.run("sh", "-c", f"cd {HOME}; find . -printf '%p %T@\\n' | sort") for host in tiny.cluster.hosts
+    }
+    said = tiny.launches("--check", "--diff", "-v", model="tiny", max_steps=5, rows_per_step=6, run="never")
+    assert said.rc == 0 and "plan  never" in said.out, said.out
+    assert "check only: nothing was brought to a node, nothing was started" in said.out
+    assert said.out.count("changed=0 ") == len(NODES), said.out
+    for host in tiny.cluster.hosts:
+        assert host.run("sh", "-c", f"cd {HOME}; find . -printf '%p %T@\\n' | sort") == before[host.name]
 
 
 def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:

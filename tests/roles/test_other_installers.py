@@ -13,8 +13,10 @@ from lab.host import Host
 from tests.support import router
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
+from tests.support.secrets import traces
 
 ROUTER, DESKTOP, SERVER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+WIFI_PASSWORD = "owners-secret"
 SPARE_ADDRESS = "10.99.0.5/24"
 OWNERS_PROFILE = "[connection]\nid=office\ntype=vpn\n\n[vpn]\nservice-type=org.freedesktop.NetworkManager.openvpn\n"
 
@@ -38,7 +40,7 @@ def as_a_desktop(host: Host) -> None:
         },
         spare: {"addresses": [SPARE_ADDRESS], "optional": True},
     }
-    wifi = {"wlp9s0": {"dhcp4": True, "access-points": {"Home": {"password": "the owner's secret"}}}}
+    wifi = {"wlp9s0": {"dhcp4": True, "access-points": {"Home": {"password": WIFI_PASSWORD}}}}
     host.run("sh", "-ec", "apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install network-manager")
     profile = "umask 077; cat > /etc/NetworkManager/system-connections/office.nmconnection"
     host.run("sh", "-ec", profile, stdin=OWNERS_PROFILE)
@@ -111,7 +113,7 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
     assert host.run("nmcli", "-g", "GENERAL.STATE", "device", "show", lan).startswith("100")
     assert {"netplan-wlp9s0-Home", "office"} <= set(profiles(host))
-    assert "the owner's secret" in host.run("cat", "/etc/netplan/01-network-manager-all.yaml")
+    assert WIFI_PASSWORD in host.run("cat", "/etc/netplan/01-network-manager-all.yaml")
     assert person.bootstraps(limit=DESKTOP, phase="static_ip").changed() == {DESKTOP: 0}
 
     host.power_off()
@@ -125,6 +127,12 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert_has(host, before)
     assert files(host) == before_files
     assert profiles(host) == before_profiles
+
+
+@pytest.mark.xfail(strict=True, reason="netplan_change's arguments go to the journal, its files in them")
+def test_the_owners_wifi_password_is_in_its_file_alone(person: Person) -> None:
+    """After the change, its way back and its undo above."""
+    assert traces([person.cluster[DESKTOP]], WIFI_PASSWORD, person.folder.parent) == []
 
 
 def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -> None:
