@@ -12,9 +12,11 @@ IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 NODES ?= $(LIMIT)
 ASKED = --inventory "$(INVENTORY)" $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
 
-PLAYBOOK = $(IN_LAB) .venv/bin/ansible-playbook -i "$(INVENTORY)" $(if $(VAULT),--ask-vault-pass)
-WANTED = $(foreach name,MODEL DATASET RUN NODES RESUME,$(if $($(name)),-e $(shell echo $(name) | tr A-Z a-z)="$($(name))")) \
-  $(SET:%=-e %)
+# Through the environment: the shell would cut at a quote, and Ansible at a space.
+export MODEL DATASET RUN RESUME SET
+WANTED = $(if $(VAULT),--ask-vault-pass) $(foreach name,model dataset run resume,$(call given,$(name),$(shell echo $(name) | tr a-z A-Z))) \
+  $(if $(NODES),--set nodes="$(NODES)") $(if $(SET),--settings "$$SET")
+given = $(if $($2),--set "$1=$$$2")
 
 .PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
@@ -54,10 +56,10 @@ embedded:
 	@$(if $(and $(IN_LAB),$(filter smollm2-135m,$(MODEL))),$(PY) requirements/wheelhouse.py 3.11 embedded-model >/dev/null)
 
 plan: env ## what a run would do, and whether it can: MODEL=llama2-7b DATASET=./my.jsonl RUN=NAME NODES=a,b SET="max_steps=40"
-	@$(PLAYBOOK) playbooks/plan.yml $(WANTED)
+	@$(IN_LAB) $(PY) -m console plan --inventory "$(INVENTORY)" $(WANTED)
 
 launch: env embedded ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; every variable: docs/launching.md
-	@$(IN_LAB) $(PY) -m console launch --inventory "$(INVENTORY)" $(if $(VAULT),--ask-vault-pass) $(WANTED)
+	@$(IN_LAB) $(PY) -m console launch --inventory "$(INVENTORY)" $(WANTED)
 
 LIFE = $(IN_LAB) $(PY) -m console $@ --inventory "$(INVENTORY)"
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from console import afterwards, ask, board, contact, interrupt, life, play, restart, versions
+from console import afterwards, ask, asked, board, contact, interrupt, life, play, restart, versions
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
@@ -121,8 +122,22 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb = add("export", "what a run has made as one that others load, on the node", _export)
     verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
     verb.add_argument("--to", default="gguf", choices=("adapter", "merged", "gguf"), help="default: gguf, for Ollama")
-    verb = add("launch", "run launch.yml and watch", lambda args, inv: life.launch(inv, args.words))
-    verb.set_defaults(words=[])  # what is not known here is for ansible-playbook
+    for name, help_, act in (
+        ("plan", "what a run would do, and whether it can", life.plan),
+        ("launch", "run launch.yml and watch", life.launch),
+    ):
+        verb = add(name, help_, functools.partial(_with_words, act))
+        verb.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable, as it is")
+        verb.add_argument("--settings", default="", help="several: \"NAME=VALUE NAME='A VALUE'\"")
+        verb.set_defaults(words=[])  # what is not known here is for ansible-playbook
+
+
+def _with_words(act: Callable[[Inventory, list[str]], int], args: argparse.Namespace, inventory: Inventory) -> int:
+    try:
+        words = asked.as_words(args.set, args.settings)
+    except (asked.Refused, ValueError) as wrong:  # a quote that is not closed
+        raise BadInput(str(wrong)) from None
+    return act(inventory, [*args.words, *words])
 
 
 def _logs(args: argparse.Namespace, inventory: Inventory) -> int:

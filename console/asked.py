@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -22,6 +23,8 @@ FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser()
 """The controller's own home of `python -m train`: what it fetched for the nodes."""
 SWITCHES = {"follow": True, "queue": False}
 LAUNCH_ONLY = ("nodes", *SWITCHES)
+NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
+"""Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
 
 class Refused(Exception):
@@ -46,9 +49,11 @@ def read(
     variables: dict[str, Any], cluster: list[str], limit: list[str] | None = None, homes: Iterable[str] = ()
 ) -> Asked:
     """From Ansible's extra variables; all findings at once. `limit`: the hosts of --limit, as good as `nodes`."""
-    own = {name: value for name, value in variables.items() if not name.startswith(("motley_", "ansible_"))}
+    own = {name: value for name, value in variables.items() if not name.startswith(NOT_OURS)}
+    cut_off = own.pop("_raw_params", "")
     values = {name: value for name, value in own.items() if name not in LAUNCH_ONLY}
-    findings = unknown_inner(variables)
+    findings = [f"'{cut_off}' has no name: -e cuts at spaces\nfix: -e '{{\"NAME\": \"VALUE\"}}'"] if cut_off else []
+    findings += unknown_inner(variables)
     nodes, wrong_nodes = chosen_nodes(own.get("nodes"), cluster, cluster if limit is None else limit)
     switches = {name: truth(own.get(name), default) for name, default in SWITCHES.items()}
     findings += wrong_nodes
@@ -67,6 +72,18 @@ def read(
         queue=bool(switches["queue"]),
         about=about,
     )
+
+
+def as_words(pairs: list[str], more: str) -> list[str]:
+    """For ansible-playbook, of NAME=VALUE each in one piece, and of several in one text, quoted as in a shell."""
+    further = shlex.split(more)
+    files = [word for word in further if word.startswith("@")]
+    wrong = [word for word in [*pairs, *further] if "=" not in word and word not in files]
+    if wrong:
+        raise Refused(f"'{wrong[0]}' is not NAME=VALUE\nfix: quote a value that has spaces: SET=\"{wrong[0]}='…'\"")
+    values = dict(pair.split("=", 1) for pair in [*further, *pairs] if pair not in files)
+    together = ["-e", json.dumps(values, ensure_ascii=False)] if values else []
+    return [*(word for file in files for word in ("-e", file)), *together]
 
 
 def check_values(values: dict[str, Any], required: str = "") -> tuple[dict[str, Any], list[str]]:

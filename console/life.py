@@ -419,14 +419,25 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
     return 0
 
 
+def plan(inventory: Inventory, words: list[str]) -> int:
+    return subprocess.run(
+        [*playbook_command(inventory, "playbooks/plan.yml"), *words], cwd=ROOT, check=False
+    ).returncode
+
+
+def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path.resolve()), playbook]
+
+
 def launch(inventory: Inventory, words: list[str]) -> int:
     """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal."""
     with tempfile.TemporaryDirectory(prefix="motley-") as folder:
         file = Path(folder) / "started.json"
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path), "launch.yml"]
         mark = interrupt.new_mark()
         playbook = subprocess.Popen(
-            [*command, *words, "-e", f"motley_start_tell_in={file}"], cwd=ROOT, env=os.environ | {interrupt.MARK: mark}
+            [*playbook_command(inventory, "launch.yml"), *words, "-e", f"motley_start_tell_in={file}"],
+            cwd=ROOT,
+            env=os.environ | {interrupt.MARK: mark},
         )
         try:
             code = playbook.wait()

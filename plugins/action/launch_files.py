@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
@@ -30,7 +31,7 @@ class ActionModule(ActionBase):
             return result | {"failed": True, "msg": str(finding)}
         wish = {
             "home": own["home"],
-            "files": files,
+            "files": json.dumps(files),
             "aside": folders if plan["anew"] else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }

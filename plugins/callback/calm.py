@@ -1,7 +1,7 @@
 """Ansible's own output, but for the playbooks that say everything in their own lines: launch, plan and the like.
 
 A playbook asks for it by the variable `motley_calm: true` of its play. There, a task shows only what it returns as
-motley_lines or motley_say, and a failure only its message. With -v all is as usual.
+motley_lines or motley_say, or says by debug, and a failure only its message. With -v all is as usual.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class CallbackModule(Default):
         told = result.result
         for line in told.get("motley_lines") or []:
             self._display.display(line)
+        if result.task.action.endswith("debug"):
+            self._display.display(str(told.get("msg", "")))
         if told.get("changed") and told.get("motley_say"):
             self._display.display(f"{result.host.get_name()}  {told['motley_say']}")
 

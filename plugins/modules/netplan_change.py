@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -35,7 +36,7 @@ options:
   address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
   gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
   manager: {type: bool, default: false, description: Whether NetworkManager has the card}
-  files: {type: dict, default: {}, description: "Path to content; null removes a file"}
+  files: {type: str, default: "", description: "JSON: path to content (it may hold Wi-Fi passwords); null removes"}
   leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
   rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
   reached_at: {type: str, default: "", description: "Where the node answered before, for the way back later"}
@@ -73,7 +74,8 @@ def main() -> None:
             "address": {"type": "str", "required": True},
             "gateway": {"type": "str", "required": True},
             "manager": {"type": "bool", "default": False},
-            "files": {"type": "dict", "default": {}},
+            # One text: what is in it is masked in no other, so that the diff, with its own mask, can be read.
+            "files": {"type": "str", "default": "", "no_log": True},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "rollback_s": {"type": "float", "default": 60},
             "phase": {"type": "str", "default": "static_ip"},
@@ -91,7 +93,7 @@ def begin(module: AnsibleModule) -> None:
     if not module.check_mode:
         wait_for_way_back(module)
     nic = lan.nic_by_mac(wish["mac"])
-    wanted = {Path(path): text for path, text in wish["files"].items()}
+    wanted = {Path(path): text for path, text in json.loads(wish["files"] or "{}").items()}
     old = {path: read_text(path) for path in wanted}
     different = [path for path in wanted if old[path] != wanted[path]]
     if not different and stands(nic, wish):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -16,7 +17,7 @@ description:
   - Nothing is recorded for an undo; files of the system are for M(node_state).
 options:
   home: {type: path, required: true, description: The folder that all paths are below}
-  files: {type: list, elements: dict, required: true, description: "path, content, mode (a number)"}
+  files: {type: str, required: true, description: "JSON: a list of path, content, mode (a number). It may hold a token"}
   aside: {type: list, elements: str, default: [], description: Folders below home that are moved aside first}
   aside_as: {type: str, default: "", description: What is put behind their names}
   say: {type: str, default: "", description: What to tell when something was written}
@@ -34,7 +35,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "home": {"type": "path", "required": True},
-            "files": {"type": "list", "elements": "dict", "required": True},
+            # One text: what is in it is masked in no other, so that the diff, with its own mask, can be read.
+            "files": {"type": "str", "required": True, "no_log": True},
             "aside": {"type": "list", "elements": "str", "default": []},
             "aside_as": {"type": "str", "default": ""},
             "say": {"type": "str", "default": ""},
@@ -42,13 +44,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     wish = module.params
-    home = Path(wish["home"])
+    home, files = Path(wish["home"]), json.loads(wish["files"])
     moved = [home / name for name in wish["aside"] if (home / name).is_dir()]
-    odd = [file for file in wish["files"] if differs(home / file["path"], file)]
+    odd = [file for file in files if differs(home / file["path"], file)]
     if not module.check_mode:
         for folder in moved:
             folder.rename(folder.with_name(folder.name + wish["aside_as"]))
-        odd = [file for file in wish["files"] if differs(home / file["path"], file)]
+        odd = [file for file in files if differs(home / file["path"], file)]
     diff = [difference(home / file["path"], file) for file in odd]
     if not module.check_mode:
         for file in odd:

@@ -129,7 +129,6 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert profiles(host) == before_profiles
 
 
-@pytest.mark.xfail(strict=True, reason="netplan_change's arguments go to the journal, its files in them")
 def test_the_owners_wifi_password_is_in_its_file_alone(person: Person) -> None:
     """After the change, its way back and its undo above."""
     assert traces([person.cluster[DESKTOP]], WIFI_PASSWORD, person.folder.parent) == []

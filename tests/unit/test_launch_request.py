@@ -104,13 +104,11 @@ def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
     assert "is a folder of this machine" in taken[str(tmp_path)]["reason"]
 
 
-@pytest.mark.xfail(strict=True, reason="they are taken for misspelled")
 def test_what_awx_adds_is_nobodys_misspelling() -> None:
     added = {"awx_job_id": 7, "awx_user_name": "anna", "tower_job_id": 7, "tower_user_name": "anna"}
     assert asked.read({"model": "tiny", **added}, CLUSTER).values == {"model": "tiny"}
 
 
-@pytest.mark.xfail(strict=True, reason="unknown variable '_raw_params'")
 def test_a_value_that_a_space_has_cut_is_named() -> None:
     """What Ansible makes of -e dataset=./my notes.jsonl"""
     said = refusal(dataset="./my", _raw_params="notes.jsonl")
@@ -172,7 +170,6 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
         assert seconds < 15  # 0.8 s on a quiet machine
 
 
-@pytest.mark.xfail(strict=True, reason="-e splits at spaces, and the shell at quotes")
 @pytest.mark.parametrize("verb", ["plan", "launch"])
 def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
