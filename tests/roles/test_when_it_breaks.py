@@ -110,6 +110,27 @@ def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Perso
     assert person.cluster[HEAD].outcome(*asked, "-o", f"HostName={at}", VICTIM, "true").returncode == 0
 
 
+@pytest.mark.xfail(strict=True, reason="one machine that is listed twice is told to delete its host keys")
+def test_one_machine_listed_twice_is_told_from_a_copied_disk(person: Person) -> None:
+    one, other = person.cluster[VICTIM], person.cluster[OTHER]
+    one.run("ip", "address", "add", "10.77.0.77/24", "dev", one.spec.nics[0])
+    person.writes({OTHER: {"motley_current_address": "10.77.0.77"}})
+    said = person.types("bootstrap", phase="hostname", limit=f"{VICTIM},{OTHER}")
+    assert said.rc == 1 and f"it is {VICTIM} under another address, 10.77.0.77" in said.out, said.out
+    assert f"fix: take {OTHER} out of hosts.yml" in said.out and "ssh_host" not in said.out
+    assert one.run("hostname").strip() == VICTIM, "the other line is good"
+
+    keys = "/etc/ssh/ssh_host_ed25519_key"
+    other.run(
+        "sh", "-c", f"cat > {keys}; rm -f /etc/ssh/ssh_host_*.pub; systemctl reload ssh", stdin=one.run("cat", keys)
+    )
+    person.writes()
+    said = person.types("bootstrap", phase="hostname", limit=f"{VICTIM},{OTHER}")
+    assert said.rc == 1 and f"it has the same host key as {VICTIM}: one disk was copied to both" in said.out, said.out
+    assert "fix: on it: sudo rm /etc/ssh/ssh_host_*" in said.out
+    assert other.run("hostname").strip() != OTHER
+
+
 def test_apt_that_is_busy_is_waited_for(person: Person) -> None:
     faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": 30.0})
     said = person.bootstraps(phase="clock", limit=VICTIM)

@@ -40,6 +40,40 @@ def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:
     assert (met.state, met.twin) == ("off", "b")
 
 
+TWICE = pytest.mark.xfail(strict=True, reason="both lines are refused, or the second is off")
+
+
+def seen(places: list[Place], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: Path) -> list[Meeting]:
+    monkeypatch.setattr(hostkeys, "scan", lambda *_: {(address, 22): key for address, key in answers.items()})
+    return hostkeys.look(places, known)
+
+
+@TWICE
+def test_of_two_lines_with_one_key_the_first_is_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On first contact, and ever after: the second is asked at its own address who it is."""
+    places = [Place("a", ("192.168.1.2",)), Place("b", ("192.168.1.9", "192.168.1.3")), Place("c", ("192.168.1.4",))]
+    answers = {"192.168.1.2": KEY_A, "192.168.1.3": KEY_A, "192.168.1.4": KEY_C}
+    for _ in range(2):
+        first, second, other = seen(places, answers, monkeypatch, tmp_path / "known")
+        assert first.state in ("new", "known") and first.address == "192.168.1.2" and other.state == first.state
+        assert (second.state, second.twin, second.address) == ("double", "a", "192.168.1.3")
+        pin([first, second, other], tmp_path / "known")
+    assert list(read_pins(tmp_path / "known")) == ["a", "c"]
+
+
+def test_a_node_in_the_place_of_another_is_no_second_line_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers nowhere else: it is about to leave, or the other one is off and has lost its address to it."""
+    pin([Meeting(name="a", state="new", key=KEY_A)], tmp_path / "known")
+    places = [Place("a", ("192.168.1.2", "192.168.1.3")), Place("b", ("192.168.1.3",))]
+    _, second = seen(places, {"192.168.1.3": KEY_A}, monkeypatch, tmp_path / "known")
+    assert (second.state, second.twin) == ("off", "a")
+    pin([Meeting(name="b", state="new", key=KEY_B)], tmp_path / "known")
+    _, second = seen(places, {"192.168.1.2": KEY_A, "192.168.1.3": KEY_A}, monkeypatch, tmp_path / "known")
+    assert (second.state, second.twin) == ("off", "a"), "b has a key of its own"
+
+
 def test_nobody_there_is_off() -> None:
     assert state({}, {"a": KEY_A}).state == "off"
 
