@@ -45,10 +45,11 @@ def _stranger(node: Node, state: str) -> Finding:
     at = str(met.get("address") or " or ".join(met.get("tried", [node.address])))
     twin = str(met.get("twin") or "")
     changed = f"it shows another host key than the one pinned on {met.get('pinned_on') or 'an earlier day'}"
-    copied = "on one of them: sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
+    same = f"it has the same host key as {twin}: one machine is listed twice, or one disk was copied to both"
+    keys = "sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
     told = {
         "changed": (changed, f"if it was reinstalled: make bootstrap REPIN={node.name}; else find who has its address"),
-        "double": (f"it has the same host key as {twin}: one disk was copied to both", copied),
+        "double": (same, f"one machine: take {node.name} out of hosts.yml; a copied disk: on it: {keys}"),
         "new": ("it has not been bootstrapped: its host key is not pinned", "make bootstrap"),
         "off": KNOCKS.get(str(met.get("knock", "")), OFF),
     }

@@ -42,6 +42,7 @@ class Meeting:
     pinned_on: str = ""
     source: str = ""  # the controller's own address as the node sees it
     twin: str = ""
+    twin_at: str = ""  # where the twin's key was seen
     tried: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, object]:
@@ -119,7 +120,7 @@ def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str
         if owner == place.name:
             state = "known"
         elif owner:
-            meeting.twin = owner  # another node of ours answers there: about to move away, or a cloned disk
+            meeting.twin, meeting.twin_at = owner, address  # about to move away, listed twice, or a copied disk
             continue
         else:
             state = "changed" if pinned else "new"
@@ -138,9 +139,9 @@ def look(places: list[Place], known_hosts: Path, timeout_s: int = 3) -> list[Mee
     if slow := [place for place, met in zip(places, meetings) if another_kind(met, pins)]:  # noqa: B905
         again = {met.name: met for met in judge(slow, scan(slow, pins, timeout_s * SLOWER), pins)}
         meetings = [again.get(met.name, met) for met in meetings]
+    _mark_doubles(meetings)
     for meeting in meetings:
         meeting.source = source_address(meeting.address) if meeting.address else ""
-    _mark_doubles(meetings)
     return meetings
 
 
@@ -177,11 +178,23 @@ def settled(places: list[Place], answers: dict[tuple[str, int], str], pins: dict
 
 
 def _mark_doubles(meetings: list[Meeting]) -> None:
-    """Two new machines with one key are copies of one disk: neither can be told from the other."""
+    """Of those that show one key at two addresses the pinned or first listed one is it, the other is a double.
+
+    Whether that is the same machine or a copy of its disk, only the machine itself can tell.
+    """
+    first: dict[str, Meeting] = {}
     for meeting in meetings:
-        for other in meetings:
-            if other is not meeting and meeting.state == "new" and other.key == meeting.key:
-                meeting.state, meeting.twin = "double", other.name
+        if meeting.state in ("known", "new"):
+            first.setdefault(meeting.key, meeting)
+    named = {meeting.name: meeting for meeting in meetings}
+    for meeting in meetings:
+        twin = first.get(meeting.key)
+        if meeting.state == "new" and twin is not meeting and twin:
+            meeting.state, meeting.twin = "double", twin.name
+        answers = named.get(meeting.twin) if meeting.state == "off" and not meeting.pinned_on else None
+        if answers and answers.address not in ("", meeting.twin_at):
+            meeting.state, meeting.address, meeting.key = "double", meeting.twin_at, answers.key
+            meeting.fingerprint = answers.fingerprint
 
 
 def wait_for(place: Place, known_hosts: Path, prefer_s: float, timeout_s: float) -> Meeting:

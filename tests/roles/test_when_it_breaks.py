@@ -110,7 +110,6 @@ def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Perso
     assert person.cluster[HEAD].outcome(*asked, "-o", f"HostName={at}", VICTIM, "true").returncode == 0
 
 
-@pytest.mark.xfail(strict=True, reason="one machine that is listed twice is told to delete its host keys")
 def test_one_machine_listed_twice_is_told_from_a_copied_disk(person: Person) -> None:
     one, other = person.cluster[VICTIM], person.cluster[OTHER]
     one.run("ip", "address", "add", "10.77.0.77/24", "dev", one.spec.nics[0])

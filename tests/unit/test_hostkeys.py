@@ -40,15 +40,11 @@ def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:
     assert (met.state, met.twin) == ("off", "b")
 
 
-TWICE = pytest.mark.xfail(strict=True, reason="both lines are refused, or the second is off")
-
-
 def seen(places: list[Place], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: Path) -> list[Meeting]:
     monkeypatch.setattr(hostkeys, "scan", lambda *_: {(address, 22): key for address, key in answers.items()})
     return hostkeys.look(places, known)
 
 
-@TWICE
 def test_of_two_lines_with_one_key_the_first_is_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On first contact, and ever after: the second is asked at its own address who it is."""
     places = [Place("a", ("192.168.1.2",)), Place("b", ("192.168.1.9", "192.168.1.3")), Place("c", ("192.168.1.4",))]
