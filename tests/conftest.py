@@ -79,6 +79,12 @@ def trio_to_train_on(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
+def trixie_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """For what Debian 13 has and Debian 12 has not."""
+    yield from _lab("trio", "trixie", tmp_path_factory.mktemp("trixie"))
+
+
+@pytest.fixture(scope="module")
 def pair(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     yield from _lab("pair", base.default_suite(), tmp_path_factory.mktemp("pair"))
 

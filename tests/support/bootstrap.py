@@ -81,9 +81,9 @@ class Person:
         chosen = [*(["--limit", limit] if limit else []), *(["--phase", phase] if phase else [])]
         return [sys.executable, "-m", "console", words[0], "--inventory", str(self.inventory), *chosen, *words[1:]]
 
-    def environment(self, password: str = PASSWORD, sudo: str | None = None) -> dict[str, str]:
+    def environment(self, password: str = PASSWORD, sudo: str | None = None, **more: str) -> dict[str, str]:
         extra = {} if sudo is None else {"MOTLEY_SUDO_PASSWORD": sudo}
-        return {"MOTLEY_PASSWORD": password, "MOTLEY_ACCEPT_KEYS": "yes", **extra}
+        return {"MOTLEY_PASSWORD": password, "MOTLEY_ACCEPT_KEYS": "yes", **extra, **more}
 
     def types(self, *words: str, limit: str = "", phase: str = "", **environment: Any) -> Said:
         before = set(self.receipts())

@@ -1,0 +1,51 @@
+"""The controller's environment: which ansible-core each Python gets, and what a Python that is too new is told."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from requirements.fetch_wheels import for_python
+
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+
+
+@pytest.mark.parametrize(
+    ("python", "branch"),
+    [
+        ("3.11", "2.19"),
+        ("3.13", "2.19"),
+        pytest.param(
+            "3.14",
+            "2.2[0-9]",
+            marks=pytest.mark.xfail(strict=True, reason="one ansible-core for all, and that does not run on 3.14"),
+        ),
+    ],
+)
+@pytest.mark.parametrize("lock", ["controller", "dev"])
+def test_each_python_gets_an_ansible_core_that_runs_on_it(lock: str, python: str, branch: str) -> None:
+    wanted = for_python((REQUIREMENTS / f"{lock}.txt").read_text(), python)
+    (found,) = re.findall(r"^ansible-core==(\S+)", wanted, re.MULTILINE)
+    assert re.match(branch, found)
+
+
+@pytest.mark.xfail(strict=True, reason="a Python that the locks do not serve fails by pip's words, after minutes")
+def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path) -> None:
+    python = tmp_path / "python3"
+    python.write_text(
+        '#!/bin/sh\n[ "$1" = -c ] || { echo Python 3.15.0; exit 0; }\n'
+        'exec python3 -c "import sys; sys.version_info = (3, 15, 0); exec(sys.argv[1])" "$2"\n'
+    )
+    python.chmod(0o755)
+    made = subprocess.run(
+        [REQUIREMENTS / "make_env.sh", tmp_path / "env", "controller"],
+        env=os.environ | {"PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 2 and "3.11 to 3.14" in made.stderr and "found: Python 3.15.0" in made.stderr
+    assert "PYTHON=python3.14 make env" in made.stderr and len(made.stderr.splitlines()) <= 3
+    assert not (tmp_path / "env").exists()
