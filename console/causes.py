@@ -16,6 +16,12 @@ class Cause:
         return self.fix.replace("{host}", hosts)
 
 
+# `su -`, as a plain su would not find adduser; where sudo is there already, apt has nothing to do.
+MAY_USE_SUDO = (
+    'on {host}, as its user: su - -c "apt install sudo && adduser $USER sudo" (root\'s password); '
+    "log in again there; then the same here again"
+)
+
 # What the message contains -> cause, mend. First match wins.
 KNOWN: tuple[tuple[str, str, str], ...] = (
     (
@@ -29,6 +35,16 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "if it was reinstalled: make bootstrap REPIN={host}",
     ),
     (
+        r"Too many authentication failures",
+        "ssh offered it too many keys before the right one",
+        "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
+    ),
+    (
+        r"Permission denied \(publickey\)",
+        "it takes keys only, and none that it knows was offered",
+        "see that ssh USER@{host} lets you in from here: your key in ~/.ssh/authorized_keys there; then again",
+    ),
+    (
         r"Permission denied|Invalid/incorrect password",
         "the password was not accepted for logging in",
         "run again with the right one; ansible_user in hosts.yml is who logs in (one machine may have its own)",
@@ -39,10 +55,11 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "if sudo wants another one: SUDO_PASSWORD=ask make bootstrap",
     ),
     (r"Missing sudo password", "sudo wants a password and none was given", "run again and type it"),
+    (r"\benv: .?sudo.?: |sudo: (command )?not found", "there is no sudo on it", MAY_USE_SUDO),
     (
-        r"not in the sudoers file|may not run sudo|not allowed to (run|execute)",
+        r"not in the sudoers file|may not run sudo|not allowed to (run|execute)|afraid I can't do that",
         "the login user may not use sudo there",
-        "on {host}, as root: usermod -aG sudo USER; then log out there and run again",
+        MAY_USE_SUDO,
     ),
     (
         r"privilege escalation prompt|become password prompt",

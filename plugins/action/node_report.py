@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from console.clocked import Clocked
 
 
 class ActionModule(Clocked):
-    """Found by its file's name."""
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        fine = False
+        try:
+            result = super().run(tmp, task_vars)
+            fine = not result.get("failed")
+        finally:
+            if not fine:  # a login keeps its groups: whoever is let into one since must log in again
+                self._connection.reset()
+        return result

@@ -10,7 +10,6 @@ from ansible import constants
 from ansible.plugins.loader import become_loader, shell_loader
 
 PASSWORD = "over there"
-RED = pytest.mark.xfail(strict=True, reason="ansible-core knows sudo-rs neither by its prompt nor by its refusals")
 
 
 @pytest.fixture
@@ -28,8 +27,8 @@ def command(become: Any) -> str:
     "shape",
     [
         "{prompt}",
-        pytest.param("[sudo: {prompt}] Password: ", marks=RED),
-        pytest.param("Lecture.\n\n[sudo: {prompt}] Password: ", marks=RED),
+        "[sudo: {prompt}] Password: ",
+        "Lecture.\n\n[sudo: {prompt}] Password: ",
     ],
 )
 def test_either_prompt_is_answered(become: Any, shape: str) -> None:
@@ -50,10 +49,10 @@ def test_another_programs_prompt_gets_no_password(become: Any, shape: str) -> No
     "refusal",
     [
         "Sorry, try again.",
-        pytest.param("sudo: 1 incorrect password attempt", marks=RED),
-        pytest.param("sudo: Authentication failed, try again.", marks=RED),
-        pytest.param("sudo-rs: Maximum 1 incorrect authentication attempts", marks=RED),
-        pytest.param("sudo: maximum 3 incorrect authentication attempts", marks=RED),
+        "sudo: 1 incorrect password attempt",
+        "sudo: Authentication failed, try again.",
+        "sudo-rs: Maximum 1 incorrect authentication attempts",
+        "sudo: maximum 3 incorrect authentication attempts",
     ],
 )
 def test_a_wrong_password_is_noticed(become: Any, refusal: str) -> None:
@@ -63,7 +62,7 @@ def test_a_wrong_password_is_noticed(become: Any, refusal: str) -> None:
 
 @pytest.mark.parametrize(
     "refusal",
-    ["sudo: a password is required", pytest.param("sudo-rs: interactive authentication is required", marks=RED)],
+    ["sudo: a password is required", "sudo-rs: interactive authentication is required"],
 )
 def test_a_missing_password_is_noticed(refusal: str) -> None:
     become: Any = become_loader.get(constants.DEFAULT_BECOME_METHOD)
@@ -77,7 +76,6 @@ def test_the_machine_is_asked_in_english(become: Any) -> None:
     assert command(become).startswith("env LC_ALL=C.UTF-8 sudo ")
 
 
-@pytest.mark.xfail(strict=True, reason="Ansible listens for English answers in the language of the controller")
 @pytest.mark.parametrize("refusal", ["Sorry, try again.", "sudo: a password is required"])
 def test_a_german_controller_understands_as_well(become: Any, refusal: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ansible.plugins.become.dgettext", lambda *_: "Das hat nicht funktioniert.")

@@ -10,10 +10,6 @@ from console import receipt, view
 from console.causes import explain
 from console.progress import Progress
 
-RED = pytest.mark.xfail(
-    strict=True, reason="a machine without sudo, sudo-rs and too many keys have no sentence of theirs"
-)
-
 
 def event(kind: str, host: str = "", **data: Any) -> dict[str, Any]:
     return {"event": kind, "event_data": {"host": host, "role": data.pop("role", "motley_hostname"), **data}}
@@ -72,20 +68,14 @@ def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
         ("Task failed: Incorrect sudo password", "not for sudo"),
         ("Task failed: Missing sudo password", "sudo wants a password"),
         ("user is not in the sudoers file.", "may not use sudo"),
-        pytest.param(*("sudo-rs: I'm sorry user. I'm afraid I can't do that", "may not use sudo"), marks=RED),
-        pytest.param(
-            *(
-                "The module interpreter '/usr/bin/python3' was not found.\nenv: ‘sudo’: No such file or directory",
-                "no sudo",
-            ),
-            marks=RED,
+        ("sudo-rs: I'm sorry user. I'm afraid I can't do that", "may not use sudo"),
+        (
+            "The module interpreter '/usr/bin/python3' was not found.\nenv: ‘sudo’: No such file or directory",
+            "no sudo",
         ),
-        pytest.param(*("env: „sudo“: Datei oder Verzeichnis nicht gefunden", "no sudo"), marks=RED),
-        pytest.param(*("user@192.168.1.5: Permission denied (publickey).", "takes keys only"), marks=RED),
-        pytest.param(
-            *("Received disconnect from 192.168.1.5 port 22:2: Too many authentication failures", "too many keys"),
-            marks=RED,
-        ),
+        ("env: „sudo“: Datei oder Verzeichnis nicht gefunden", "no sudo"),
+        ("user@192.168.1.5: Permission denied (publickey).", "takes keys only"),
+        ("Received disconnect from 192.168.1.5 port 22:2: Too many authentication failures", "too many keys"),
         ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @", "another host key"),
         ("OSError: [Errno 28] No space left on device", "disk is full"),
         ("Failed to create temporary directory. … mkdir: Permission denied", "nothing can be written to"),
@@ -127,7 +117,6 @@ def test_receipts_hide_secrets_and_public_addresses(tmp_path: Path) -> None:
     assert json.loads(page.with_suffix(".json").read_text())["nodes"]["one"]["changed"] == 1
 
 
-@RED
 @pytest.mark.parametrize("said", ["user is not in the sudoers file.", "env: 'sudo': No such file or directory"])
 def test_who_may_not_become_root_gets_the_one_command(said: str) -> None:
     fix = explain({"module_stderr": said, "msg": "MODULE FAILURE"}).fix_on("pc")

@@ -34,7 +34,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     "address swapped": (met(state="off", twin="head"), "reach", "answered by head", "ip -4"),
     "key refused": (node(look=None, unreachable="Permission denied (publickey)"), "ssh", "refuses", "PHASE=ssh_trust"),
     "wrong password": (node(sudo="Incorrect sudo password"), "sudo", "not for sudo", "SUDO_PASSWORD=ask"),
-    "no sudo": (node(sudo="user is not in the sudoers file"), "sudo", "may not use sudo", "usermod -aG sudo"),
+    "no sudo": (node(sudo="user is not in the sudoers file"), "sudo", "may not use sudo", "adduser $USER sudo"),
     "full, unreadable": (node(look=None, look_failed="No space left on device"), "disk", "disk is full", "du -xhd1"),
     "127.0.1.1": (part("names", loopback=["left"]), "names", "loopback", "PHASE=hostname LIMIT=left"),
     "hosts gone": (part("names", lead_to={"left": "10.0.0.2"}), "names", "head leads to nothing", "PHASE=hostname"),
