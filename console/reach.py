@@ -97,7 +97,6 @@ def ssh_words(node: Node, address: str) -> list[str]:
         "ServerAliveCountMax": 2,
         "BatchMode": "yes",
         "LogLevel": "ERROR",
-        "IdentitiesOnly": "yes",
         "UserKnownHostsFile": f'"{node.state}/known_hosts"',  # ssh itself takes a space for the next file
         "HostKeyAlias": node.name,
     }

@@ -29,6 +29,19 @@ def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
     ]
 
 
+def motley_logins(names: list[str], hostvars: Any, met: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What login_probe asks of each node: who logs in, and where it was met."""
+    return [
+        {
+            "name": name,
+            "user": str(hostvars[name]["ansible_user"]),
+            "address": str(met[name]["address"]),
+            "port": int(hostvars[name].get("ansible_port", 22)),
+        }
+        for name in names
+    ]
+
+
 def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
     """Name -> the address it has or shall have, in the cluster's order."""
     return {name: str(hostvars[name]["motley_address"]) for name in names}
@@ -75,6 +88,7 @@ class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
             "motley_places": motley_places,
+            "motley_logins": motley_logins,
             "motley_addresses": motley_addresses,
             "motley_friends": motley_friends,
             "motley_is_folder": is_folder,

@@ -135,7 +135,6 @@ def test_one_machine_listed_twice_is_told_from_a_copied_disk(person: Person) -> 
     assert other.run("hostname").strip() != OTHER
 
 
-@pytest.mark.xfail(strict=True, reason="ssh offers six keys of others first, and then the machine hangs up")
 def test_six_keys_in_the_agent_are_in_nobodys_way(person: Person) -> None:
     """As many as sshd lets anybody try. One machine takes keys only: there one of the six is its owner's."""
     takes_keys_only(person.cluster[VICTIM], takes=f"{person.folder}/agent/0.pub")

@@ -1,0 +1,47 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Which key opens each node: ours already, or as yet only one of the person who types. Runs on the controller."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from ansible.module_utils import logins
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: login_probe
+short_description: Find the nodes that only a key of the person who types opens
+description:
+  - Ansible offers a node our key and the password alone, so that an agent full of keys is in nobody's way.
+  - Where our key opens nothing yet and one of the agent or of ~/.ssh does, that one is needed for the first contact.
+  - Changes nothing.
+options:
+  nodes:
+    description: Name, user, address and port of each
+    type: list
+    elements: dict
+    required: true
+  state_folder:
+    description: Holds known_hosts and the controller's key
+    type: path
+    required: true
+"""
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "nodes": {"type": "list", "elements": "dict", "required": True},
+            "state_folder": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    own = logins.own_keys(Path.home() / ".ssh", logins.agent_has_some())
+    names = logins.opened_by(own, module.params["nodes"], module.params["state_folder"])
+    module.exit_json(changed=False, names=names, ssh_args=shlex.join(own))
+
+
+if __name__ == "__main__":
+    main()
