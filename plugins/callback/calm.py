@@ -6,6 +6,7 @@ motley_lines or motley_say, or says by debug, and a failure only its message. Wi
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -13,7 +14,9 @@ import signal
 from typing import Any
 
 from ansible import constants as C
+from ansible.errors import AnsibleError
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.release import __version__
 
 DOCUMENTATION = """
 name: calm
@@ -26,6 +29,7 @@ description:
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
 FAILED = {"color": C.COLOR_ERROR, "stderr": True}
+LEAST = (2, 19)
 
 
 class CallbackModule(Default):
@@ -34,6 +38,8 @@ class CallbackModule(Default):
     CALLBACK_NAME = "calm"
 
     def __init__(self) -> None:
+        if why := unfit(__version__, whole=importlib.util.find_spec("rich") is not None):
+            raise AnsibleError(why)
         super().__init__()
         self.calm = False
         self.failures: dict[str, list[str]] = {}
@@ -143,6 +149,17 @@ class CallbackModule(Default):
         self._tell_failures()
         if not self.calm:
             super().v2_playbook_on_stats(stats)
+
+
+def unfit(version: str, *, whole: bool) -> str:
+    """Why this Ansible cannot run our playbooks, or nothing. `whole`: what we import besides is there too."""
+    if tuple(int(part) for part in version.split(".")[:2]) < LEAST:
+        what = f"this is ansible-core {version}; Motley needs {LEAST[0]}.{LEAST[1]} or newer"
+    elif not whole:
+        what = f"this is the system's ansible-core {version}; what Motley needs besides is not there"
+    else:
+        return ""
+    return f"{what}\nfix: make env; then .venv/bin/ansible-playbook in its place"
 
 
 def findings(told: Any) -> str:

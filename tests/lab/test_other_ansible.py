@@ -21,7 +21,6 @@ from tests.support.other_controller import Seat, seat
 
 CACHE = Path(os.environ.get("MOTLEY_CACHE", Path.home() / ".cache/motley"))
 ON = {"trixie": "controller-newest"}
-RED = pytest.mark.xfail(strict=True, reason="an older ansible-core shows warnings and no plan")
 
 
 @pytest.fixture(scope="module", params=ON)
@@ -63,11 +62,12 @@ def too_old() -> Path:
     return env / "bin/ansible-playbook"
 
 
-@RED
 @pytest.mark.parametrize("playbook", ["launch.yml", "playbooks/bootstrap.yml"])
-def test_one_that_is_too_old_says_so_and_nothing_else(too_old: Path, playbook: str) -> None:
+def test_one_that_is_too_old_says_so_and_nothing_else(too_old: Path, playbook: str, tmp_path: Path) -> None:
+    nobody = tmp_path / "hosts.yml"
+    nobody.write_text("others: {hosts: {localhost: {}}}")
     done = subprocess.run(
-        [too_old, "-i", "inventory/loopback", playbook],
+        [too_old, "-i", nobody, playbook],
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
