@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Re-lock every set from its .in file (or the sets named as arguments): make lock [SETS="controller dev"]
-# One lock serves Python 3.11 to 3.13: controller and nodes may differ in their Debian or Ubuntu.
+# One lock serves Python 3.11 to 3.14, by markers where it must: controller and nodes may differ in their Debian or Ubuntu.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd .. && pwd)
@@ -21,7 +21,7 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard
+  set -- controller controller-newest controller-too-old dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do

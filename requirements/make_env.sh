@@ -7,9 +7,9 @@ target=$1
 shift
 python=${PYTHON:-python3}
 
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
-  echo "Motley needs Python 3.11 or newer as '$python' (found: $("$python" --version 2>&1 || echo none))." >&2
-  echo "Debian 12, Ubuntu 24.04 and newer have it: sudo apt install python3" >&2
+"$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 14))' 2>/dev/null || {
+  echo "Motley needs Python 3.11 to 3.14 as '$python' (found: $("$python" --version 2>&1 || echo none))." >&2
+  echo "Debian 12, Ubuntu 24.04 and newer have one: sudo apt install python3; if it has another name: PYTHON=python3.14 make env" >&2
   exit 2
 }
 
@@ -27,8 +27,13 @@ flock -n 9 || { echo "waiting: another make builds $(basename "$target")" >&2 &&
 is_right && exit 0
 
 as_root() { if [[ $(id -u) == 0 ]]; then "$@"; else sudo "$@"; fi; }
+may_install() { [[ $(id -u) == 0 ]] || command -v sudo >/dev/null; }
 
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+  may_install || {
+    printf '%s\n' "python3-venv is missing, and there is no sudo here" "fix: su - -c 'apt install python3-venv'; then again" >&2
+    exit 2
+  }
   echo "installing python3-venv (apt)" >&2
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 update
   as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install python3-venv >/dev/null

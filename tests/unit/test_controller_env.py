@@ -17,11 +17,7 @@ REQUIREMENTS = Path(__file__).parents[2] / "requirements"
     [
         ("3.11", "2.19"),
         ("3.13", "2.19"),
-        pytest.param(
-            "3.14",
-            "2.2[0-9]",
-            marks=pytest.mark.xfail(strict=True, reason="one ansible-core for all, and that does not run on 3.14"),
-        ),
+        ("3.14", "2.2[0-9]"),
     ],
 )
 @pytest.mark.parametrize("lock", ["controller", "dev"])
@@ -31,7 +27,6 @@ def test_each_python_gets_an_ansible_core_that_runs_on_it(lock: str, python: str
     assert re.match(branch, found)
 
 
-@pytest.mark.xfail(strict=True, reason="a Python that the locks do not serve fails by pip's words, after minutes")
 def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path) -> None:
     python = tmp_path / "python3"
     python.write_text(
