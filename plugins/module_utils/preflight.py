@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
-PYTHON = (3, 11)
-"""The oldest that the locked sets serve."""
+PYTHON = ((3, 11), (3, 14))
+"""The oldest and the newest that the locked sets serve."""
 
 
 def judge(report: dict, disk_gb: float) -> list[dict]:
@@ -37,10 +37,12 @@ def _wsl(report: dict, _: float) -> list[dict]:
 
 
 def _python(report: dict, _: float) -> list[dict]:
-    if tuple(report["python"][:2]) >= PYTHON:
+    (oldest, newest), found = PYTHON, tuple(report["python"][:2])
+    if oldest <= found <= newest:
         return []
-    found = ".".join(map(str, report["python"]))
-    return [{"what": f"has Python {found}", "fix": f"it needs {PYTHON[0]}.{PYTHON[1]} or newer: upgrade the system"}]
+    mend = "upgrade the system" if found < oldest else "a newer Motley may know it (git pull)"
+    served = f"{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
+    return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {mend}"}]
 
 
 def _disk(report: dict, disk_gb: float) -> list[dict]:
