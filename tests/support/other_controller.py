@@ -47,11 +47,11 @@ def seat(suite: str, locked: str) -> Seat:
     if not base.built(system):
         base.build(system)
 
-    def install(system: base.Base, root: Path) -> None:
+    def install(root: Path) -> None:
         _install(system, root, locked)
 
     recipe = b"".join((REQUIREMENTS / name).read_bytes() for name in (f"{locked}.txt", "make_env.sh"))
-    above = layer.ensure(system, locked, recipe + Path(__file__).read_bytes(), install)
+    above = layer.ensure([system.root], locked, recipe + Path(__file__).read_bytes(), install)
     return Seat(f"{above}:{system.root}")
 
 
