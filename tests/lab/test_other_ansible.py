@@ -9,23 +9,27 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from lab.profile import PASSWORD
+from lab.shell import LabError
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY, Cluster
 from tests.support.other_controller import Seat, seat
 
 CACHE = Path(os.environ.get("MOTLEY_CACHE", Path.home() / ".cache/motley"))
-ON = {"trixie": "controller-newest"}
+ON = {"trixie": "controller-newest", "forky": "controller"}
+"""Base system -> what is locked for it: what a person gets on Python 3.14 is the newest already."""
 
 
 @pytest.fixture(scope="module", params=ON)
-def newest(request: pytest.FixtureRequest, lab_allowed: None) -> Iterator[Seat]:
-    yield seat(request.param, ON[request.param])
+def newest(request: pytest.FixtureRequest, lab_allowed: None) -> Seat:
+    try:
+        return seat(request.param, ON[request.param])
+    except LabError as wrong:
+        pytest.skip(f"NOT RUN: {wrong}")
 
 
 def test_newest_takes_a_machine_through_a_phase_without_a_warning(pair: Cluster, newest: Seat, tmp_path: Path) -> None:
