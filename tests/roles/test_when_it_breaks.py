@@ -209,7 +209,7 @@ def test_undo_never_removes_the_last_way_in(person: Person) -> None:
     odd = f'# {of_a_person} old laptop\ncommand="/bin/backup",restrict {of_a_person} nas\n'
     host.run("su", "user", "-c", f"mkdir -m 700 ~/.ssh && cat > {keys} && chmod 600 {keys}", stdin=odd)
     person.bootstraps(phase="ssh_trust", limit=VICTIM)
-    only_keys = "Match User user\n AuthenticationMethods publickey\n"
+    only_keys = "Match User user LocalPort 22\n AuthenticationMethods publickey\n"  # as long as one comes by this port
     host.run("sh", "-c", "cat > /etc/ssh/sshd_config.d/10-keys.conf; systemctl reload ssh", stdin=only_keys)
     said = person.types("undo", phase="ssh_trust", limit=VICTIM)
     assert said.rc == 1 and "Motley's key is the only way in" in said.out, said.out
