@@ -8,7 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.in_host import nvidia_smi
 from plugins.filter import gpu_driver as planner
+from plugins.filter import python_env as env_filter
 from plugins.module_utils import driver_packages as rules
 from plugins.module_utils.driver_packages import Package, Simulated
 
@@ -117,7 +119,7 @@ def test_side_effects_of_an_installation() -> None:
 
 
 def way(how: str, *, signed: bool, **against: Any) -> dict[str, Any]:
-    nothing = {"trouble": "", "kernels": [], "strangers": [], "builds": [], "other": ""}
+    nothing = {"trouble": "", "kernels": [], "strangers": [], "undrawn": [], "builds": [], "other": ""}
     return {"how": how, "signed": signed, "packages": [], **nothing, **against}
 
 
@@ -235,3 +237,110 @@ def test_package_names_of_a_server_and_of_a_desktop() -> None:
     assert desktop == ["nvidia-driver-570", "linux-modules-nvidia-570-generic-hwe-24.04"]
     debian = planner.packages({"open": True}, "580", {**seen, "names": "debian"}, CATALOGUE)
     assert [way["signed"] for way in debian["ways"]] == [False]
+
+
+# -- a desktop ---------------------------------------------------------------------------------------------------
+
+DESKTOP = UBUNTU | {
+    "nvidia-driver-570": Package("570.195.03-0ubuntu1", "libnvidia-gl-570"),
+    "libnvidia-gl-570": Package("570.195.03-0ubuntu1"),
+    "libnvidia-gl-570:i386": Package("570.195.03-0ubuntu1"),
+    "xserver-xorg-video-nvidia-570": Package("570.195.03-0ubuntu1"),
+}
+KERNEL = {"tracks": ["generic"], "next": "6.8.0-88-generic", "headers": ["linux-headers-6.8.0-88-generic"]}
+
+
+@pytest.mark.xfail(strict=True, reason="a desktop's GL driver goes without a successor")
+def test_what_draws_a_desktop_is_seen_in_what_is_installed() -> None:
+    drawn = ["libnvidia-gl-570", "libnvidia-gl-570:i386", "xserver-xorg-video-nvidia-570"]
+    assert rules.draws(DESKTOP, CATALOGUE) == drawn
+    assert rules.draws(UBUNTU, CATALOGUE) == []
+
+
+@pytest.mark.xfail(strict=True, reason="a desktop's GL driver goes without a successor")
+@pytest.mark.parametrize("display_manager", [True, False])
+def test_every_way_to_a_driver_brings_what_draws_a_desktop(display_manager: bool) -> None:
+    seen = {"names": "ubuntu", "desktop": display_manager, "draws": rules.draws(DESKTOP, CATALOGUE), "kernel": KERNEL}
+    for way in planner.packages({"open": True}, "580", seen, CATALOGUE)["ways"]:
+        names = set(way["packages"])
+        assert "nvidia-driver-580-open" in names or {"libnvidia-gl-580", "xserver-xorg-video-nvidia-580"} <= names
+        assert "libnvidia-gl-580:i386" in names, "games of 32 bits draw by it"
+
+
+@pytest.mark.xfail(strict=True, reason="a desktop's GL driver goes without a successor")
+def test_what_draws_a_desktop_is_not_removed_without_its_like() -> None:
+    gone = ("nvidia-driver-570", "libnvidia-gl-570", "libnvidia-gl-570:i386")
+
+    def undrawn(*comes: str) -> list[str]:
+        foreseen = Simulated(dict.fromkeys(comes, "580.95.05"), gone)
+        return list(rules.side_effects(foreseen, DESKTOP, CATALOGUE)["undrawn"])
+
+    assert undrawn("libnvidia-compute-580") == ["libnvidia-gl-570", "libnvidia-gl-570:i386"]
+    assert undrawn("libnvidia-gl-580") == ["libnvidia-gl-570:i386"]
+    assert undrawn("libnvidia-gl-580", "libnvidia-gl-580:i386") == []
+    assert undrawn("libnvidia-gl", "libnvidia-gl:i386") == [], "as NVIDIA's own packages are called"
+
+
+@pytest.mark.xfail(strict=True, reason="a desktop's GL driver goes without a successor")
+def test_a_way_that_would_take_the_picture_is_refused_by_name() -> None:
+    dark = way("signed", signed=True, undrawn=["libnvidia-gl-570"])
+    chosen = rules.choose_modules([dark], {"secure_boot": False, "own_key": False})
+    assert "would remove libnvidia-gl-570, which draws its desktop" in chosen["error"]
+
+
+@pytest.mark.xfail(strict=True, reason="a desktop's GL driver goes without a successor")
+def test_panels_of_a_desktop_are_no_driver_to_be_replaced() -> None:
+    foreseen = Simulated({}, ("nvidia-settings", "nvidia-prime"))
+    assert rules.side_effects(foreseen, DESKTOP, CATALOGUE)["strangers"] == ["nvidia-settings", "nvidia-prime"]
+
+
+# -- Secure Boot -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="only keys that we know are believed")
+def test_a_module_that_is_loaded_proves_its_key() -> None:
+    """Secure Boot let it in: whose key it is signed with does not matter then."""
+    runs = look(module_signer="somebody's own key", loaded_signer="somebody's own key")
+    assert rules.key_is_known("somebody's own key", runs)
+    assert rules.key_is_known("", look(loaded_signer="")), (
+        "validation can be switched off (mokutil --disable-validation)"
+    )
+    assert not rules.key_is_known("another key", runs)
+    assert not rules.key_is_known("somebody's own key", look(loaded={}, loaded_signer=None))
+    assert rules.key_is_known("Canonical Ltd. Kernel Module Signing", look(loaded={}, loaded_signer=None))
+
+
+# -- versions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="versions of libraries are sorted as text")
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("570.9", "570.133.20"), ("570.26", "570.124.06"), ("99.1", "580.65.06"), ("580.95", "580.95.05")],
+)
+def test_driver_versions_are_compared_by_number_everywhere(older: str, newer: str, tmp_path: Path) -> None:
+    assert rules.older(older, newer) and not rules.older(newer, older) and not rules.older(older, older)
+    libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    for version in (older, newer):
+        (libraries / f"libnvidia-ml.so.{version}").touch()
+    assert nvidia_smi.library_version(libraries) == newer
+    assert env_filter.older(older, newer) and planner.older(older, newer)
+
+
+# -- a branch that is only a name --------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
+@pytest.mark.parametrize(
+    ("name", "depends", "leads"),
+    [
+        ("nvidia-driver-570-open", "nvidia-driver-580-open", "580"),
+        ("libnvidia-compute-570", "libnvidia-compute-580 (= 580.95.05-0ubuntu0.24.04.1)", "580"),
+        ("libnvidia-compute-570", "libc6 (>= 2.34)", ""),
+        ("nvidia-utils-570", "libnvidia-compute-570 (= 570.195.03-0ubuntu1)", ""),
+        ("nvidia-driver-570", "", ""),
+    ],
+)
+def test_a_transitional_package_is_known_by_what_it_needs(name: str, depends: str, leads: str) -> None:
+    assert rules.leads_to(name, depends) == leads

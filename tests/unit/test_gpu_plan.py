@@ -140,6 +140,120 @@ def test_a_run_for_one_node_does_not_leave_the_others() -> None:
     assert "all nodes" in plan("570", agreed=agreed, b=node(RTX_3070_TI))["fix"]
 
 
+# -- a branch that is only a name ------------------------------------------------------------------------------
+
+
+def led(*chips: str, **more: Any) -> dict[str, Any]:
+    """A machine of Ubuntu's after 570 is no longer made: packages of that name lead to 580."""
+    return node(*chips, offers=("580.95.05",), leads={"570": "580"}, **more)
+
+
+@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
+def test_asking_for_a_branch_that_is_only_a_name_gives_what_it_leads_to_and_the_wheels_for_that() -> None:
+    made = plan("570", a=led(RTX_5070_TI), b=led(RTX_3070_TI))
+    assert (made["branch"], made["set"], made["torch"]) == ("580", "node-gpu", "2.13.0")
+    assert {one["version"] for one in made["nodes"].values()} == {"580.95.05"}
+    assert "570 only leads to 580 in Ubuntu's packages" in made["reason"]
+
+
+@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
+def test_beside_a_real_570_it_serves_the_older_torch() -> None:
+    made = plan(a=led(RTX_4070), b=node(RTX_3070_TI, offers=("570.195.03",)))
+    assert (made["branch"], made["set"]) == ("570", "node-gpu-r570")
+    assert made["nodes"]["a"]["version"] == "580.95.05"
+    assert "570 only leads to 580" in made["nodes"]["a"]["say"]
+
+
+@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
+def test_a_570_that_works_stays_and_what_an_upgrade_would_bring_is_said() -> None:
+    made = plan(a=led(RTX_3070_TI, has="570.195.03"))
+    assert (made["nodes"]["a"]["do"], made["set"]) == ("keep", "node-gpu-r570")
+    assert "570 only leads to 580" in made["nodes"]["a"]["say"]
+
+
+# -- what the inventory says of the cards ------------------------------------------------------------------------
+
+
+def named(title: str, *chips: str, name: str = "", **more: Any) -> dict[str, Any]:
+    made = node(*chips, title=title, file="inventory/homelab/hosts.yml", **more)
+    for card in made["cards"]:
+        card["name"] = name
+    return made
+
+
+@pytest.mark.parametrize(
+    ("title", "chip", "name"),
+    [
+        ("RTX 4070", RTX_4070, "NVIDIA GeForce RTX 4070 Laptop GPU"),
+        ("RTX 4070 Laptop", RTX_4070, "AD106M [GeForce RTX 4070 Max-Q / Mobile]"),
+        ("rtx4070", RTX_4070, ""),
+        ("GeForce 3070Ti, 8 GB", RTX_3070_TI, "NVIDIA GeForce RTX 3070 Ti"),
+        ("RTX A4000", "24b0", "GA104GL [RTX A4000]"),
+        ("my old card", RTX_3070_TI, "NVIDIA GeForce RTX 3070 Ti"),
+        ("RTX 6090", "3a00", ""),
+        ("", RTX_3070_TI, "NVIDIA GeForce RTX 3070 Ti"),
+    ],
+)
+def test_a_card_is_recognised_by_its_model(title: str, chip: str, name: str) -> None:
+    assert "error" not in plan(a=named(title, chip, name=name))
+
+
+@pytest.mark.xfail(strict=True, reason="motley_gpu is never compared with the bus")
+@pytest.mark.parametrize(
+    ("title", "chip", "name", "there"),
+    [
+        ("RTX 3070 Ti", RTX_4070, "NVIDIA GeForce RTX 4070 Laptop GPU", "RTX 4070 Laptop"),
+        ("RTX 3070", RTX_3070_TI, "GA104 [GeForce RTX 3070 Ti]", "RTX 3070 Ti"),
+        ("RTX 4070", RTX_3070_TI, "", "RTX 30 (Ampere)"),
+    ],
+)
+def test_another_card_than_the_inventory_names_is_said_with_the_line_to_edit(
+    title: str, chip: str, name: str, there: str
+) -> None:
+    made = plan(a=named(title, chip, name=name), b=node(RTX_3070_TI))
+    assert made["error"] == f"a: the inventory says motley_gpu: {title}, on its bus is {there} (10de:{chip})"
+    assert "inventory/homelab/hosts.yml" in made["fix"] and "motley_gpu" in made["fix"]
+    if name:
+        assert f"motley_gpu: {there}" in made["fix"]
+
+
+@pytest.mark.xfail(strict=True, reason="motley_gpu is never compared with the bus")
+def test_a_named_card_that_is_not_there_is_no_silent_training_on_the_processor() -> None:
+    made = plan(a=named("RTX 3070 Ti"), b=node(RTX_3070_TI))
+    assert made["error"] == "a: the inventory says motley_gpu: RTX 3070 Ti, no NVIDIA card is on its bus"
+    assert "motley_gpu: none" in made["fix"]
+    assert "error" not in plan(a=named("none"), b=node(RTX_3070_TI))
+
+
+def test_one_of_two_cards_may_be_the_named_one() -> None:
+    made = named("RTX 3070 Ti", RTX_3070_TI, RTX_4070)
+    made["cards"][0]["name"], made["cards"][1]["name"] = "NVIDIA GeForce RTX 3070 Ti", "NVIDIA GeForce RTX 4070"
+    assert "error" not in plan(a=made)
+
+
+# -- graphics that are switched off ------------------------------------------------------------------------------
+
+
+@pytest.mark.xfail(strict=True, reason="switched-off graphics are no card, without a word")
+@pytest.mark.parametrize("on_the_bus", [True, False], ids=["until its restart", "after its restart"])
+def test_graphics_switched_to_the_processor_are_said_with_the_one_command(on_the_bus: bool) -> None:
+    chips = (RTX_4070,) if on_the_bus else ()
+    made = plan(a=named("RTX 4070", *chips, switched_off="prime-select"), b=node(RTX_3070_TI))
+    assert made["error"].startswith("a: its graphics are switched to the processor's own (prime-select intel)")
+    assert "on a: sudo prime-select on-demand && sudo reboot" in made["fix"]
+    assert "desktop" in made["fix"]
+
+
+def test_a_laptop_that_shall_train_on_its_processor_may_stay_so() -> None:
+    assert "error" not in plan(a=named("none", switched_off="prime-select"), b=node(RTX_3070_TI))
+
+
+@pytest.mark.xfail(strict=True, reason="switched-off graphics are no card, without a word")
+def test_the_switch_of_bbswitch_is_another_command() -> None:
+    made = plan(a=node(RTX_4070, switched_off="bbswitch"))
+    assert "echo ON | sudo tee /proc/acpi/bbswitch" in made["fix"]
+
+
 # -- every cluster ---------------------------------------------------------------------------------------------
 
 VERSIONS = ["550.163.01", "570.195.03", "580.65.05", "580.65.06", "580.95.05", "590.48.01"]
