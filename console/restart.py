@@ -12,6 +12,7 @@ from dataclasses import replace
 from console import interrupt, play
 from console.progress import Progress
 
+YES = ("y", "yes")
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml
 
 
@@ -28,17 +29,19 @@ def run(wish: play.Wish, passwords: play.Passwords) -> int:
     return play.run(replace(wish, variables={**wish.variables, "motley_gpu_driver_may_restart": willing}), passwords)
 
 
-def waiting(progress: Progress) -> list[str]:
-    """The nodes that stopped for want of a yes, and for nothing else."""
+def waiting(progress: Progress) -> dict[str, str]:
+    """The nodes that stopped for want of a yes and for nothing else, each with what must be known before that yes."""
     failed = [(node.name, node.phases[node.failed]) for node in progress.nodes.values() if node.failed]
-    return [name for name, phase in failed if phase.failed_task == STOPPED]
+    stopped = {name: phase.failure for name, phase in failed if phase.failed_task == STOPPED and phase.failure}
+    return {name: " ".join(cause.what.splitlines()[1:]) for name, cause in stopped.items()}
 
 
-def ask(nodes: list[str]) -> list[str]:
+def ask(nodes: dict[str, str]) -> list[str]:
     """Which of them may restart now; whatever is not a yes is a no."""
     if not sys.stdin.isatty():
         return []
+    questions = {node: " ".join([f"restart {node} now?", *([note] if note else [])]) for node, note in nodes.items()}
     try:
-        return [node for node in nodes if input(f"restart {node} now? [y/N] ").strip().lower() in ("y", "yes")]
+        return [node for node, question in questions.items() if input(f"{question} [y/N] ").strip().lower() in YES]
     except EOFError:
         return []

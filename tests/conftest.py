@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from collections import Counter
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # As a shell starts what runs in its background; every program under test would inherit it, and heed no Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+if importlib.util.find_spec("ansible"):  # the trainer's environment has none
+    import ansible.module_utils
+
+    # A module finds what it shares with others where it finds it on a node.
+    ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "plugins/module_utils"))
 
 BASES = sorted({"bookworm", "trixie", base.default_suite()})
 

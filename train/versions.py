@@ -86,14 +86,19 @@ def driver(root: Path) -> dict[str, str | None]:
     After an unattended upgrade these differ until the next boot, and CUDA refuses.
     """
     loaded = _first_match(root / "proc/driver/nvidia/version", r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)")
-    libraries = sorted(root.glob("usr/lib*/x86_64-linux-gnu/libnvidia-ml.so.[0-9]*.*"))
-    libraries += sorted(root.glob("usr/lib64/libnvidia-ml.so.[0-9]*.*"))
-    library = libraries[-1].name.removeprefix("libnvidia-ml.so.") if libraries else None
+    folders = ("usr/lib*/x86_64-linux-gnu", "usr/lib64")
+    libraries = [path.name for folder in folders for path in root.glob(f"{folder}/libnvidia-ml.so.[0-9]*.*")]
+    library = max(libraries, key=_numbers).removeprefix("libnvidia-ml.so.") if libraries else None
     return {
         "driver": loaded,
         "driver_on_disk": module_on_disk() if loaded or library else None,
         "driver_library": library,
     }
+
+
+def _numbers(name: str) -> list[int]:
+    """570.9 is older than 570.133."""
+    return [int(part) for part in re.findall(r"\d+", name)]
 
 
 def module_on_disk() -> str | None:

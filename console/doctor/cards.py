@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from console.doctor.common import Found, Skipped, bootstrap, listed, need, number
 from console.doctor.readings import Facts, Finding, Node, Readings
+from plugins.module_utils.driver_packages import switched_off_fault
 
 BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
 HOT = "it is too hot"
@@ -11,10 +12,15 @@ THROTTLED = {0x8: "the hardware slows it down", 0x20: HOT, 0x40: HOT, 0x80: "its
 
 
 def driver(readings: Readings) -> Found:
-    found = [(node, told) for node, told in need(readings, "gpu") if node.wish["gpu_driver"] and told["cards"]]
-    if not found:
+    managed = [(node, told) for node, told in need(readings, "gpu") if node.wish["gpu_driver"]]
+    off = [(node, told["switched_off"]) for node, told in managed if told.get("switched_off")]
+    found = [(node, told) for node, told in managed if told["cards"] and not told.get("switched_off")]
+    if not found and not off:
         raise Skipped("no NVIDIA card, or motley_gpu_driver_manage is false")
     wrong = []
+    for node, switch in off:
+        what, fix = switched_off_fault(switch, node.name)
+        wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
     for node, told in found:
         what, _, fix = node.driver_fault.partition("\nfix: ")
         elsewhere = "No space left on device" in what or any(card["lost"] for card in told["cards"])
@@ -24,7 +30,8 @@ def driver(readings: Readings) -> Found:
             )
             fix = fix.replace(f"LIMIT={node.name} LIMIT={node.name}", f"LIMIT={node.name}")
             wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
-    return f"driver, module and library agree on {len(found) - len(wrong)} of {len(found)} nodes with cards", wrong
+    nodes = len(found) + len(off)
+    return f"driver, module and library agree on {nodes - len(wrong)} of {nodes} nodes with cards", wrong
 
 
 def gpu(readings: Readings) -> Found:

@@ -76,9 +76,9 @@ def reachable(card: Facts, library: str | None, module: str | None) -> None:
         )
 
 
-def library_version() -> str | None:
-    found = sorted(LIBRARIES.glob("libnvidia-ml.so.*.*"))
-    return found[-1].name.removeprefix("libnvidia-ml.so.") if found else None
+def library_version(folder: Path = LIBRARIES) -> str | None:
+    found = [path.name.removeprefix("libnvidia-ml.so.") for path in folder.glob("libnvidia-ml.so.*.*")]
+    return max(found, key=lambda version: [int(part) for part in version.split(".")], default=None)
 
 
 def settings() -> Facts:

@@ -7,8 +7,15 @@ plan, or `error` and `fix` where no plan can be right.
 from __future__ import annotations
 
 import json
+import re
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console import cards as card_names
+from plugins.module_utils.driver_packages import numbers, of_branch, older, switched_off_fault
 
 Data = dict[str, Any]
 
@@ -21,19 +28,20 @@ class Way:
     """keep or install; empty: neither is possible."""
     open: bool = False
     version: str = ""
+    led: str = ""
+    """Where packages of the wanted branch's name only lead to another one: that it is so."""
     why_not: str = ""
     fix: str = ""
 
 
 def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_set: str = "") -> Data:
     """`agreed_set` is what nodes outside this run already train with: none of them may be left behind."""
+    if trouble := first_trouble(nodes, catalogue):
+        return trouble
     with_cards = {name: node for name, node in nodes.items() if node.get("cards")}
     if not with_cards:
         reason = "no node has an NVIDIA card: it trains on its processors"
         return {"branch": "", "set": "node-cpu", "cuda": "", "torch": "", "reason": reason, "nodes": {}}
-    for name, node in with_cards.items():
-        if trouble := unservable(name, node, catalogue):
-            return trouble
     known = [entry for entry in catalogue["branches"] if branch in ("auto", entry["branch"])]
     allowed = [entry for entry in known if not agreed_set or entry["set"] == agreed_set]
     if not allowed:
@@ -46,7 +54,8 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     chosen = choose(allowed, ways, with_cards)
     if chosen is None:
         return refusal(allowed, ways)
-    return as_plan(chosen, ways, with_cards, catalogue, branch != "auto")
+    suited = [entry for entry in catalogue["branches"] if not agreed_set or entry["set"] == agreed_set]
+    return as_plan(led_to(chosen, ways, suited), ways, with_cards, catalogue, branch != "auto")
 
 
 def choose(allowed: list[Data], ways: dict[str, dict[str, Way]], nodes: dict[str, Data]) -> Data | None:
@@ -59,13 +68,31 @@ def choose(allowed: list[Data], ways: dict[str, dict[str, Way]], nodes: dict[str
     return next((entry for entry in allowed if all(one.do for one in ways[entry["branch"]].values())), None)
 
 
+def led_to(chosen: Data, ways: dict[str, dict[str, Way]], suited: list[Data]) -> Data:
+    """The branch that all nodes really come to where the chosen one is only a name for it on some."""
+    mine = ways[chosen["branch"]]
+    if not any(one.led for one in mine.values() if one.do == "install"):
+        return chosen
+    oldest = min((one.version for one in mine.values()), key=numbers)
+    real = next((entry for entry in suited if not older(oldest, entry["least"])), chosen)
+    ways[real["branch"]] = mine
+    return real
+
+
 # -- one node --------------------------------------------------------------------------------------------------
+
+
+def first_trouble(nodes: dict[str, Data], catalogue: Data) -> Data | None:
+    """What no driver can put right: switched off, too old, or not what the inventory says."""
+    checks = (switched_off, unservable, other_card)
+    found = (check(name, node, catalogue) for check in checks for name, node in nodes.items())
+    return next(filter(None, found), None)
 
 
 def unservable(name: str, node: Data, catalogue: Data) -> Data | None:
     """Cards that no branch can serve."""
-    kinds = [generation(card["device"], catalogue) for card in node["cards"]]
-    for card, kind in zip(node["cards"], kinds, strict=True):
+    for card in node["cards"]:
+        kind = generation(card["device"], catalogue)
         if float(kind["compute"]) < float(catalogue["least_compute"]):
             error = (
                 f"{name}: its {kind['name']} card (10de:{card['device']}) has compute {kind['compute']},"
@@ -74,6 +101,55 @@ def unservable(name: str, node: Data, catalogue: Data) -> Data | None:
             fix = f"leave {name} out of hosts.yml, or give it motley_gpu_driver_manage: false to train on its processor"
             return {"error": error, "fix": fix}
     return None
+
+
+def switched_off(name: str, node: Data, _: Data) -> Data | None:
+    """Its owner gave the desktop to the processor's graphics, and the card no power."""
+    switch = node.get("switched_off", "")
+    if not switch or node.get("title") == "none":
+        return None
+    what, fix = switched_off_fault(switch, name)
+    return {"error": f"{name}: {what}", "fix": fix}
+
+
+def other_card(name: str, node: Data, catalogue: Data) -> Data | None:
+    """What the inventory says of a machine is not what is on its bus: a typing error, or two machines mixed up."""
+    title, cards = node.get("title", ""), node.get("cards", [])
+    if title in ("", "none") or any(is_called(title, card, catalogue) for card in cards):
+        return None
+    file = f"edit motley_gpu of {name} in {node.get('file') or 'hosts.yml'}"
+    error = f"{name}: the inventory says motley_gpu: {title}, "
+    if not cards:
+        fix = f"see to the card's seat and power; or {file}: motley_gpu: none (it trains on its processor)"
+        return {"error": f"{error}no NVIDIA card is on its bus", "fix": fix}
+    there = " and ".join(
+        f"{short(card.get('name', '')) or generation(card['device'], catalogue)['name']} (10de:{card['device']})"
+        for card in cards
+    )
+    right = next((f": motley_gpu: {short(card['name'])}" for card in cards if card.get("name")), "")
+    return {"error": f"{error}on its bus is {there}", "fix": f"{file}{right}; or its address, if two were mixed up"}
+
+
+def is_called(title: str, card: Data, catalogue: Data) -> bool:
+    """Whether a person may have meant this card: by its model, else by its generation; in doubt yes."""
+    wrote, found = model(title), model(short(card.get("name", "")))
+    if wrote and found:
+        return wrote == found
+    meant, kind = card_names.generation(title), generation(card["device"], catalogue)
+    return meant is None or kind["name"] == "unknown" or meant[1] == float(kind["compute"])
+
+
+def short(name: str) -> str:
+    """RTX 4070 Laptop, of NVIDIA GeForce RTX 4070 Laptop GPU and of GeForce RTX 4070 Max-Q / Mobile."""
+    name = re.sub(r".*\[(.*)].*", r"\1", name)
+    name = re.sub(r"\s*(Max-Q / Mobile|Mobile / Max-Q|Mobile|Max-Q)\b", " Laptop", name)
+    return " ".join(re.sub(r"\b(NVIDIA|GeForce|GPU|Lite Hash Rate)\b", "", name).split())
+
+
+def model(text: str) -> tuple[str, ...]:
+    """What tells one card from another of its generation: letter, number, Ti, Super. Empty: nothing to compare."""
+    found = re.search(r"(?:(?<![a-z])([a-z]))?(\d{3,4})(?!\d)[ -]?(ti\b)?[ -]?(super\b)?", text.lower())
+    return tuple(part or "" for part in found.groups()) if found else ()
 
 
 def flavours(node: Data, catalogue: Data) -> list[bool]:
@@ -98,10 +174,11 @@ def way(name: str, node: Data, branch: Data, catalogue: Data) -> Way:
         kinds = " and ".join(generation(card["device"], catalogue)["name"] for card in node["cards"])
         why_not = f"{name} has {kinds} in one machine: one needs the open kernel modules, the other the closed ones"
         return Way(why_not=why_not, fix=f"take one of the two cards out of {name}")
-    least = max((branch["least"], *_least_of_cards(node, catalogue)), key=number)
+    least = max((branch["least"], *_least_of_cards(node, catalogue)), key=numbers)
     installed = node["installed"]
     if installed and installed["complete"] and installed["open"] in fitting and not older(installed["version"], least):
-        return Way(do="keep", open=installed["open"], version=installed["version"])
+        led = _led(node, branch["branch"]) if major(installed["version"]) == branch["branch"] else ""
+        return Way(do="keep", open=installed["open"], version=installed["version"], led=led)
     if installed and not installed["packaged"]:
         why_not = f"{name} has driver {installed['version']} from NVIDIA's .run file, which cannot be replaced safely"
         return Way(why_not=why_not, fix=f"on {name}: sudo nvidia-uninstall, then run again")
@@ -109,11 +186,11 @@ def way(name: str, node: Data, branch: Data, catalogue: Data) -> Way:
 
 
 def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: str) -> Way:
-    offered = node["offered"].get(branch["branch"], {})
+    offered = node["offered"].get(node.get("leads", {}).get(branch["branch"], branch["branch"]), {})
     for is_open in fitting:
         version = offered.get(word(is_open), "")
         if version and not older(version, least):
-            return Way(do="install", open=is_open, version=version)
+            return Way(do="install", open=is_open, version=version, led=_led(node, branch["branch"]))
     sources = node["source"] or "its package sources"
     if offered:
         found = ", ".join(f"{version} {kind}" for kind, version in offered.items())
@@ -124,6 +201,11 @@ def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: st
         if node.get("apt_trouble"):
             why_not += f" (apt-get update says: {node['apt_trouble']})"
     return Way(why_not=why_not, fix=f"give {name} a package source that has it (docs/drivers.md tells which)")
+
+
+def _led(node: Data, branch: str) -> str:
+    led = node.get("leads", {}).get(branch)
+    return f"{branch} only leads to {led} in {node['source'] or 'its package sources'}" if led else ""
 
 
 def _least_of_cards(node: Data, catalogue: Data) -> list[str]:
@@ -175,8 +257,9 @@ def _because_of_torch(
 ) -> str:
     best = catalogue["branches"][0]
     need = f"torch {chosen['torch']} needs ≥ {chosen['least']}"
+    led = {one.led for one in ways[chosen["branch"]].values() if one.do == "install"} - {""}
     if chosen == best:
-        return need
+        return "; ".join([*sorted(led), need])
     use = f"torch {chosen['torch']} of {chosen['set']}"
     if told:
         return f"{use}, as you said"
@@ -193,7 +276,8 @@ def _because_of_torch(
 def _say(one: Way, chosen: Data) -> str:
     verb = "keeps" if one.do == "keep" else "gets"
     newer = ", newer drivers serve as well" if major(one.version) != chosen["branch"] else ""
-    return f"{verb} {one.version} ({word(one.open)} modules{newer})"
+    led = f"; {one.led}" if one.led else ""
+    return f"{verb} {one.version} ({word(one.open)} modules{newer}{led})"
 
 
 def refusal(allowed: list[Data], ways: dict[str, dict[str, Way]]) -> Data:
@@ -205,14 +289,6 @@ def refusal(allowed: list[Data], ways: dict[str, dict[str, Way]]) -> Data:
 
 def word(is_open: bool) -> str:
     return "open" if is_open else "closed"
-
-
-def number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in str(version).split(".") if part.isdigit())
-
-
-def older(version: str, than: str) -> bool:
-    return number(version) < number(than)
 
 
 def major(version: str) -> str:
@@ -230,7 +306,8 @@ def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Da
     def filled(text: str) -> str:
         return text.format(branch=branch, open="-open" if plan_of_node["open"] else "")
 
-    driver = [filled(name) for name in names["desktop" if look["desktop"] else "server"][flavour]]
+    drawing = look.get("draws", [])
+    driver = [filled(name) for name in names["desktop" if look["desktop"] or drawing else "server"][flavour]]
     built = [filled(name) for name in names["dkms"][flavour]]
     ways = []
     if "signed" in names:
@@ -239,13 +316,16 @@ def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Da
         if follow:
             ways.append({"how": "signed modules that follow the kernel", "signed": True, "packages": driver + follow})
         exact = f"{stem}-{look['kernel']['next']}"
-        bare = [filled(name) for name in names["bare"][flavour]]
+        drawn = names["drawn"] if look["desktop"] or drawing else []
+        bare = [filled(name) for name in (*names["bare"][flavour], *drawn)]
         same = {"package": exact, "needs": filled(names["modules_need"]), "driver": filled(names["version"])}
         how = "signed modules for this kernel"
         ways.append({"how": how, "signed": True, "packages": [*bare, exact], "same_version": same})
     ways.append({"how": "modules built here", "signed": False, "packages": driver + built + look["kernel"]["headers"]})
     first = [filled(names["pin"])] if "pin" in names else []
-    return {"ways": [{"same_version": {}, **way} for way in ways], "built": built, "first": first}
+    foreign = [of_branch(name, branch) for name in drawing if ":" in name and "{branch}" in names["version"]]
+    made = [{"same_version": {}, **way, "packages": [*way["packages"], *foreign]} for way in ways]
+    return {"ways": made, "built": built, "first": first}
 
 
 def record(plan_made: Data, recorded: Data) -> Data:
@@ -276,14 +356,15 @@ def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Data, branch: st
     nodes = {}
     for name in names:
         look = hostvars[name].get("motley_gpu_driver_look") or {}
-        if look.get("cards"):
-            nodes[name] = {**_plain(look), "title": str(hostvars[name].get("motley_gpu", ""))}
+        if "cards" in look:
+            said = {"title": str(hostvars[name].get("motley_gpu", "")), "file": hostvars[name].get("inventory_file")}
+            nodes[name] = {**_plain(look), **_plain(said)}
     return plan(nodes, _plain(catalogue), branch, agreed_set(recorded, names))
 
 
-def motley_gpu_waiting(names: list[str], hostvars: Any) -> list[str]:
-    """Nodes whose driver needs a restart; all of them ask for the same list."""
-    return [name for name in names if (hostvars[name].get("motley_gpu_driver_done") or {}).get("restart")]
+def motley_gpu_waiting(names: list[str], hostvars: Any, for_what: str = "restart") -> list[str]:
+    """Nodes whose driver needs a restart, or of them those that will wait at a passphrase."""
+    return [name for name in names if (hostvars[name].get("motley_gpu_driver_done") or {}).get(for_what)]
 
 
 class FilterModule:

@@ -7,8 +7,12 @@ Motley look after drivers), the oldest driver that is loaded does; and what the 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from plugins.module_utils.driver_packages import numbers, older
 
 Data = dict[str, Any]
 CPU = "node-cpu"
@@ -52,14 +56,6 @@ def motley_env_choice(
 
 def with_unsloth(name: str) -> list[str]:
     return [name] if name == CPU else [name, "unsloth"]
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in str(version).split(".") if part.isdigit())
-
-
-def older(version: str, than: str) -> bool:
-    return numbers(version) < numbers(than)
 
 
 def motley_env_others(recorded: Data, cluster: list[str], in_this_run: list[str]) -> Data:

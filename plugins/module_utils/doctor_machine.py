@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.driver_packages import xids
+from ansible.module_utils.graphics import nvidia_cards, switched_off
 
-NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
 ASKED = (
     "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"
     " power.default_limit persistence_mode clocks.sm clocks.max.sm"
@@ -89,7 +89,8 @@ def power() -> dict:
 
 
 def gpu() -> dict:
-    found = {"cards": cards(), "shown": [], "trouble": "", "programs": [], "xid": ""}
+    found = {"cards": nvidia_cards(), "switched_off": switched_off()}
+    found |= {"shown": [], "trouble": "", "programs": [], "xid": ""}
     if not found["cards"]:
         return found
     found["xid"] = last_xid()
@@ -106,16 +107,6 @@ def gpu() -> dict:
             found["programs"] = programs(program)
             return found
     return found | {"trouble": first_line(done.stdout + done.stderr)}
-
-
-def cards() -> list[dict]:
-    """NVIDIA's on the bus, with the driver or without."""
-    found = []
-    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
-        if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
-            config = (device / "config").read_bytes() if (device / "config").exists() else b""
-            found.append({"bus": device.name, "lost": config[:2] == FALLEN_OFF})
-    return found
 
 
 def programs(program: str) -> list[str]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
+
+Data = dict[str, Any]
 
 # The firmware knows their keys by way of the distribution's boot loader.
 TRUSTED_SIGNERS = ("Canonical", "Debian")
@@ -41,7 +45,7 @@ def base_name(package: str) -> str:
     return package.partition(":")[0]
 
 
-def kernel_metapackages(packages: dict[str, Package], catalogue: dict) -> list[str]:
+def kernel_metapackages(packages: dict[str, Package], catalogue: Data) -> list[str]:
     """Installed packages that lead to a kernel, however they are called here: these decide when a new one comes."""
     leads = {name for name in packages if re.search(catalogue["kernel_packages"], name)}
     kernels = set(leads)
@@ -60,7 +64,7 @@ def depends_on(package: Package) -> set[str]:
     return {base_name(word.split()[0]) for word in re.split(r"[,|]", package.depends) if word.strip()}
 
 
-def images(packages: dict[str, Package], catalogue: dict) -> list[str]:
+def images(packages: dict[str, Package], catalogue: Data) -> list[str]:
     """Installed kernels, oldest first."""
     found = [name for name in packages if re.search(catalogue["kernel_images"], name)]
     return sorted(found, key=natural)
@@ -79,13 +83,13 @@ def tracks(metapackages: list[str]) -> list[str]:
     return [name.removeprefix("linux-image-") for name in metapackages if name.startswith("linux-image-")]
 
 
-def protected(packages: dict[str, Package], catalogue: dict) -> list[str]:
+def protected(packages: dict[str, Package], catalogue: Data) -> list[str]:
     """What a hold must keep: driver, CUDA, and all that leads to a kernel."""
     driver = [name for name in packages if re.search(catalogue["driver_packages"], base_name(name))]
     return sorted({*driver, *kernel_metapackages(packages, catalogue)})
 
 
-def touches(simulated: Simulated, packages: dict[str, Package], catalogue: dict) -> list[str]:
+def touches(simulated: Simulated, packages: dict[str, Package], catalogue: Data) -> list[str]:
     """What an upgrade would do to driver, CUDA or kernel."""
     patterns = (catalogue["driver_packages"], catalogue["kernel_packages"])
     metapackages = set(kernel_metapackages(packages, catalogue))
@@ -96,8 +100,32 @@ def touches(simulated: Simulated, packages: dict[str, Package], catalogue: dict)
     ]
 
 
-def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: dict) -> dict:
-    """Kernels that would come, go or change their build, and software that would go and is no driver."""
+def draws(packages: Iterable[str], catalogue: Data) -> list[str]:
+    """Installed packages that draw a desktop."""
+    return sorted(name for name in packages if re.search(catalogue["desktop_packages"], base_name(name)))
+
+
+def like(package: str) -> str:
+    """libnvidia-gl:i386 of libnvidia-gl-580:i386: what a package is, whatever its branch."""
+    return re.sub(r"-\d+(?=:|$)", "", package)
+
+
+def of_branch(package: str, branch: str) -> str:
+    """libnvidia-gl-580:i386 of libnvidia-gl-570:i386."""
+    return re.sub(r"-\d+(?=:|$)", f"-{branch}", package)
+
+
+def leads_to(package: str, depends: str) -> str:
+    """580 where a package called 570 only needs the same package of 580; empty where it is what it is called."""
+    needed = next(iter(depends.split()), "").rstrip(",")
+    same = re.sub(r"-\d+(?=-|$)", "", needed) == re.sub(r"-\d+(?=-|$)", "", package)
+    branch = re.search(r"-(\d+)(?=-|$)", needed)
+    return branch[1] if same and branch and needed != package else ""
+
+
+def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: Data) -> Data:
+    """Kernels that would come, go or change their build, software that would go and is no driver, and what draws a
+    desktop and would go without its like."""
     concerned = {**dict.fromkeys(simulated.removes, ""), **simulated.installs}
     kernels = [
         name
@@ -105,14 +133,17 @@ def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: 
         if re.search(catalogue["kernel_images"], name) and not (name in packages and packages[name].version == version)
     ]
     strangers = [name for name in simulated.removes if not re.search(catalogue["driver_packages"], base_name(name))]
-    return {"kernels": kernels, "strangers": strangers}
+    stay = {like(name) for name in {*packages, *simulated.installs} - {*simulated.removes}}
+    undrawn = [name for name in draws(simulated.removes, catalogue) if like(name) not in stay]
+    return {"kernels": kernels, "strangers": strangers, "undrawn": undrawn}
 
 
-def choose_modules(ways: list[dict], wish: dict) -> dict:
+def choose_modules(ways: list[Data], wish: Data) -> Data:
     """The first way to the modules that moves no kernel, drives out no other software and loads under Secure Boot.
 
     Each way has how, signed and packages, and what speaks against it: trouble, kernels, strangers (software that would
-    go), builds (modules that would be compiled), other (a version that does not fit).
+    go), undrawn (what draws a desktop and would go), builds (modules that would be compiled), other (a version that
+    does not fit).
     """
     against = []
     for way in ways:
@@ -128,13 +159,13 @@ def choose_modules(ways: list[dict], wish: dict) -> dict:
     return {"error": "no way to the driver's modules; " + "; ".join(against), "fix": fix}
 
 
-def _against(way: dict, wish: dict) -> str:
+def _against(way: Data, wish: Data) -> str:
     if way["trouble"]:
         return str(way["trouble"])
     if way["kernels"]:
         return f"would bring another kernel ({', '.join(way['kernels'])})"
-    if way["strangers"]:
-        return f"would remove {', '.join(way['strangers'])}"
+    if gone := [*way["strangers"], *(f"{name}, which draws its desktop" for name in way["undrawn"])]:
+        return f"would remove {', '.join(gone)}"
     if way["signed"] and way["builds"]:
         return f"would build modules here ({', '.join(way['builds'])})"
     if not way["signed"] and wish["secure_boot"] and not wish["own_key"]:
@@ -148,12 +179,26 @@ def least_of(depends: str, package: str) -> str:
     return version_of_driver(match[1]) if match else ""
 
 
+def key_is_known(signer: str, look: Data) -> bool:
+    """Keys of the distribution, and the key of a module that this firmware has let in."""
+    return signer.startswith(TRUSTED_SIGNERS) or (bool(look["loaded"]) and signer == look["loaded_signer"])
+
+
 def key_question(signer: str, key: str) -> str:
     return (
         f"Secure Boot is on and does not know the key of the modules built here ({signer or 'not signed'})\n"
         "its own screen will ask after the restart: Enroll MOK, Continue, Yes, the password, Reboot\n"
         f"fix: sudo mokutil --import {key} (choose a password), sudo reboot, sit at its screen; then run again"
     )
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """What versions of drivers are compared by: 570.9 is older than 570.133."""
+    return tuple(int(part) for part in re.findall(r"\d+", str(version)))
+
+
+def older(version: str, than: str) -> bool:
+    return numbers(version) < numbers(than)
 
 
 def version_of_driver(text: str) -> str:
@@ -169,7 +214,7 @@ def pin_text(names: list[str]) -> str:
     )
 
 
-def proof_fault(look: dict) -> tuple[str, str]:
+def proof_fault(look: Data) -> tuple[str, str]:
     """Why the driver does not serve every card, and the mend; both empty when it does."""
     installed, loaded, smi = look["installed"], look["loaded"], look["smi"]
     lost = [card["bus"] for card in look["cards"] if card["lost"]]
@@ -186,7 +231,7 @@ def proof_fault(look: dict) -> tuple[str, str]:
     return _smi_fault(look, smi)
 
 
-def _smi_fault(look: dict, smi: dict) -> tuple[str, str]:
+def _smi_fault(look: Data, smi: Data) -> tuple[str, str]:
     if smi["trouble"]:
         return f"nvidia-smi says: {smi['trouble']}", "see why: sudo dmesg | grep -iE 'nvrm|xid'"
     driver = look["installed"]["version"]
@@ -208,6 +253,28 @@ def bus_key(bus: str) -> str:
 def xids(log: str) -> list[str]:
     """The numbers of the faults that the driver reported, in their order."""
     return re.findall(r"NVRM: Xid \([^)]*\): (\d+)", log)
+
+
+# By what a card was switched off: how that is shown, the command that switches it on, and what becomes of the desktop.
+SWITCHES = {
+    "prime-select": (
+        "prime-select intel",
+        "sudo prime-select on-demand && sudo reboot",
+        "the desktop stays with the processor's graphics, the card computes and takes power again",
+    ),
+    "bbswitch": (
+        "bbswitch",
+        "echo ON | sudo tee /proc/acpi/bbswitch",
+        "the desktop stays as it is, the card takes power again",
+    ),
+}
+
+
+def switched_off_fault(switch: str, name: str) -> tuple[str, str]:
+    """What is wrong where its owner gave the desktop to the processor's graphics and the card no power, and the fix."""
+    shown, command, then = SWITCHES[switch]
+    what = f"its graphics are switched to the processor's own ({shown}), the NVIDIA card is off"
+    return what, f"on {name}: {command}: {then}; or motley_gpu: none for it, to train on its processor"
 
 
 def restart_it() -> str:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ansible.module_utils import driver_packages as rules
+from ansible.module_utils import encrypted
 from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
@@ -73,6 +74,7 @@ def main() -> None:
     module.exit_json(
         changed=node.changed,
         restart=node.restart,
+        passphrase=encrypted.WORDS if node.restart and node.wish["look"]["passphrase"] else "",
         motley_say="; ".join(filter(None, node.says)),
         diff=difference(node.was, node.now),
     )
@@ -125,6 +127,8 @@ class Node:
         wanted = way["packages"]
         self.says.append(way["how"])
         if self.check_mode:
+            if self.wish["look"]["passphrase"]:
+                self.says.append(f"if it must restart for it: {encrypted.WORDS}")
             foreseen = self.apt.simulate("--no-install-recommends", "--allow-change-held-packages", "install", *wanted)
             coming = {name: rules.Package(version) for name, version in foreseen.installs.items()}
             self.now = {name: package for name, package in self.now.items() if name not in foreseen.removes} | coming
@@ -146,7 +150,11 @@ class Node:
             against["other"] = self.other_version(way["same_version"], foreseen)
             tried.append({**way, "trouble": foreseen.trouble, **against})
         chosen = rules.choose_modules(
-            tried, {"secure_boot": self.wish["look"]["secure_boot"], "own_key": self.wish["own_key"]}
+            tried,
+            {
+                "secure_boot": self.wish["look"]["secure_boot"],
+                "own_key": self.wish["own_key"] or self.own_key_is_known(),
+            },
         )
         if "error" in chosen:
             raise Refused(f"{chosen['error']}\nfix: {chosen['fix']}")
@@ -275,13 +283,13 @@ class Node:
 
     def refuse_unknown_key(self, signer: str) -> None:
         """Before any restart: the firmware will ask a person, and nobody sees its screen over SSH."""
-        if signer.startswith(rules.TRUSTED_SIGNERS):
-            return
-        key = next((path for path in KEYS if Path(path).exists()), "")
-        enrolled = run("mokutil", "--test-key", key).stdout if key else ""
-        if "already enrolled" in enrolled:
-            return
-        raise Refused(rules.key_question(signer, key or KEYS[0]))
+        if not rules.key_is_known(signer, self.wish["look"]) and not self.own_key_is_known():
+            raise Refused(rules.key_question(signer, own_key() or KEYS[0]))
+
+    @staticmethod
+    def own_key_is_known() -> bool:
+        """Whether the firmware knows the key that modules are signed with here."""
+        return bool(own_key()) and "already enrolled" in run("mokutil", "--test-key", own_key()).stdout
 
     # -- the way back ------------------------------------------------------------------------------------------
 
@@ -346,6 +354,10 @@ class Node:
     def kernel_next(self) -> str:
         images = rules.images(self.now, self.wish["catalogue"])
         return rules.release_of(images[-1]) if images else ""
+
+
+def own_key() -> str:
+    return next((path for path in KEYS if Path(path).exists()), "")
 
 
 def disk_module(kernel: str, field: str = "version") -> str:

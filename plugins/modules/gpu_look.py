@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils import driver_packages as rules
+from ansible.module_utils import encrypted, graphics
 from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.text import read
@@ -25,6 +27,7 @@ options:
   catalogue: {type: dict, required: true, description: What is known of branches and package names}
   offers: {type: bool, default: true, description: Whether to ask the package sources which drivers they have}
   prove: {type: bool, default: false, description: Fail unless driver, module and library agree and every card answers}
+  named: {type: str, default: "", description: "The card that the inventory names; none: it is left alone"}
   apt_wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
 """
 RETURN = r"""
@@ -33,8 +36,11 @@ installed: {type: dict, returned: with a card, description: The driver that is i
 loaded: {type: dict, returned: with a card, description: "version and open of the driver that runs; empty: none"}
 offered: {type: dict, returned: with a card, description: The drivers that the package sources offer}
 """
-NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
+NO_CARD = "no NVIDIA card on its bus: nothing to do"
 SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c")
+DISPLAY_MANAGER = Path("/etc/systemd/system/display-manager.service")
+CRYPTTAB = Path("/etc/crypttab")
+CLEVIS = ("usr/share/initramfs-tools/hooks/clevis", "usr/lib/dracut/modules.d/60clevis")
 LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 
 
@@ -44,13 +50,18 @@ def main() -> None:
             "catalogue": {"type": "dict", "required": True},
             "offers": {"type": "bool", "default": True},
             "prove": {"type": "bool", "default": False},
+            "named": {"type": "str", "default": ""},
             "apt_wait_s": {"type": "int", "default": 300},
         },
         supports_check_mode=True,
     )
-    cards = nvidia_cards()
+    cards = [{**card, "name": graphics.card_name(card["bus"])} for card in graphics.nvidia_cards()]
+    off = graphics.switched_off()
+    if module.params["named"] == "none":
+        say = f"motley_gpu: none: its card at {cards[0]['bus']} is left alone" if cards else NO_CARD
+        module.exit_json(changed=False, cards=[], switched_off="", motley_say=say)
     if not cards:
-        module.exit_json(changed=False, cards=[], motley_say="no NVIDIA card on its bus: nothing to do")
+        module.exit_json(changed=False, cards=[], switched_off=off, motley_say="" if off else NO_CARD)
     try:
         report = look(cards, module.params, module.check_mode)
     except AptError as trouble:
@@ -67,18 +78,24 @@ def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
     apt = Apt(wish["apt_wait_s"], look_only=check_mode)
     packages = apt.packages()
     kernel = kernel_of(packages, wish["catalogue"])
+    draws = rules.draws(packages, wish["catalogue"])
     report = {
         "cards": cards,
+        "switched_off": graphics.switched_off(),
         "installed": installed(kernel["next"]),
         "module_signer": modinfo(kernel["next"], "signer"),
         "loaded": loaded(),
+        "loaded_signer": loaded_signer(),
         "smi": ask_nvidia_smi(),
         "nouveau": Path("/sys/module/nouveau").exists(),
         "secure_boot": secure_boot(),
         "kernel": kernel,
-        "desktop": Path("/etc/systemd/system/display-manager.service").exists(),
+        "draws": draws,
+        "desktop": bool(draws) or DISPLAY_MANAGER.exists(),
+        "passphrase": passphrase(),
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "offered": {},
+        "leads": {},
         "source": "",
         "names": wish["catalogue"]["names"][0]["name"],
         "apt_trouble": "",
@@ -92,23 +109,24 @@ def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
 # -- hardware and firmware -------------------------------------------------------------------------------------
 
 
-def nvidia_cards() -> list[dict]:
-    """Graphics functions on the PCI bus; sound and USB parts of a card are others."""
-    found = []
-    for device in sorted(Path("/sys/bus/pci/devices").glob("*")):
-        if read(device / "vendor") == NVIDIA and read(device / "class").startswith(DISPLAY):
-            config = (device / "config").read_bytes() if (device / "config").exists() else b""
-            chip = read(device / "device").removeprefix("0x")
-            found.append({"bus": device.name, "device": chip, "lost": config[:2] == FALLEN_OFF})
-    return found
-
-
 def secure_boot() -> bool:
     """The firmware's own variable; mokutil where it cannot be read."""
     try:
         return SECURE_BOOT.read_bytes()[-1:] == b"\x01"
     except OSError:
         return "SecureBoot enabled" in run("mokutil", "--sb-state").stdout
+
+
+def passphrase() -> str:
+    """The encrypted device at which a start waits for somebody; empty where it waits for nobody."""
+    try:
+        tree = json.loads(run("lsblk", "--json", "--output", "NAME,TYPE,MOUNTPOINTS").stdout or "{}")
+    except ValueError:
+        tree = {}
+    clevis = any((Path("/") / hook).exists() for hook in CLEVIS)
+    return encrypted.waits_for(
+        tree, read(CRYPTTAB), lambda device: run("cryptsetup", "luksDump", device).stdout, clevis
+    )
 
 
 # -- driver and kernel -----------------------------------------------------------------------------------------
@@ -119,7 +137,7 @@ def installed(kernel: str) -> dict:
     found = [file for folder in LIBRARIES for file in Path("/").glob(f"{folder[1:]}/libnvidia-ml.so.*.*")]
     if not found:
         return {}
-    library = max(found, key=lambda file: rules.natural(file.name))
+    library = max(found, key=lambda file: rules.numbers(file.name))
     version = library.name.removeprefix("libnvidia-ml.so.")
     module = modinfo(kernel, "version")
     is_open = "MIT/GPL" in modinfo(kernel, "license") if module else loaded().get("open", False)
@@ -136,6 +154,13 @@ def loaded() -> dict:
     text = read(Path("/proc/driver/nvidia/version"))
     match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
     return {"version": match[1], "open": "Open Kernel Module" in text} if match else {}
+
+
+def loaded_signer() -> str | None:
+    """Whose key the loaded module is signed with, empty: nobody's; None where none is loaded or its file has gone."""
+    running = platform.release()
+    known = loaded() and loaded()["version"] == modinfo(running, "version")
+    return modinfo(running, "signer") if known else None
 
 
 def kernel_of(packages: dict, catalogue: dict) -> dict:
@@ -169,15 +194,26 @@ def offers(apt: Apt, catalogue: dict) -> dict:
     known = [entry["branch"] for entry in catalogue["branches"]]
     other: dict = {"offered": {}}
     for names in catalogue["names"]:
-        offered = {}
+        offered, leads = {}, {}
         for branch in known:
-            offered |= in_branch(apt, names, branch)
-        found = {"names": names["name"], "source": names["of"], "offered": offered}
+            led = leads_to(apt, names, branch)
+            leads |= {branch: led} if led else {}
+            offered |= {} if led else in_branch(apt, names, branch)
+        found = {"names": names["name"], "source": names["of"], "offered": offered, "leads": leads}
         if set(offered) & set(known):
             return found
         if offered and not other["offered"]:
             other = found
     return other
+
+
+def leads_to(apt: Apt, names: dict, branch: str) -> str:
+    """The branch that packages of this one's name lead to where they are only a name for it."""
+    if "{branch}" not in names["version"]:
+        return ""
+    asked = [names["version"], *(name for kind in ("open", "closed") for name in names["desktop"][kind])]
+    named = (name.format(branch=branch) for name in asked)
+    return next((led for name in named if (led := rules.leads_to(name, apt.depends(name)))), "")
 
 
 def in_branch(apt: Apt, names: dict, branch: str) -> dict:

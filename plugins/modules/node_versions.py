@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ansible.module_utils import env_files
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.driver_packages import numbers
 
 DOCUMENTATION = r"""
 module: node_versions
@@ -98,10 +99,6 @@ def driver() -> dict[str, str | None]:
         "driver_on_disk": module_on_disk() if loaded or library else None,
         "driver_library": library,
     }
-
-
-def numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def module_on_disk() -> str | None:

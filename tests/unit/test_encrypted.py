@@ -1,9 +1,10 @@
 """Whether a start waits for somebody at the machine: what lsblk, crypttab and the LUKS header say of the disk."""
 
-from importlib import import_module
 from typing import Any
 
 import pytest
+
+from plugins.module_utils import encrypted
 
 LVM = {"name": "ubuntu--vg-ubuntu--lv", "type": "lvm", "mountpoints": ["/"]}
 NO_KEY = "# <target> <source> <key file> <options>\ndm_crypt-0 UUID=5fe3 none luks,discard\n"
@@ -21,17 +22,14 @@ def locked(*inside: dict[str, Any], name: str = "dm_crypt-0", mounted: str | Non
 
 
 def waits(tree: dict[str, Any], crypttab: str = NO_KEY, *, header: str = "", clevis: bool = False) -> str:
-    encrypted = import_module("plugins.module_utils.encrypted")
     return encrypted.waits_for(tree, crypttab, header_of=lambda device: header, clevis_at_start=clevis)
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_a_root_in_luks_waits_for_its_passphrase() -> None:
     assert waits(disk(locked(LVM))) == "dm_crypt-0"
     assert waits(disk(locked(name="root", mounted="/")), "root /dev/sda3 - luks\n") == "root"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_a_home_that_is_unlocked_at_the_start_waits_as_well() -> None:
     plain = disk({"name": "sda2", "type": "part", "mountpoints": ["/"]}, locked(name="home", mounted="/home"))
     assert waits(plain, "home /dev/sda3 none luks\n") == "home"
@@ -39,19 +37,16 @@ def test_a_home_that_is_unlocked_at_the_start_waits_as_well() -> None:
     assert waits(plain, "") == "", "unlocked by hand, after the start"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_a_root_that_crypttab_does_not_name_waits_too() -> None:
     assert waits(disk(locked(LVM)), "") == "dm_crypt-0"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_a_boot_folder_in_luks_is_asked_for_by_grub() -> None:
     tree = {"blockdevices": [locked(name="luks-1", mounted="/")]}
     tree["blockdevices"][0]["children"][0]["mountpoints"] = ["/"]
     assert waits(tree, "luks-1 UUID=1 /crypto_keyfile.bin luks\n") == "luks-1", "/boot is in it: GRUB comes first"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 @pytest.mark.parametrize(
     ("tree", "crypttab", "header", "clevis"),
     [
@@ -71,12 +66,10 @@ def test_what_unlocks_by_itself_waits_for_nobody(
     assert waits(tree, crypttab, header=header, clevis=clevis) == ""
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_a_clevis_that_does_not_run_at_the_start_unlocks_nothing() -> None:
     assert waits(disk(locked(LVM)), NO_KEY, header=CLEVIS, clevis=False) == "dm_crypt-0"
 
 
-@pytest.mark.xfail(strict=True, reason="nobody looks whether a start waits at a passphrase")
 def test_an_old_lsblk_with_one_mount_point_is_read() -> None:
     tree = {"blockdevices": [locked({"name": "root", "type": "lvm", "mountpoint": "/"})]}
     tree["blockdevices"].append({"name": "sda1", "type": "part", "mountpoint": "/boot"})

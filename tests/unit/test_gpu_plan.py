@@ -148,7 +148,6 @@ def led(*chips: str, **more: Any) -> dict[str, Any]:
     return node(*chips, offers=("580.95.05",), leads={"570": "580"}, **more)
 
 
-@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
 def test_asking_for_a_branch_that_is_only_a_name_gives_what_it_leads_to_and_the_wheels_for_that() -> None:
     made = plan("570", a=led(RTX_5070_TI), b=led(RTX_3070_TI))
     assert (made["branch"], made["set"], made["torch"]) == ("580", "node-gpu", "2.13.0")
@@ -156,7 +155,6 @@ def test_asking_for_a_branch_that_is_only_a_name_gives_what_it_leads_to_and_the_
     assert "570 only leads to 580 in Ubuntu's packages" in made["reason"]
 
 
-@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
 def test_beside_a_real_570_it_serves_the_older_torch() -> None:
     made = plan(a=led(RTX_4070), b=node(RTX_3070_TI, offers=("570.195.03",)))
     assert (made["branch"], made["set"]) == ("570", "node-gpu-r570")
@@ -164,7 +162,6 @@ def test_beside_a_real_570_it_serves_the_older_torch() -> None:
     assert "570 only leads to 580" in made["nodes"]["a"]["say"]
 
 
-@pytest.mark.xfail(strict=True, reason="a branch is believed by its name")
 def test_a_570_that_works_stays_and_what_an_upgrade_would_bring_is_said() -> None:
     made = plan(a=led(RTX_3070_TI, has="570.195.03"))
     assert (made["nodes"]["a"]["do"], made["set"]) == ("keep", "node-gpu-r570")
@@ -198,7 +195,6 @@ def test_a_card_is_recognised_by_its_model(title: str, chip: str, name: str) -> 
     assert "error" not in plan(a=named(title, chip, name=name))
 
 
-@pytest.mark.xfail(strict=True, reason="motley_gpu is never compared with the bus")
 @pytest.mark.parametrize(
     ("title", "chip", "name", "there"),
     [
@@ -217,7 +213,6 @@ def test_another_card_than_the_inventory_names_is_said_with_the_line_to_edit(
         assert f"motley_gpu: {there}" in made["fix"]
 
 
-@pytest.mark.xfail(strict=True, reason="motley_gpu is never compared with the bus")
 def test_a_named_card_that_is_not_there_is_no_silent_training_on_the_processor() -> None:
     made = plan(a=named("RTX 3070 Ti"), b=node(RTX_3070_TI))
     assert made["error"] == "a: the inventory says motley_gpu: RTX 3070 Ti, no NVIDIA card is on its bus"
@@ -234,7 +229,6 @@ def test_one_of_two_cards_may_be_the_named_one() -> None:
 # -- graphics that are switched off ------------------------------------------------------------------------------
 
 
-@pytest.mark.xfail(strict=True, reason="switched-off graphics are no card, without a word")
 @pytest.mark.parametrize("on_the_bus", [True, False], ids=["until its restart", "after its restart"])
 def test_graphics_switched_to_the_processor_are_said_with_the_one_command(on_the_bus: bool) -> None:
     chips = (RTX_4070,) if on_the_bus else ()
@@ -248,7 +242,6 @@ def test_a_laptop_that_shall_train_on_its_processor_may_stay_so() -> None:
     assert "error" not in plan(a=named("none", switched_off="prime-select"), b=node(RTX_3070_TI))
 
 
-@pytest.mark.xfail(strict=True, reason="switched-off graphics are no card, without a word")
 def test_the_switch_of_bbswitch_is_another_command() -> None:
     made = plan(a=node(RTX_4070, switched_off="bbswitch"))
     assert "echo ON | sudo tee /proc/acpi/bbswitch" in made["fix"]

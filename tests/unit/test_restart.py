@@ -12,7 +12,6 @@ def stopped(host: str, msg: str) -> dict:
     return {**STOPPED, "event_data": {**STOPPED["event_data"], "host": host, "res": {"msg": msg}}}
 
 
-@pytest.mark.xfail(strict=True, reason="the question does not say that a start waits at a passphrase")
 def test_an_encrypted_disk_is_named_in_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     progress, asked = Progress(), []
     why = "it must restart before its driver works: it runs module 570"
