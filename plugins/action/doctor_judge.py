@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -64,13 +65,13 @@ def node_of(name: str, hostvars: Any) -> Node:
     return Node(
         name=name,
         address=str(values["motley_address"]),
-        managed=bool(values["motley_manage_host"]),
+        managed=boolean(values["motley_manage_host"]),
         wish={
             "subnet": str(values.get("motley_subnet") or "0.0.0.0/0"),
             "disk_gb": float(values.get("motley_preflight_disk_gb", 20)),
             "skew_s": float(values.get("motley_clock_skew_max_s", 10)),
-            "firewall": bool(values.get("motley_firewall_manage", True)),
-            "gpu_driver": bool(values.get("motley_gpu_driver_manage", True)),
+            "firewall": boolean(values.get("motley_firewall_manage", True)),
+            "gpu_driver": boolean(values.get("motley_gpu_driver_manage", True)) and values.get("motley_gpu") != "none",
         },
         met=met,
         unreachable=gone,
