@@ -15,6 +15,7 @@ def software(readings: Readings) -> Found:
         raise Skipped("no node could be looked at")
     verdict = versions.judge(told)
     broken = {node.name for node in readings.nodes if node.driver_fault or not node.wish.get("gpu_driver")}
+    broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
     for odd in verdict.odd:
         if odd.cause != odd.key or (odd.key.startswith("driver") and odd.node in broken):

@@ -63,7 +63,7 @@ def main() -> None:
     if not cards:
         module.exit_json(changed=False, cards=[], switched_off=off, motley_say="" if off else NO_CARD)
     try:
-        report = look(cards, module.params, module.check_mode)
+        report = {"switched_off": off, **look(cards, module.params, module.check_mode)}
     except AptError as trouble:
         fix = "see it with: sudo apt-get check; sudo dpkg --audit"
         module.fail_json(msg=f"apt does not answer: {trouble}\nfix: {fix}")
@@ -81,7 +81,6 @@ def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
     draws = rules.draws(packages, wish["catalogue"])
     report = {
         "cards": cards,
-        "switched_off": graphics.switched_off(),
         "installed": installed(kernel["next"]),
         "module_signer": modinfo(kernel["next"], "signer"),
         "loaded": loaded(),

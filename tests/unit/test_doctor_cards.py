@@ -32,3 +32,10 @@ def test_a_lost_card_is_not_a_driver_fault_as_well() -> None:
 def test_the_drivers_own_fault_numbers_are_read_from_the_kernels_log() -> None:
     log = "kernel: NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
     assert xids(f"NVRM: loading\n{log}NVRM: Xid (PCI:0000:02:00): 13, Graphics Exception") == ["79", "13"]
+
+
+def test_graphics_that_were_switched_off_are_one_finding_with_the_command() -> None:
+    off = part("gpu", cards=[], shown=[], switched_off="prime-select")(healthy())
+    assert wrong(off) == [("driver", "left")]
+    fixes = [finding.fix for finding in judge(off).findings]
+    assert "on left: sudo prime-select on-demand && sudo reboot" in fixes[0]
