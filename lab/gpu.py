@@ -25,6 +25,7 @@ EFI_GLOBAL = "8be4df61-93ca-11d2-aa0d-00e098032b8c"
 DISPLAY, DISPLAY_3D, AUDIO, BRIDGE = "0x030000", "0x030200", "0x040300", "0x060000"
 DESKTOP_CASE, NOTEBOOK = "3", "10"
 CRYPT_NAME = "dm_crypt-0"
+CRYPTTAB_LINE = f"{CRYPT_NAME} UUID=5fe3b6a1-0000-4000-8000-000000000000 none luks\n"
 # What `lsblk --json` shows where an installer was asked to encrypt the disk: LVM in LUKS, /boot beside it.
 ENCRYPTED_DISK = {
     "blockdevices": [

@@ -138,7 +138,7 @@ def _withdraw(folder: str) -> Mend:
 def _encrypt(_: Lab, host: Host, __: Settings) -> None:
     """As the installer leaves it: the passphrase is asked for at every start."""
     gpu.change(host.hardware, host.spec, encrypted=True)
-    host.run("tee", CRYPTTAB, stdin=f"{gpu.CRYPT_NAME} UUID=5fe3b6a1-0000-4000-8000-000000000000 none luks\n")
+    host.run("tee", CRYPTTAB, stdin=gpu.CRYPTTAB_LINE)
 
 
 def _decrypt(_: Lab, host: Host, __: Settings) -> None:

@@ -151,6 +151,7 @@ class Host:
             f"--network-namespace-path=/run/netns/{self.namespace}",
             f"--bind-ro={self.hardware}:/run/simulated-hardware",
             f"--bind={self.kernel_log}:/dev/kmsg",
+            *(["--bind=/dev/net/tun"] if Path("/dev/net/tun").exists() else []),  # a VPN's device
         ]
         with (self.folder / "console.log").open("a") as console:
             supervisor = subprocess.Popen(

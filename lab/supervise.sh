@@ -10,6 +10,8 @@ pressed=
 trap 'pressed=yes; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null' TERM
 
 forget_settings() { # a kernel forgets addresses, routes and firewall at a reboot, a namespace does not
+  ip -n "$namespace" -d -o link | awk -F': ' '$2 != "lo" && !/ veth / { sub(/@.*/, "", $2); print $2 }' |
+    while read -r made; do ip -n "$namespace" link delete "$made"; done
   ip -n "$namespace" -o link | awk -F': ' '$2 !~ /^lo/ { sub(/@.*/, "", $2); print $2 }' | while read -r nic; do
     ip -n "$namespace" address flush dev "$nic"
     ip -n "$namespace" link set "$nic" down

@@ -13,15 +13,24 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lab import layer, packages
+from lab import deb, drivers, layer, packages, repository
 from lab.base import Base
-from lab.shapes import debian_ifupdown, debian_root, desktop_2404
+from lab.deb import Package
+from lab.shapes import debian_ifupdown, debian_root, desktop_2404, encrypted, igpu_only, lived_in, server_2604
 from lab.shapes import shape as parts
 from lab.shapes.shape import Machine, Shape
-from lab.shell import LabError, run
+from lab.shell import LabError, outcome, run
 
-SHAPES: dict[str, Shape] = {module.SHAPE.name: module.SHAPE for module in (desktop_2404, debian_ifupdown, debian_root)}
+SHAPES: dict[str, Shape] = {
+    module.SHAPE.name: module.SHAPE
+    for module in (server_2604, desktop_2404, debian_ifupdown, debian_root, encrypted, igpu_only, lived_in)
+}
 """In the order in which they lie on one another: who sets up the network comes first."""
+
+SPEAKING = (
+    "sudo coreutils apt dpkg passwd login libpam-modules util-linux grep sed tar findutils libc-l10n systemd".split()
+)
+DPKG = ("dpkg", "--force-unsafe-io", "-i")
 
 __all__ = ["SHAPES", "Machine", "Shape", "layers", "of", "suite_of", "wanted"]
 
@@ -58,23 +67,40 @@ def suite_of(shapes: Iterable[Shape], default: str) -> str:
 def layers(base: Base, below: tuple[Path, ...], shapes: Iterable[Shape]) -> tuple[Path, ...]:
     """What lies under the host's own disk: each shape's layer on those below it, uppermost first."""
     for shape in shapes:
-        below = (_ensure(base, below, shape), *below)
+        if shape.has_layer:
+            below = (_ensure(base, below, shape), *below)
     return below
 
 
 def _ensure(base: Base, below: tuple[Path, ...], shape: Shape) -> Path:
     sources = (shape.home, packages.__file__, parts.__file__)
-    recipe = repr(shape.packages).encode() + b"".join(Path(file).read_bytes() for file in sources)
+    made = [(deb.control(package), package.files, package.scripts) for package in simulated(shape)]
+    recipe = repr((shape.packages, made)).encode() + b"".join(Path(file).read_bytes() for file in sources)
     return layer.ensure(below, f"shape-{shape.name}", recipe, lambda root: _install(base, root, shape))
 
 
 def _install(base: Base, root: Path, shape: Shape) -> None:
-    if shape.packages:
-        with tempfile.TemporaryDirectory(dir=root) as folder:
-            files = packages.download(base.suite, root, shape.packages, Path(folder))
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        files = packages.download(base.suite, root, shape.packages, Path(folder)) if shape.packages else []
+        files += repository.build(simulated(shape), Path(folder))
+        if files:
             names = [f"/{file.relative_to(root)}" for file in files]
-            run("chroot", root, "dpkg", "--force-unsafe-io", "-i", *names, timeout_s=300)
+            run("chroot", root, "env", "DEBIAN_FRONTEND=noninteractive", *DPKG, *names, timeout_s=300)
+        if shape.language:
+            _translate([*base.offered.glob("*.deb"), *files], root, shape.language)
     shape.install(root)
+
+
+def _translate(found: Iterable[Path], root: Path, language: str) -> None:
+    """The words of the base's programs, which a base leaves out."""
+    unpack = 'dpkg-deb --fsys-tarfile "$1" | tar -x -C "$2" --wildcards "./usr/share/locale/$3/*"'
+    for file in found:
+        if file.name.split("_")[0] in SPEAKING:
+            outcome("sh", "-c", unpack, "-", file, root, language)  # one without words is an error for tar
+
+
+def simulated(shape: Shape) -> list[Package]:
+    return [package for package in drivers.packages(drivers.CURRENT) if package.name in shape.simulated]
 
 
 def conditions(shapes: Iterable[Shape]) -> Mapping[str, bool]:

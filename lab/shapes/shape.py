@@ -59,6 +59,10 @@ class Shape:
     """What only one shape of a machine can say."""
     packages: tuple[str, ...] = ()
     """Real parts, from the suite's own mirror."""
+    simulated: tuple[str, ...] = ()
+    """Parts of lab/drivers.py."""
+    language: str = ""
+    """In which the programs of its base speak."""
     install: Callable[[Path], None] = _nothing
     """What it does to every machine alike; kept as a layer."""
     write: Callable[[Machine], None] = _nothing
@@ -67,6 +71,10 @@ class Shape:
     """What its simulated hardware shows: fields of gpu.Condition."""
     ssh_port: int = 22
 
+    @property
+    def has_layer(self) -> bool:
+        return bool(self.packages or self.simulated or self.language) or self.install is not _nothing
+
 
 def write(root: Path, path: str, text: str, mode: int = 0o644) -> None:
     """With the line ends that the text has."""
@@ -74,6 +82,12 @@ def write(root: Path, path: str, text: str, mode: int = 0o644) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text.encode())
     file.chmod(mode)
+
+
+def inside_with_proc(root: Path, script: str) -> None:
+    """For a program that looks at processes, or would set up a firewall: this machine's own must not be it."""
+    enter = 'mount -t proc proc "$1/proc" && exec chroot "$1" sh -ec "$2"'
+    run(*"unshare --net --mount --pid --fork sh -c".split(), enter, "-", root, script)
 
 
 def inside(root: Path, *argv: str, stdin: str | None = None) -> str:
