@@ -69,6 +69,23 @@ def test_sudo_answers_in_a_language_that_is_understood(person: Person) -> None:
         person.cluster[VICTIM].run("rm", "/usr/local/bin/sudo")
 
 
+@pytest.mark.xfail(strict=True, reason="LANGUAGE is stronger than LC_ALL=C.UTF-8, and what needs no root has neither")
+def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> None:
+    """The words of each are read: with LANGUAGE=de in its settings even LC_ALL=C.UTF-8 has them translated."""
+    host = person.cluster[VICTIM]
+    english = "C:*|C.UTF-8::*|C.UTF-8:C:*|*--quiet*"  # of what says nothing, the language does not matter
+    asked = f'#!/bin/sh\ncase "$LC_ALL:$LANGUAGE:$*" in {english}) ;; *) echo "$0 $*" >> /tmp/german;; esac\n'
+    asked += 'exec "$(PATH=/usr/sbin:/usr/bin command -v "${0##*/}")" "$@"\n'
+    programs = "apt-get apt-cache df dpkg-query hostnamectl ip netplan nft sudo sshd systemctl timedatectl ufw"
+    wrap = f"cd /usr/local/bin && cat > ip && chmod 755 ip && for p in {programs}; do [ $p = ip ] || ln ip $p; done"
+    host.run("sh", "-c", wrap, stdin=asked)
+    host.run("tee", "/etc/default/locale", stdin="LANG=de_DE.UTF-8\nLANGUAGE=de_DE:de\n")
+    host.run("install", "-m", "666", "/dev/null", "/tmp/german")
+    person.bootstraps(phase="power", limit=VICTIM)
+    person.types("doctor", "--quick", limit=VICTIM)
+    assert host.run("sort", "-u", "/tmp/german") == ""
+
+
 def test_nodes_of_different_releases_are_told_before_anything_changes(person: Person) -> None:
     """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
     newer = person.cluster[VICTIM]
