@@ -14,7 +14,7 @@ SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/prefere
 RUN = Path("/run/motley-apt")
 FRESH_S = 3600
 # No questions, no restarts of services behind our back, the person's own edits of configuration files stay.
-QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l", "LC_ALL": "C.UTF-8"}
+QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
 ANSWERS = ("-y", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 
 

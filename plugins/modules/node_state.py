@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import os
 import pwd
 import subprocess
 from pathlib import Path
@@ -147,10 +146,7 @@ def check(wish: dict) -> tuple[bool, str]:
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    return subprocess.run(
-        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
-    )
+    return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 
 if __name__ == "__main__":
