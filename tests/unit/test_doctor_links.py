@@ -1,5 +1,6 @@
 """The doctor between the nodes: ports, packets and speed of each pair, whose fault it is, and who is measured when."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -43,6 +44,19 @@ def test_wifi_is_noted_and_not_held_against_what_a_cable_would_do() -> None:
     assert verdict.ok
     (note,) = verdict.findings
     assert note.note and note.node == "left" and "Wi-Fi" in note.what
+
+
+@pytest.mark.xfail(strict=True, reason="whatever overlaps is taken for the same network")
+def test_what_a_lived_in_machine_has_beside_its_card_is_no_finding() -> None:
+    """Docker, a VPN over all of 10/8 and one in 100.64/10, a VLAN on the card: the kernel takes the narrower route."""
+    others = [
+        lan_card("10.8.0.2", name="tun0", addresses=["10.8.0.2/8"], mbit=0, ethernet=False),
+        lan_card("100.101.7.9", name="tailscale0", addresses=["100.101.7.9/32"], mbit=0, ethernet=False),
+        lan_card("172.17.0.1", name="docker0", addresses=["172.17.0.1/16"], carrier=False, mbit=0),
+        lan_card("192.168.20.4", name="enp3s0.20"),
+    ]
+    verdict = judge(links(*others)(healthy()))
+    assert verdict.ok, verdict.wrong
 
 
 def test_an_address_on_two_nodes_is_found() -> None:
