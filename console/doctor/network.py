@@ -64,7 +64,7 @@ def _network_of(node: Node, told: Facts) -> list[Finding]:
         at = listed([address for link in told["links"] for address in link["addresses"]]) or "no address"
         tell(f"{node.address} is on none of its cards (it has {at})", bootstrap("static_ip", node.name), "static_ip")
         return wrong
-    lan = ipaddress.ip_network(node.wish["subnet"])
+    lan = ipaddress.IPv4Network(node.wish["subnet"])
     astray = {name: way["card"] for name, way in told["ways"].items() if way["card"] != told["card"]}
     if astray:
         ways = listed([f"to {name} by {card or 'no card'}" for name, card in astray.items()])
@@ -74,7 +74,8 @@ def _network_of(node: Node, told: Facts) -> list[Finding]:
         )
     else:
         for link in told["links"]:
-            near = [a for a in link["addresses"] if ipaddress.ip_interface(a).network.overlaps(lan)]
+            # A wider one, such as a VPN's 10/8, is no rival: the kernel takes the narrower route.
+            near = [a for a in link["addresses"] if ipaddress.IPv4Interface(a).network.subnet_of(lan)]
             if near and link["name"] != told["card"]:
                 what = (
                     f"{link['name']} ({near[0]}) is in the same network as {told['card']}: answers may come by either"

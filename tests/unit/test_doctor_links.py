@@ -1,6 +1,5 @@
 """The doctor between the nodes: ports, packets and speed of each pair, whose fault it is, and who is measured when."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -46,7 +45,6 @@ def test_wifi_is_noted_and_not_held_against_what_a_cable_would_do() -> None:
     assert note.note and note.node == "left" and "Wi-Fi" in note.what
 
 
-@pytest.mark.xfail(strict=True, reason="whatever overlaps is taken for the same network")
 def test_what_a_lived_in_machine_has_beside_its_card_is_no_finding() -> None:
     """Docker, a VPN over all of 10/8 and one in 100.64/10, a VLAN on the card: the kernel takes the narrower route."""
     others = [
