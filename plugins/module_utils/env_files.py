@@ -68,6 +68,8 @@ def look(env: Path, packages: list[str], *, full: bool = False, write: bool = Tr
     """What differs from the list. `packages` (NAME-VERSION) are those that it was made with."""
     env = env.resolve()
     listed, here = read(env), on_disk(env)
+    if not full and {path: entry[2:] for path, entry in listed.items()} == here:
+        return Drift({}, [], [])
     files = listed or {path: UNKNOWN for path in here if SITE not in path} | of_packages(env, packages)
     doubtful = [path for path in files if path in here and (full or files[path][2:] != here[path])]
     with ThreadPoolExecutor(4) as pool:
@@ -104,10 +106,10 @@ def short(path: str) -> str:
 
 
 def on_disk(env: Path) -> dict[str, list[int]]:
-    found, folders = {}, [""]
+    found, folders, top = {}, [""], f"{env}/"
     while folders:
         folder = folders.pop()
-        with suppress(OSError), os.scandir(env / folder) as entries:  # what root closed has lost its files
+        with suppress(OSError), os.scandir(top + folder) as entries:  # what root closed has lost its files
             for entry in entries:
                 path = folder + entry.name
                 if not entry.is_dir(follow_symlinks=False):
