@@ -14,6 +14,7 @@ from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
 from train.names import is_name
+from train.speech import may_be_unread
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
@@ -28,6 +29,11 @@ class BadInput(Exception):
 
 
 def main() -> int:
+    with may_be_unread():
+        return run_verb()
+
+
+def run_verb() -> int:
     args, words = parser().parse_known_args()
     if words and not hasattr(args, "words"):
         parser().error(f"unrecognized arguments: {' '.join(words)}")

@@ -22,6 +22,7 @@ from console import interrupt, reach, watch
 from console.follow import Story, base, clock, end_group, first, rows_of
 from console.inventory import Inventory
 from train.names import RULE, is_name
+from train.speech import unread
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -183,8 +184,8 @@ def logs(inventory: Inventory, only: list[str], *, lines: int = 200, following: 
         threads.append(threading.Thread(target=_prefix, args=(process, f"{node.name:<{width}}", lock), daemon=True))
         threads[-1].start()
     try:
-        for thread in threads:
-            thread.join()
+        while not unread() and any(thread.is_alive() for thread in threads):
+            time.sleep(0.1)
     except KeyboardInterrupt:
         pass
     finally:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from console import reach
 from console.follow import Ended, Follower, Story
+from train.speech import unread
 
 DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
 
@@ -30,6 +31,8 @@ class Screen:
             self.shown = ""
 
     def tick(self) -> None:
+        if unread():
+            raise KeyboardInterrupt  # whoever leaves does not want to see more; the run is left alone
         waited = time.monotonic() - self.began
         if self.terminal:
             width = shutil.get_terminal_size().columns - 1

@@ -12,15 +12,17 @@ from lab import base, cgroups, demo, faults, inventory, layer, network, profile,
 from lab import lab as labs
 from lab.place import chosen
 from lab.shell import LabError
+from train.speech import may_be_unread
 
 
 def main() -> int:
-    args = parser().parse_args()
-    try:
-        return int(args.act(args) or 0)
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return error.code
+    with may_be_unread():
+        args = parser().parse_args()
+        try:
+            return int(args.act(args) or 0)
+        except LabError as error:
+            print(error, file=sys.stderr)
+            return error.code
 
 
 def parser() -> argparse.ArgumentParser:

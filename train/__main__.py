@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from train.child import belong_to_agent, kind, tell_agent
 from train.config import RunConfig, nearest, read_yaml
 from train.errors import BadInput, CheckFailed
+from train.speech import may_be_unread
 
 COMMANDS = {
     "run": ("train.run", "train an adapter, alone or as one of several processes"),
@@ -117,9 +118,8 @@ def read_config(file: Path, own: set[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    status = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with may_be_unread():
+        status = main(sys.argv[1:])
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         os._exit(status)  # everything is on disk; tearing process groups down aborts now and then
     sys.exit(status)

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from train.speech import may_be_unread
+
 PARTS = {
     "lab": "the lab's own speed",
     "fan_out": "files to all nodes, from node to node and from one to all",
@@ -49,4 +51,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with may_be_unread():
+        status = main()
+    sys.exit(status)
