@@ -11,6 +11,7 @@ from typing import Any
 class Cause:
     what: str
     fix: str  # {host} stands for the node, or for all that fail alike
+    output: str = ""  # what was printed, where `what` is our own sentence for it
 
     def fix_on(self, hosts: str) -> str:
         return self.fix.replace("{host}", hosts)
@@ -23,7 +24,7 @@ MAY_USE_SUDO = (
 )
 
 # What the message contains -> cause, mend. First match wins.
-KNOWN: tuple[tuple[str, str, str], ...] = (
+ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"Failed to create temporary directory(?!(?s:.)*No space left)",
         "nothing can be written to the login user's home there",
@@ -33,21 +34,6 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         r"IDENTIFICATION HAS CHANGED|Host key verification failed",
         "it shows another host key than the pinned one",
         "if it was reinstalled: make bootstrap REPIN={host}",
-    ),
-    (
-        r"Too many authentication failures",
-        "ssh offered it too many keys before the right one",
-        "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
-    ),
-    (
-        r"Permission denied \(publickey\)",
-        "it takes keys only, and none that it knows was offered",
-        "see that ssh USER@{host} lets you in from here: your key in ~/.ssh/authorized_keys there; then again",
-    ),
-    (
-        r"Permission denied|Invalid/incorrect password",
-        "the password was not accepted for logging in",
-        "run again with the right one; ansible_user in hosts.yml is who logs in (one machine may have its own)",
     ),
     (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
@@ -77,6 +63,24 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "it has no Python 3",
         "on {host}: sudo apt install python3",
     ),
+)
+# What these words mean where logging in or a connection failed; a program may print them about something else.
+OF_THE_CONNECTION: tuple[tuple[str, str, str], ...] = (
+    (
+        r"Too many authentication failures",
+        "ssh offered it too many keys before the right one",
+        "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
+    ),
+    (
+        r"Permission denied \(publickey\)",
+        "it takes keys only, and none that it knows was offered",
+        "see that ssh USER@{host} lets you in from here: your key in ~/.ssh/authorized_keys there; then again",
+    ),
+    (
+        r"Permission denied|Invalid/incorrect password",
+        "the password was not accepted for logging in",
+        "run again with the right one; ansible_user in hosts.yml is who logs in (one machine may have its own)",
+    ),
     (
         r"Connection refused",
         "it is on, but no SSH server answers",
@@ -89,7 +93,17 @@ KNOWN: tuple[tuple[str, str, str], ...] = (
         "check its power, cable or Wi-Fi; then run again",
     ),
 )
+KNOWN = (*ANYWHERE, *OF_THE_CONNECTION)
+CONNECTING = re.compile(
+    r"\bssh\b|Failed to connect|waiting for (ping|last boot)|to establish|incorrect password", re.IGNORECASE
+)
 UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT={host} repeats one phase on it"
+
+
+# Ansible's own sentences that say nothing of the task.
+EMPTY = re.compile(r"\A(non-zero return code|MODULE FAILURE.*|One or more items failed)$", re.MULTILINE)
+PREFIX = re.compile(r"\A(Task failed: |Action failed: |Module failed: )+")
+LINES, WIDTH = 5, 300
 
 
 def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
@@ -98,17 +112,66 @@ def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
     what, said, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
     if said:
         return Cause(what=what.strip(), fix=fix.strip().splitlines()[0])
-    for pattern, known, mend in KNOWN:
-        if re.search(pattern, message, re.IGNORECASE):
-            return Cause(what=known, fix=mend)
-    lines = [line.strip() for line in message.splitlines() if line.strip()] or ["it failed without a word"]
+    for pattern, known, mend in KNOWN if unreachable or CONNECTING.search(message) else ANYWHERE:
+        if found := re.search(pattern, message, re.IGNORECASE):
+            return Cause(what=known, fix=mend, output=_line_around(message, found))
     kind = "it cannot be reached: " if unreachable else ""
-    return Cause(what=kind + "\n".join(lines[:3]), fix=UNKNOWN)
+    return Cause(what=kind + "\n".join(own_words(result)), fix=UNKNOWN)
 
 
 def full_message(result: dict[str, Any]) -> str:
-    """Message and error output, without Ansible's own prefixes."""
-    parts = [str(result.get(key) or "") for key in ("msg", "stderr", "module_stderr")]
-    text = "\n".join(part for part in parts if part)
-    text = re.sub(r"^(Task failed: |Action failed: |Module failed: )+", "", text)
-    return re.sub(r"\A(non-zero return code|MODULE FAILURE)\n", "", text)
+    """Message and error output, of a loop those of its failed items; without Ansible's own prefixes."""
+    if items := failed_items(result):
+        return "\n".join(full_message(item) for item in items)
+    parts = [_message(result), *(str(result.get(key) or "") for key in ("stderr", "module_stderr"))]
+    return "\n".join(part for part in parts if part)
+
+
+def failed_items(result: dict[str, Any]) -> list[dict[str, Any]]:
+    items = result.get("results")
+    return [item for item in items if isinstance(item, dict) and item.get("failed")] if isinstance(items, list) else []
+
+
+def own_words(result: dict[str, Any]) -> list[str]:
+    """All that is known of what a failed task said and printed, its last lines where it is much; never nothing."""
+    if result.get("censored"):
+        return ["its output is hidden, because it may hold secrets (no_log)"]
+    if items := failed_items(result):
+        return [f"{item.get('item')}: {line}" for item in items[:LINES] for line in own_words(item)]
+    said = [line.strip() for line in _message(result).splitlines() if line.strip()][:3]
+    if "assertion" in result:
+        said.append(f"this does not hold: {result['assertion']}")
+    how, printed = how_it_ended(result), _printed(result)
+    if printed:
+        said += ["; ".join(filter(None, [how, "the end of what it printed:"])), *printed]
+    elif how:
+        said.append(f"{how}; it printed nothing")
+    return [line[:WIDTH] for line in said] or ["it gave no message"]
+
+
+def how_it_ended(result: dict[str, Any]) -> str:
+    if result.get("rc") is None:
+        return ""
+    code = int(result["rc"])
+    if not code:
+        return "it ended well, but not as the task expects"
+    number = -code if code < 0 else code - 128
+    return f"killed by signal {number}" if 0 < number < 65 else f"exit code {code}"
+
+
+def _printed(result: dict[str, Any]) -> list[str]:
+    """Errors last: they are what stays of much."""
+    text = "\n".join(str(result.get(key) or "") for key in ("module_stdout", "stdout", "module_stderr", "stderr"))
+    return [line.rstrip() for line in text.splitlines() if line.strip()][-LINES:]
+
+
+def _message(result: dict[str, Any]) -> str:
+    """With the exception's name, which Ansible leaves out."""
+    text = EMPTY.sub("", PREFIX.sub("", str(result.get("msg") or result.get("reason") or ""))).strip()
+    named = re.search(rf"^(?:\w+\.)*(\w+): {re.escape(text)}$", str(result.get("exception") or ""), re.MULTILINE)
+    return f"{named[1]}: {text}" if text and named and not named[1].startswith("Ansible") else text
+
+
+def _line_around(text: str, found: re.Match[str]) -> str:
+    start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
+    return text[start : end if end >= 0 else len(text)].strip()[:WIDTH]

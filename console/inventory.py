@@ -206,7 +206,7 @@ def _load(hosts_file: Path) -> Any:
         return load(hosts_file)
     done = subprocess.run([hosts_file.resolve(), "--list"], capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it failed without a word"]
+        lines = done.stderr.strip().splitlines() or [f"it ended with exit code {done.returncode} and printed nothing"]
         raise YamlError(lines[0], str(hosts_file), " ".join(lines[1:]) or "run it by hand to see why")
     printed = json.loads(done.stdout)
     group, facts = printed.get(GROUP, {}), printed["_meta"]["hostvars"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import re
 import shutil
 import sys
 import time
@@ -22,6 +23,8 @@ from console.inventory import Inventory, is_local
 from console.progress import FINDING, Progress
 
 ROOT = Path(__file__).parents[1]
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+SHOWN = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,6 +144,7 @@ def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, s
             extravars=wish.variables or None,
             cmdline=" ".join(words) or None,
             passwords=answers,
+            envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we tell
             suppress_env_files=True,  # else runner writes the passwords into env/passwords
             settings={"pexpect_use_poll": True, "suppress_output_file": False},
             event_handler=on_event,
@@ -165,20 +169,46 @@ def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path)
     view.failures(progress, tell)
     view.left_out(progress, tell)
     nodes = progress.nodes.values()
-    good = sum(not node.off and not node.failed for node in nodes)
+    idle = [node.name for node in nodes if progress.broken_off and not node.off and not node.failed]
+    if idle:
+        tell(f"– {', '.join(idle)}: not finished, because it failed elsewhere")
+    good = sum(not node.off and not node.failed for node in nodes) - len(idle)
     changes = sum(node.changed for node in nodes)
     took = f"{seconds:.0f} s"
     if rc == interrupt.CODE:
         said += stopped(progress, wish.command)
     elif not nodes:
-        tell(f"✗ Ansible did not get as far as any node; its words: {_short(log)}")
+        said += ["✗ Ansible did not get as far as any node:", *last_words(log), f"its words: {_short(log)}"]
+    elif rc and not any(node.failed for node in nodes):
+        said += [
+            f"✗ Ansible ended with exit code {rc}{f' in {progress.phase}' if progress.phase else ''}:",
+            *last_words(log),
+        ]
+        tell(f"✗ {wish.verb} · incomplete · {took} · Ansible's words: {_short(log)}")
     elif wish.check:
         tell(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
+        if rc:
+            tell(f"Ansible's words: {_short(log)}")
     elif good == len(nodes) and rc == 0:
         tell(f"✓ {wish.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
     else:
         tell(f"✗ {wish.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's words: {_short(log)}")
     return said
+
+
+def why_not(progress: Progress, log: Path) -> list[str]:
+    """Of a playbook that should have told something: the tasks that failed, or how Ansible ended."""
+    said: list[str] = []
+    view.failures(progress, said.append)
+    return said or last_words(log)
+
+
+def last_words(log: Path) -> list[str]:
+    """Ansible's error, where nothing of it came as a task's result; else how its log ends."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    lines = [line.rstrip() for line in COLOUR.sub("", text).splitlines() if line.strip()]
+    error = next((place for place, line in enumerate(lines) if "ERROR" in line), max(0, len(lines) - SHOWN))
+    return [f"    {line}" for line in lines[error : error + SHOWN]] or ["    it printed nothing"]
 
 
 def _next(wish: Wish, whole: bool) -> list[str]:

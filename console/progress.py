@@ -22,6 +22,7 @@ class Phase:
     files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
     seconds: float = 0
     failure: Cause | None = None
+    dealt_with: Cause | None = None  # a failure after which it went on
     failed_task: str = ""
     ran: bool = False  # a phase whose every task is skipped was not there
 
@@ -49,6 +50,7 @@ class Node:
 class Progress:
     nodes: dict[str, Node] = field(default_factory=dict)
     phase: str = ""
+    broken_off: bool = False  # a failure of some ended the work on all
     finished: list[tuple[Node, str]] = field(default_factory=list)  # (node, phase) in order, for whoever tells about it
 
     def take(self, event: dict[str, Any]) -> None:
@@ -61,8 +63,22 @@ class Progress:
             self._start(data, role)
         elif kind in ("runner_on_ok", "runner_on_failed", "runner_on_unreachable", "runner_on_skipped"):
             self._result(kind, data, role)
+        elif kind == "playbook_on_no_hosts_remaining":
+            self.broken_off = True
         elif kind == "playbook_on_stats":
+            self._settle({*(data.get("failures") or {}), *(data.get("dark") or {})})
             self._enter("")
+
+    def _settle(self, failed: set[str]) -> None:
+        """Whom Ansible counts as failed at the end: what came after the failure only tidied up (always)."""
+        for name in failed & self.nodes.keys():
+            node = self.nodes[name]
+            phases = [phase for phase in node.phases.values() if phase.dealt_with]
+            if not node.failed:
+                phase = (
+                    phases[-1] if phases else node.phases.setdefault(node.phase, Phase(failed_task=node.task, ran=True))
+                )
+                phase.failure = phase.dealt_with or explain({})
 
     def _enter(self, role: str) -> None:
         """All nodes walk through the phases together: a new one means that the last is over everywhere."""
@@ -80,7 +96,7 @@ class Progress:
         if data.get("task", "").startswith(HIDDEN_TASKS):
             return
         phase = node.phases.setdefault(role, Phase())
-        phase.failure = None  # it goes on after a failure: that one was dealt with (rescue)
+        phase.failure, phase.dealt_with = None, phase.failure or phase.dealt_with  # it goes on after a failure (rescue)
         node.phase, node.task = role, data.get("task", "")
 
     def _result(self, kind: str, data: dict[str, Any], role: str) -> None:

@@ -57,6 +57,7 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                         "failure": {
                             "task": phase.failed_task,
                             "what": phase.failure.what,
+                            "output": phase.failure.output,
                             "fix": phase.failure.fix_on(node.name),
                         }
                         if phase.failure
@@ -110,7 +111,8 @@ def _row(phase: str, told: dict[str, Any]) -> str:
     proven = "<br>".join(map(html.escape, told["proven"] + told["says"]))
     if told["failure"]:
         failure = told["failure"]
-        lines = [failure["task"], *failure["what"].splitlines(), f"fix: {failure['fix']}"]
+        lines = [failure["task"], *failure["what"].splitlines(), failure.get("output", ""), f"fix: {failure['fix']}"]
+        lines = [line for line in lines if line]
         proven += f"<p class=bad>{'<br>'.join(map(html.escape, lines))}</p>"
     return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{told['seconds']}"
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from console import play
 from console.inventory import Inventory
-from console.progress import Progress
+from console.progress import Node, Progress
 from console.strict_yaml import load
 
 RULES = Path(__file__).with_name("versions.yml")
@@ -220,14 +220,30 @@ def read(inventory: Inventory, limit: str) -> tuple[dict[str, Versions], dict[st
     key = inventory.state / "controller_ed25519"
     given = os.environ.get("MOTLEY_PASSWORD", "")
     passwords = play.Passwords("", "") if key.exists() or not given else play.Passwords(given, given)
-    play.read(wish, passwords, reader, "versions")
-    off = {}
+    log = play.read(wish, passwords, reader, "versions")
+    off: dict[str, str] = {}
     for name in limit.split(",") if limit else inventory.nodes:
         node = reader.nodes.get(name)
         if name not in reader.told:
-            failure = node.phases[node.failed].failure if node and node.failed else None
-            off[name] = (node.off if node and node.off else "") or (failure.what if failure else "it was not reached")
+            off[name] = why_silent(node, log)
     return {name: reader.told[name] for name in inventory.nodes if name in reader.told}, off
+
+
+def why_silent(node: Node | None, log: Path) -> str:
+    """Off; or the task that failed there, with what is known of it; or how Ansible ended."""
+    if node and node.off:
+        return node.off
+    phase = node.phases[node.failed] if node and node.failed else None
+    if phase and phase.failure:
+        cause = phase.failure
+        words = [
+            f"{node.failed if node else ''}: {phase.failed_task}: {cause.what}",
+            cause.output,
+            f"fix: {cause.fix_on(node.name if node else '')}",
+        ]
+    else:
+        words = ["it was not reached", *play.last_words(log)]
+    return "\n    ".join([*filter(None, words), f"Ansible's words: {play._short(log)}"])
 
 
 def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from rich.console import Console
 from rich.live import Live
@@ -82,13 +83,16 @@ def left_out(progress: Progress, tell: Callable[[str], None]) -> None:
 
 def failures(progress: Progress, tell: Callable[[str], None]) -> None:
     """Host and phase, what it was about, the cause, the fix. Nodes that fail alike are told together."""
-    alike: dict[tuple[str, str, Cause], list[str]] = {}
+    alike: dict[tuple[str, str, Cause], dict[str, str]] = {}
     for node in progress.nodes.values():
         phase = node.phases.get(node.failed)
-        if phase and phase.failure:
-            alike.setdefault((node.failed, phase.failed_task, phase.failure), []).append(node.name)
-    for (name, task, cause), nodes in alike.items():
-        tell(f"✗ {', '.join(nodes)}  {name}: {task}")
+        if phase and (cause := phase.failure):
+            key = (node.failed, phase.failed_task, replace(cause, output=""))
+            alike.setdefault(key, {})[node.name] = cause.output
+    for (name, task, cause), outputs in alike.items():
+        tell(f"✗ {', '.join(outputs)}  {name}: {task}")
         for line in cause.what.splitlines():
             tell(f"    {line}")
-        tell(f"    fix: {cause.fix_on(','.join(nodes))}")
+        for output in filter(None, dict.fromkeys(outputs.values())):
+            tell(f"    its output: {output}")
+        tell(f"    fix: {cause.fix_on(','.join(outputs))}")

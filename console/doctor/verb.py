@@ -75,6 +75,8 @@ def look(
     )
     log = play.read(wish, passwords, reader, "doctor")
     if not reader.told:
+        for line in play.why_not(reader, log):
+            print(line, file=sys.stderr)
         print(f"✗ Ansible did not get as far as a verdict; its words: {play._short(log)}", file=sys.stderr)
         return None, 0.0
     return from_data(reader.told), time.monotonic() - started

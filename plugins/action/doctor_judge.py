@@ -12,6 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from console.causes import own_words
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings import Node, Readings
@@ -91,7 +92,7 @@ def node_of(name: str, hostvars: Any) -> Node:
 def said(answer: dict[str, Any]) -> str:
     failed = answer.get("failed") or answer.get("unreachable")
     words = [str(answer.get(key) or "") for key in ("msg", "module_stderr", "stderr")]
-    return "\n".join(filter(None, words)) or "it failed without a word" if failed else ""
+    return "\n".join(filter(None, words)) or "\n".join(own_words(answer)) if failed else ""
 
 
 def refused(root: dict[str, Any]) -> str | None:

@@ -10,7 +10,10 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import re
 import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 from ansible import constants as C
@@ -28,6 +31,13 @@ description:
   - With -v everything is shown as usual.
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from console import causes  # noqa: E402
+
+# "Task failed: …" is an exception; a sentence of ours may follow it, with its fix.
+WITH_A_FIX = r"(?!(?s:.)*\nfix: )"
+GENERIC = "Task failed: |non-zero return code$|Assertion failed$|One or more items|MODULE FAILURE|Module result"
+MADE_BY_ANSIBLE = re.compile(f"{WITH_A_FIX}({GENERIC})")
 FAILED = {"color": C.COLOR_ERROR, "stderr": True}
 LEAST = (2, 19)
 
@@ -79,18 +89,16 @@ class CallbackModule(Default):
         if not self.calm:
             super().v2_runner_on_failed(result, ignore_errors)
         elif not ignore_errors:
-            told = result.result
-            words = str(told.get("msg") or "it failed without a word")
-            if words == "non-zero return code":
-                words = findings(told) or str(told.get("stderr") or told.get("stdout") or words).strip()
             about_a_node = not result.task.run_once
+            words = findings(result.result) or spoken(result.task, result.result)
             self.failures.setdefault(words, []).extend([result.host.get_name()] * about_a_node)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if not self.calm:
             super().v2_runner_on_unreachable(result)
         else:
-            self.failures.setdefault(str(result.result.get("msg")), []).append(result.host.get_name())
+            words = spoken(result.task, result.result, unreachable=True)
+            self.failures.setdefault(words, []).append(result.host.get_name())
 
     def _detach(self, *_: Any) -> None:
         """Ctrl-C while a run is shown ends the showing, and is no failure."""
@@ -105,9 +113,8 @@ class CallbackModule(Default):
     def _tell_failures(self) -> None:
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""
         for words, nodes in self.failures.items():
-            whole = words.removeprefix("Task failed: ").removeprefix("Action failed: ")
             who = f"{', '.join(nodes)}: " if nodes else ""
-            self._display.display(f"✗ {who}{whole}", **FAILED)
+            self._display.display(f"✗ {who}{words.replace('{host}', ','.join(nodes))}", **FAILED)
         self.failures = {}
 
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -160,6 +167,17 @@ def unfit(version: str, *, whole: bool) -> str:
     else:
         return ""
     return f"{what}\nfix: make env; then .venv/bin/ansible-playbook in its place"
+
+
+def spoken(task: Any, told: Any, *, unreachable: bool = False) -> str:
+    """A message that was written for a person as it is; of all else the task, what is known of it, and what to do."""
+    message = str(told.get("msg") or "")
+    ours = "." not in task.action or task.action in ("ansible.builtin.fail", "ansible.builtin.assert")
+    if message and ours and not unreachable and not MADE_BY_ANSIBLE.match(message):
+        return causes.PREFIX.sub("", message)
+    cause = causes.explain(told, unreachable=unreachable)
+    own = [cause.what, *([f"its output: {cause.output}"] if cause.output else []), f"fix: {cause.fix}"]
+    return "\n  ".join([task.get_name().replace(" : ", ": "), *own])
 
 
 def findings(told: Any) -> str:

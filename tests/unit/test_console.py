@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from console import receipt, view
+from console import play, receipt, view
 from console.causes import explain
+from console.inventory import Inventory
 from console.progress import Progress
 
 
@@ -19,6 +20,11 @@ def ran(progress: Progress, host: str, task: str, kind: str = "runner_on_ok", **
     progress.take(event("playbook_on_task_start", task=task))
     progress.take(event("runner_on_start", host, task=task))
     progress.take(event(kind, host, task=task, res=result))
+
+
+def summary(progress: Progress, folder: Path, rc: int) -> list[str]:
+    wish = play.Wish(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=folder))
+    return play._summary(wish, progress, 1.0, rc, folder / "x.log")
 
 
 def lines(progress: Progress) -> list[str]:
@@ -52,7 +58,46 @@ def test_nodes_that_fail_alike_are_told_together() -> None:
         ran(progress, host, "Log in", "runner_on_unreachable", msg="user@x: Permission denied (publickey,password).")
     said = lines(progress)
     assert said[0] == "✗ one, two  hostname: Log in"
-    assert "password was not accepted" in said[1] and len(said) == 3
+    assert "password was not accepted" in said[1] and len(said) == 4
+    assert said[2] == "    its output: user@x: Permission denied (publickey,password)."
+
+
+def test_what_differs_between_nodes_that_fail_alike_is_kept() -> None:
+    progress = Progress()
+    for host in ("one", "two"):
+        ran(progress, host, "Write it", "runner_on_failed", msg=f"/home/{host}/x: No space left on device")
+    said = lines(progress)
+    assert said[0] == "✗ one, two  hostname: Write it" and "its disk is full" in said[1]
+    assert "/home/one/x" in said[2] and "/home/two/x" in said[3] and len(said) == 5
+
+
+@pytest.mark.parametrize("message", ["cp: /x: Permission denied", "curl: Connection refused", "wget: timed out"])
+def test_what_a_program_says_of_its_own_connections_is_not_taken_for_ours(message: str) -> None:
+    assert message in explain({"msg": "non-zero return code", "rc": 1, "stderr": message}).what
+
+
+def test_a_failure_on_one_node_that_ends_the_work_on_all_is_not_called_done_elsewhere(tmp_path: Path) -> None:
+    progress = Progress()
+    for host in ("one", "two"):
+        ran(progress, host, "Look", "runner_on_ok")
+    ran(progress, "one", "Compare", "runner_on_failed", msg="they differ")
+    progress.take(event("playbook_on_no_hosts_remaining"))
+    said = summary(progress, tmp_path, rc=2)
+    assert "– two: not finished, because it failed elsewhere" in said
+    assert "0 of 2 nodes are done" in said[-1]
+
+
+def test_an_ansible_that_dies_without_an_event_is_quoted(tmp_path: Path) -> None:
+    progress = Progress()
+    ran(progress, "one", "Look", "runner_on_ok")
+    log = tmp_path / "x.log"
+    log.write_text(
+        "TASK [Look]\nok: [one]\n\x1b[31m[ERROR]: Unexpected Exception: the sky fell\x1b[0m\nOrigin: above\n"
+    )
+    said = summary(progress, tmp_path, rc=250)
+    assert said[0] == "✗ Ansible ended with exit code 250 in hostname:"
+    assert said[1:3] == ["    [ERROR]: Unexpected Exception: the sky fell", "    Origin: above"]
+    assert str(log) in said[-1]
 
 
 def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
