@@ -139,3 +139,96 @@ def test_an_inventory_without_its_group_vars_is_not_connected_with(tmp_path: Pat
     assert written(tmp_path) == []
     with pytest.raises(BadInput, match="group_vars"):
         checked(tmp_path)
+
+
+ONE = "cluster:\n  vars: {ansible_user: a, motley_subnet: 192.168.1.0/24, motley_gateway: 192.168.1.1}\n"
+ONE += "  hosts:\n    one: {motley_address: 192.168.1.10}\n"
+
+
+def refused(folder: Path, **files: str) -> str:
+    """The one finding about an inventory of these files; double underscores stand for the folder's."""
+    for name, text in {"hosts_yml": ONE, **files}.items():
+        path = folder / name.replace("__", "/").replace("_yml", ".yml").replace("_json", ".json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (finding,) = check(folder).findings
+    return str(finding)
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"hosts_yml": "cluster:\n  vars: [a]\n  hosts:\n    one: {}\n"}, "vars is no mapping"),
+        ({"hosts_yml": "cluster:\n  hosts: [one, two]\n"}, "hosts is no mapping"),
+        ({"hosts_yml": "cluster:\n  hosts: one\n"}, "hosts is no mapping"),
+        ({"hosts_yml": "all: [1]\n"}, "the group 'cluster' is missing"),
+        ({"hosts_yml": "all:\n  children: 3\n"}, "the group 'cluster' is missing"),
+        ({"group_vars__cluster_yml": "- a\n"}, "it is no mapping"),
+        ({"group_vars__cluster": "motley_adress: 1\n"}, "did you mean 'motley_address'?"),
+        ({"group_vars__all_json": '{"motley_adress": 1}'}, "did you mean 'motley_address'?"),
+        ({"group_vars__clster_yml": "motley_gpu: none\n"}, "did you mean 'cluster'?"),
+        ({"host_vars__onee_yml": "motley_gpu: none\n"}, "did you mean 'one'?"),
+        ({"host_vars__two__more_yml": "motley_gpu: none\n"}, "there is no machine 'two'"),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_a_file_of_another_shape_or_for_nobody_is_a_finding(
+    tmp_path: Path, files: dict[str, str], expected: str
+) -> None:
+    assert expected in refused(tmp_path, **files)
+
+
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_a_folder_in_the_place_of_the_file_is_a_finding(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").mkdir()
+    (finding,) = check(tmp_path).findings
+    assert "it cannot be read" in finding.what
+
+
+@pytest.mark.parametrize(
+    ("shared", "expected"),
+    [
+        ({"motley_firewall_ports": "29400"}, "it expects FIRST-LAST"),
+        ({"motley_firewall_ports": "29899-29400"}, "it expects FIRST-LAST"),
+        ({"motley_firewall_ports": "500-900"}, "it expects FIRST-LAST"),
+        ({"motley_firewall_high_ports": "32768:60999"}, "it expects FIRST-LAST"),
+        ({"motley_firewall_ports": "29600-29899"}, "runs need the ports 29400 to 29893"),
+        ({"ansible_port": 29500}, "SSH's port 29500 is one of a run's"),
+        ({"motley_firewall_manage": "false"}, "true or false, without quotes"),
+        ({"motley_dns": ["127.0.0.53"]}, "127.0.0.53 is each machine itself"),
+        ({"motley_static_ip_reconnect_s": 60}, "takes the change back after 60 s"),
+        ({"motley_static_ip_rollback_s": 0}, "takes the change back after 0 s"),
+        ({"motley_python_env_sets": ["node-gpu-r57"]}, "did you mean 'node-gpu-r570'?"),
+        ({"motley_python_env_sets": ["unsloth"]}, "one of them is node-cpu, node-gpu or node-gpu-r570"),
+    ],
+)
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_what_a_phase_would_refuse_is_refused_before(tmp_path: Path, shared: dict[str, Any], expected: str) -> None:
+    findings = written(tmp_path, **shared)
+    assert len(findings) == 1 and expected in findings[0], findings
+
+
+@pytest.mark.parametrize("subnet", ["100.64.0.0/16", "127.0.0.0/24", "169.254.0.0/16", "224.0.0.0/24", "240.0.0.0/24"])
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_a_network_that_is_no_lan_is_refused(tmp_path: Path, subnet: str) -> None:
+    base = subnet.rpartition(".")[0]
+    nodes = {"one": {"motley_address": f"{base}.10"}, "two": {"motley_address": f"{base}.11"}}
+    (finding,) = written(tmp_path, nodes=nodes, motley_subnet=subnet, motley_gateway=f"{base}.1")
+    assert "is no home network" in finding
+
+
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_nodes_with_different_sets_are_refused(tmp_path: Path) -> None:
+    nodes = {"one": {"motley_python_env_sets": ["node-cpu"]}, "two": {"motley_python_env_sets": ["node-gpu"]}}
+    (finding,) = written(tmp_path, nodes=nodes)
+    assert "differs between one and two" in finding
+
+
+def test_a_machine_without_a_guarded_firewall_may_serve_ssh_anywhere(tmp_path: Path) -> None:
+    assert written(tmp_path, ansible_port=29500, motley_firewall_manage=False) == []
+
+
+@pytest.mark.xfail(strict=True, reason="the check does not see it")
+def test_digits_alone_get_a_name_that_is_one(tmp_path: Path) -> None:
+    nodes = {"7": {"motley_address": "192.168.1.12"}}
+    assert "not digits alone: node-7" in written(tmp_path, nodes=nodes)[0]
