@@ -107,6 +107,29 @@ def _is_port(value: Any) -> bool:
 
 FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
 FOLDER_RULE = "a folder such as ~/ai-cluster or /srv/cluster, of letters, digits and . _ + @ - alone"
+
+
+def _is_ports(value: Any) -> bool:
+    return ports_of(value) is not None
+
+
+def ports_of(value: Any) -> tuple[int, int] | None:
+    found = re.fullmatch(r"(\d{1,5})-(\d{1,5})", value) if isinstance(value, str) else None
+    first, last = (int(found[1]), int(found[2])) if found else (0, 0)
+    return (first, last) if 1024 <= first < last < 65536 else None
+
+
+PORTS = "FIRST-LAST, such as 29400-29899, from 1024 to 65535"
+OF_A_RUN = (29400, 29893)
+"""From the agents' port to the last probe's, as the roles' defaults say."""
+MOVED_PORTS = ("motley_render_presence_port", "motley_render_group_ports", "motley_artifacts_port")
+NO_LAN = {
+    "0.0.0.0/8": "no network",
+    "100.64.0.0/10": "a VPN's or a provider's",
+    "127.0.0.0/8": "each machine itself",
+    "169.254.0.0/16": "what a card takes when nobody gives it an address",
+    "224.0.0.0/3": "for multicast",
+}
 ADDRESS = "an IPv4 address such as 192.168.1.100"
 KEYS: dict[str, Key] = {
     "motley_address": Key(ADDRESS, _is_address, on_node_only=True),
@@ -136,7 +159,7 @@ KEYS: dict[str, Key] = {
 }
 
 TYPES: dict[str, Key] = {
-    "bool": Key("true or false", lambda value: isinstance(value, bool)),
+    "bool": Key("true or false, without quotes", lambda value: isinstance(value, bool)),
     "int": Key("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool)),
     "float": Key("a number", lambda value: isinstance(value, (int, float)) and not isinstance(value, bool)),
     "list": Key("a list", lambda value: isinstance(value, list)),
@@ -150,6 +173,13 @@ def _one_of(choices: list[Any]) -> Key:
     return Key("one of " + ", ".join(map(str, choices)), lambda value: value in choices)
 
 
+# What a type alone does not say.
+SHAPES = {
+    "motley_firewall_ports": Key(PORTS, _is_ports),
+    "motley_firewall_high_ports": Key(PORTS, _is_ports),
+}
+
+
 def role_keys(roles: Path) -> dict[str, Key]:
     """Every `motley_…` variable that a role declares, with its type."""
     keys: dict[str, Key] = {}
@@ -158,7 +188,7 @@ def role_keys(roles: Path) -> dict[str, Key]:
         for name, option in options.items():
             choices = option.get("choices")
             keys[name] = _one_of(choices) if choices else TYPES[option.get("type", "str")]
-    return keys
+    return keys | SHAPES
 
 
 def check(path: Path, roles: Path | None = None) -> Inventory:
@@ -173,9 +203,12 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         inventory.findings.append(Finding(what="there is no such file", where=str(hosts_file), mend=mend))
     except YamlError as wrong:
         inventory.findings.append(Finding(what=wrong.what, where=wrong.where, mend=wrong.mend))
+    except OSError as wrong:
+        what = f"it cannot be read: {wrong.strerror}"
+        inventory.findings.append(Finding(what=what, where=str(wrong.filename), mend="look at it: ls -ld"))
     if inventory.nodes:
         where = str(hosts_file)
-        for judge in (_names, _addresses, _networks, _heads, _cards, _logins, _homes):
+        for judge in (_names, _addresses, _networks, _heads, _cards, _logins, _homes, _ports, _rollback, _sets):
             inventory.findings.extend(judge(inventory.nodes, where))
         inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
     return inventory
@@ -224,6 +257,13 @@ def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
     folder = hosts_file.parent
     for name in ("all", GROUP):
         shared |= _variables_beside(folder / "group_vars", name, keys, inventory)
+    inventory.findings += _strangers(folder / "group_vars", _groups(data), "group")
+    inventory.findings += _strangers(folder / "host_vars", list(_mapping(group.get("hosts"))), "machine")
+    for part in ("vars", "hosts"):
+        if not isinstance(group.get(part) or {}, dict):
+            mend = "write 'name: value' lines below it, two spaces deeper, without a dash before them"
+            inventory.findings.append(Finding(what=f"{part} is no mapping", where=str(hosts_file), mend=mend))
+            return
     own = group.get("vars") or {}
     _judge_keys(own, f"{hosts_file}, vars", keys, inventory, on_node=False)
     shared |= own
@@ -241,11 +281,31 @@ def _read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
         inventory.findings.append(Finding(what="there is no machine in it", where=str(hosts_file), mend=mend))
 
 
+def _mapping(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
 def _group(data: Any) -> dict[str, Any] | None:
-    if not isinstance(data, dict):
-        return None
-    top = data.get(GROUP) or ((data.get("all") or {}).get("children") or {}).get(GROUP)
+    top = _mapping(data).get(GROUP) or _mapping(_mapping(_mapping(data).get("all")).get("children")).get(GROUP)
     return top if isinstance(top, dict) else None
+
+
+def _groups(data: Any) -> list[str]:
+    """All of the file, at whatever depth."""
+    found = ["all", "ungrouped"]
+    for name, value in _mapping(data).items():
+        found += [str(name), *_groups(_mapping(value).get("children"))]
+    return found
+
+
+def _strangers(folder: Path, known: list[Any], kind: str) -> Iterator[Finding]:
+    """Files of variables that Ansible would read for nobody."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        name = path.name if path.is_dir() else path.name.removesuffix(path.suffix)
+        if path.name.startswith(".") or path.name.endswith("~") or name in map(str, known):
+            continue
+        close = nearest(name, map(str, known), otherwise="give it the name of one, or take it away")
+        yield Finding(what=f"there is no {kind} '{name}'", where=str(path), mend=close)
 
 
 def _variables_beside(
@@ -253,10 +313,15 @@ def _variables_beside(
 ) -> dict[str, Any]:
     """The variables of group_vars/NAME.yml (or of the files in group_vars/NAME/)."""
     found: dict[str, Any] = {}
-    files = [folder / f"{name}.yml", folder / f"{name}.yaml", *sorted((folder / name).glob("*.y*ml"))]
+    files = [folder / f"{name}{end}" for end in ("", ".yml", ".yaml", ".json")]
+    files += sorted(path for path in (folder / name).glob("*") if path.suffix in ("", ".yml", ".yaml", ".json"))
     for file in files:
         if file.is_file():
             values = load(file) or {}
+            if not isinstance(values, dict):
+                mend = "write 'name: value' lines, without a dash before them"
+                inventory.findings.append(Finding(what="it is no mapping", where=str(file), mend=mend))
+                continue
             _judge_keys(values, str(file), keys, inventory, on_node=on_node)
             found |= values
     return found
@@ -300,7 +365,8 @@ def _names(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 
 
 def _mended(name: str) -> str:
-    return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:63] or "node-1"
+    clean = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:63]
+    return f"node-{clean or 1}" if clean.isdigit() or not clean else clean
 
 
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
@@ -344,6 +410,15 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
         if not _is_network(subnet):
             return
         network = ipaddress.IPv4Network(str(subnet))
+        for other, whose in NO_LAN.items():
+            if network.overlaps(ipaddress.IPv4Network(other)):
+                mend = "write the network between your machines and the router: `ip route` on one of them shows it"
+                yield Finding(what=f"{network} is no home network but {whose}", where=f"{where}, vars", mend=mend)
+                return
+        for server in values.get("motley_dns") or []:
+            if str(server).startswith("127."):
+                what = f"motley_dns: {server} is each machine itself"
+                yield Finding(what=what, where=f"{where}, vars", mend=f"write your router's: {gateway}")
         if _is_address(gateway) and ipaddress.IPv4Address(str(gateway)) not in network:
             mend = (
                 "your router's address lies inside your network; `ip route` on any machine shows it after 'default via'"
@@ -392,6 +467,54 @@ def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         if not (is_local(values) or is_folder(home) or "{{" in str(home)):
             what = f"motley_home is {home!r}, which units and shells would take apart"
             yield Finding(what=what, where=where, mend=f"it expects {FOLDER_RULE}")
+
+
+def _ports(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    for values in nodes.values():
+        first, last = ports_of(values.get("motley_firewall_ports", "29400-29899")) or OF_A_RUN
+        ssh = values.get("ansible_port", 22)
+        if values.get("motley_firewall_manage") is False or is_local(values):
+            continue
+        if _is_port(ssh) and first <= ssh <= last:
+            mend = "let sshd listen on another, or choose other motley_firewall_ports"
+            yield Finding(what=f"SSH's port {ssh} is one of a run's, {first}-{last}", where=where, mend=mend)
+        if not ((first <= OF_A_RUN[0] and OF_A_RUN[1] <= last) or any(key in values for key in MOVED_PORTS)):
+            what = f"runs need the ports {OF_A_RUN[0]} to {OF_A_RUN[1]}, motley_firewall_ports is {first}-{last}"
+            yield Finding(what=what, where=f"{where}, vars", mend="take it out, or widen it")
+
+
+def _rollback(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    """A node must still wait when the controller has found it."""
+    for values in nodes.values():
+        waits, looks = (
+            values.get(f"motley_static_ip_{key}_s", usual) for key, usual in (("rollback", 60), ("reconnect", 25))
+        )
+        if all(isinstance(number, (int, float)) for number in (waits, looks)) and not 0 < looks < waits:
+            what = f"a node takes the change back after {waits} s, and the controller looks for it for {looks} s"
+            mend = "motley_static_ip_rollback_s must be the larger one (usual: 60 and 25)"
+            yield Finding(what=what, where=f"{where}, vars", mend=mend)
+
+
+def _sets(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    locked = {"node-cpu", "node-gpu", "node-gpu-r570", "unsloth"}
+    wanted = {name: values.get("motley_python_env_sets") or [] for name, values in nodes.items()}
+    if not all(isinstance(sets, list) for sets in wanted.values()):
+        return
+    first = next(iter(wanted))
+    for name, sets in wanted.items():
+        if wanted[first] != sets:
+            mend = "write the same for all, below vars: a run cannot mix them"
+            yield Finding(what=f"motley_python_env_sets differs between {first} and {name}", where=where, mend=mend)
+            return
+    if "motley_python_env_requirements" in nodes[first]:  # locks of one's own
+        return
+    for unknown in [entry for entry in wanted[first] if entry not in locked]:
+        mend = nearest(str(unknown), sorted(locked), otherwise=f"there are: {', '.join(sorted(locked))}")
+        yield Finding(what=f"there is no locked set '{unknown}'", where=f"{where}, vars", mend=mend)
+        return
+    if wanted[first] and sum(str(entry).startswith("node-") for entry in wanted[first]) != 1:
+        mend = "one of them is node-cpu, node-gpu or node-gpu-r570"
+        yield Finding(what=f"motley_python_env_sets is {wanted[first]}", where=f"{where}, vars", mend=mend)
 
 
 def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:

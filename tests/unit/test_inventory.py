@@ -171,14 +171,12 @@ def refused(folder: Path, **files: str) -> str:
         ({"host_vars__two__more_yml": "motley_gpu: none\n"}, "there is no machine 'two'"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_a_file_of_another_shape_or_for_nobody_is_a_finding(
     tmp_path: Path, files: dict[str, str], expected: str
 ) -> None:
     assert expected in refused(tmp_path, **files)
 
 
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_a_folder_in_the_place_of_the_file_is_a_finding(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").mkdir()
     (finding,) = check(tmp_path).findings
@@ -202,14 +200,12 @@ def test_a_folder_in_the_place_of_the_file_is_a_finding(tmp_path: Path) -> None:
         ({"motley_python_env_sets": ["unsloth"]}, "one of them is node-cpu, node-gpu or node-gpu-r570"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_what_a_phase_would_refuse_is_refused_before(tmp_path: Path, shared: dict[str, Any], expected: str) -> None:
     findings = written(tmp_path, **shared)
     assert len(findings) == 1 and expected in findings[0], findings
 
 
 @pytest.mark.parametrize("subnet", ["100.64.0.0/16", "127.0.0.0/24", "169.254.0.0/16", "224.0.0.0/24", "240.0.0.0/24"])
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_a_network_that_is_no_lan_is_refused(tmp_path: Path, subnet: str) -> None:
     base = subnet.rpartition(".")[0]
     nodes = {"one": {"motley_address": f"{base}.10"}, "two": {"motley_address": f"{base}.11"}}
@@ -217,7 +213,6 @@ def test_a_network_that_is_no_lan_is_refused(tmp_path: Path, subnet: str) -> Non
     assert "is no home network" in finding
 
 
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_nodes_with_different_sets_are_refused(tmp_path: Path) -> None:
     nodes = {"one": {"motley_python_env_sets": ["node-cpu"]}, "two": {"motley_python_env_sets": ["node-gpu"]}}
     (finding,) = written(tmp_path, nodes=nodes)
@@ -228,7 +223,6 @@ def test_a_machine_without_a_guarded_firewall_may_serve_ssh_anywhere(tmp_path: P
     assert written(tmp_path, ansible_port=29500, motley_firewall_manage=False) == []
 
 
-@pytest.mark.xfail(strict=True, reason="the check does not see it")
 def test_digits_alone_get_a_name_that_is_one(tmp_path: Path) -> None:
     nodes = {"7": {"motley_address": "192.168.1.12"}}
     assert "not digits alone: node-7" in written(tmp_path, nodes=nodes)[0]
