@@ -103,6 +103,7 @@ UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT
 # Ansible's own sentences that say nothing of the task.
 EMPTY = re.compile(r"\A(non-zero return code|MODULE FAILURE.*|One or more items failed)$", re.MULTILINE)
 PREFIX = re.compile(r"\A(Task failed: |Action failed: |Module failed: )+")
+OVER_SSH = re.compile(r"(Data could not be sent to remote host|Failed to connect to the host).*? ssh: (?=\S)")
 LINES, WIDTH = 5, 300
 
 
@@ -138,7 +139,8 @@ def own_words(result: dict[str, Any]) -> list[str]:
         return ["its output is hidden, because it may hold secrets (no_log)"]
     if items := failed_items(result):
         return [f"{item.get('item')}: {line}" for item in items[:LINES] for line in own_words(item)]
-    said = [line.strip() for line in _message(result).splitlines() if line.strip()][:3]
+    message = _message(result)
+    said = [line.strip() for line in f"{_exception(result, message)}{message}".splitlines() if line.strip()][:3]
     if "assertion" in result:
         said.append(f"this does not hold: {result['assertion']}")
     how, printed = how_it_ended(result), _printed(result)
@@ -166,12 +168,18 @@ def _printed(result: dict[str, Any]) -> list[str]:
 
 
 def _message(result: dict[str, Any]) -> str:
-    """With the exception's name, which Ansible leaves out."""
-    text = EMPTY.sub("", PREFIX.sub("", str(result.get("msg") or result.get("reason") or ""))).strip()
-    named = re.search(rf"^(?:\w+\.)*(\w+): {re.escape(text)}$", str(result.get("exception") or ""), re.MULTILINE)
-    return f"{named[1]}: {text}" if text and named and not named[1].startswith("Ansible") else text
+    return EMPTY.sub("", PREFIX.sub("", str(result.get("msg") or result.get("reason") or ""))).strip()
+
+
+def _exception(result: dict[str, Any], message: str) -> str:
+    """Its name, which Ansible leaves out; nothing where a task failed in good order."""
+    text = str(result.get("exception") or "")
+    named = re.search(
+        rf"^(?:\w+\.)*(\w+(?:Error|Exception|Expired|Interrupt|Exit)): {re.escape(message)}$", text, re.MULTILINE
+    )
+    return f"{named[1]}: " if message and named and not named[1].startswith("Ansible") else ""
 
 
 def _line_around(text: str, found: re.Match[str]) -> str:
     start, end = text.rfind("\n", 0, found.start()) + 1, text.find("\n", found.end())
-    return text[start : end if end >= 0 else len(text)].strip()[:WIDTH]
+    return OVER_SSH.sub("", text[start : end if end >= 0 else len(text)]).strip()[:WIDTH]

@@ -137,7 +137,7 @@ class CallbackModule(Default):
         """The one thing that is waited for is the end of another run (-e queue=true)."""
         if not self.calm:
             super().v2_runner_retry(result)
-        elif (run := str(result.result["look"]["run_on"])) != self.waiting_for:
+        elif (run := str((result.result.get("look") or {}).get("run_on") or "")) not in ("", self.waiting_for):
             self.waiting_for = run
             self._display.display(f"… '{run}' is on: waiting for its end   give up: Ctrl-C   watch it: make follow")
 

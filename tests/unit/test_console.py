@@ -76,6 +76,12 @@ def test_what_a_program_says_of_its_own_connections_is_not_taken_for_ours(messag
     assert message in explain({"msg": "non-zero return code", "rc": 1, "stderr": message}).what
 
 
+def test_what_ssh_says_stands_without_what_ansible_says_before_it() -> None:
+    ssh = "user@10.0.0.2: Permission denied (publickey,password)."
+    before = 'Data could not be sent to remote host "10.0.0.2". Make sure this host can be reached over ssh: '
+    assert explain({"msg": f"Task failed: {before}{ssh}"}, unreachable=True).output == ssh
+
+
 def test_a_failure_on_one_node_that_ends_the_work_on_all_is_not_called_done_elsewhere(tmp_path: Path) -> None:
     progress = Progress()
     for host in ("one", "two"):
