@@ -36,6 +36,11 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
         "if it was reinstalled: make bootstrap REPIN={host}",
     ),
     (
+        r"Too many authentication failures",
+        "ssh offered it too many keys before the right one",
+        "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
+    ),
+    (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
         "the password works for logging in, but not for sudo",
         "if sudo wants another one: SUDO_PASSWORD=ask make bootstrap",
@@ -50,7 +55,7 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"privilege escalation prompt|become password prompt",
         "sudo did not answer in time",
-        "see what it asks: ssh to {host} and type sudo true",
+        "look whether it is still on; then see what it asks: ssh to {host} and type sudo true",
     ),
     (r"No space left on device|disk is full", "its disk is full", "make room on {host}: sudo du -xhd1 / | sort -h"),
     (
@@ -66,11 +71,6 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
 )
 # What these words mean where logging in or a connection failed; a program may print them about something else.
 OF_THE_CONNECTION: tuple[tuple[str, str, str], ...] = (
-    (
-        r"Too many authentication failures",
-        "ssh offered it too many keys before the right one",
-        "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
-    ),
     (
         r"Permission denied \(publickey\)",
         "it takes keys only, and none that it knows was offered",
@@ -95,10 +95,10 @@ OF_THE_CONNECTION: tuple[tuple[str, str, str], ...] = (
 )
 KNOWN = (*ANYWHERE, *OF_THE_CONNECTION)
 CONNECTING = re.compile(
-    r"\bssh\b|Failed to connect|waiting for (ping|last boot)|to establish|incorrect password", re.IGNORECASE
+    r"\bssh: |(over|via) ssh|\(publickey|Failed to connect|waiting for (ping|last boot)|incorrect password",
+    re.IGNORECASE,
 )
 UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT={host} repeats one phase on it"
-
 
 # Ansible's own sentences that say nothing of the task.
 EMPTY = re.compile(r"\A(non-zero return code|MODULE FAILURE.*|One or more items failed)$", re.MULTILINE)
