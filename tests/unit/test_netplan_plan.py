@@ -139,3 +139,226 @@ def test_a_card_without_a_burnt_in_mac_is_matched_by_the_one_it_has() -> None:
 def test_a_card_that_is_not_there_is_named_with_those_that_are(wish: dict[str, Any]) -> None:
     plan = planned({}, wish)
     assert "3c:7c:3f:00:00:01" in plan["fix"]
+
+
+def saved(name: str, uuid: str, match: str = '{name: "wlp2s0"}') -> str:
+    """As NetworkManager on Ubuntu saves a Wi-Fi connection."""
+    return f"""network:
+  version: 2
+  wifis:
+    NM-{uuid}:
+      renderer: NetworkManager
+      match: {match}
+      dhcp4: true
+      access-points:
+        "{name}":
+          auth: {{key-management: psk, password: "of {name}"}}
+          networkmanager: {{uuid: "{uuid}", name: "{name}"}}
+      networkmanager: {{uuid: "{uuid}", name: "{name}"}}
+"""
+
+
+SAVED = {
+    f"/etc/netplan/90-NM-{uuid}.yaml": saved(name, uuid)
+    for name, uuid in [("Home", "11"), ("Work", "22"), ("Inn", "33")]
+}
+IN_USE = {"uuid": "11", "ssid": "Home"}
+
+
+@pytest.mark.parametrize("network", [IN_USE, {"uuid": "", "ssid": "Home"}, {"uuid": "11", "ssid": ""}])
+@pytest.mark.parametrize("address", ["192.168.1.100", "192.168.1.24"])
+@pytest.mark.xfail(strict=True, reason="all saved networks of the card are joined into one, and match is lost")
+def test_only_the_wifi_network_in_use_gets_the_address(network: dict[str, str], address: str) -> None:
+    radio = {**WIFI, "network": network}
+    plan = planned(SAVED, {"reached_at": "192.168.1.24", "address": address}, nics=[NIC, radio])
+    changed = "/etc/netplan/90-NM-11.yaml"
+    assert list(plan["files"]) == [changed]
+    was, now = (yaml.safe_load(text)["network"]["wifis"]["NM-11"] for text in (SAVED[changed], plan["files"][changed]))
+    assert now["addresses"] == [f"{address}/24"] and now["dhcp4"] is False
+    kept = ("match", "access-points", "networkmanager", "renderer")
+    assert {key: now[key] for key in kept} == {key: was[key] for key in kept}
+    assert (
+        plan["manager"]
+        and not planned(
+            {**SAVED, **plan["files"]},
+            {"reached_at": address, "address": address},
+            nics=[NIC, {**radio, "addresses": [f"{address}/24"]}],
+        )["files"]
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="a connection that is for any card is nobody's")
+def test_a_wifi_network_that_is_saved_for_any_card_is_found_by_its_connection() -> None:
+    files = {
+        "/etc/netplan/90-NM-11.yaml": saved("Home", "11", "{}"),
+        "/etc/netplan/90-NM-22.yaml": saved("Home", "22", "{}"),
+    }
+    plan = planned(
+        files, {"reached_at": "192.168.1.24"}, nics=[NIC, {**WIFI, "network": {"uuid": "22", "ssid": "Home"}}]
+    )
+    assert list(plan["files"]) == ["/etc/netplan/90-NM-22.yaml"]
+
+
+@pytest.mark.xfail(strict=True, reason="the last saved network is taken")
+@pytest.mark.parametrize(
+    "network", [{"uuid": "", "ssid": ""}, {"uuid": "44", "ssid": "Home"}, {"uuid": "", "ssid": "Café"}]
+)
+def test_a_wifi_network_that_netplan_does_not_have_is_not_guessed(network: dict[str, str]) -> None:
+    plan = planned(SAVED, {"reached_at": "192.168.1.24"}, nics=[NIC, {**WIFI, "network": network}])
+    assert "Wi-Fi outside netplan" in plan["error"] and "files" not in plan
+
+
+@pytest.mark.xfail(strict=True, reason="the renderer of a section is taken for a card")
+def test_a_renderer_of_a_section_goes_with_its_card() -> None:
+    text = "network: {ethernets: {renderer: NetworkManager, enp5s0: {dhcp4: true}, enp6s0: {dhcp4: true}}}"
+    plan = planned({"/etc/netplan/01.yaml": text})
+    assert plan["manager"] and stanza(plan, "ethernets", "enp5s0")["renderer"] == "NetworkManager"
+    assert plan["read"]["/etc/netplan/01.yaml"]["network"]["ethernets"] == {
+        "renderer": "NetworkManager",
+        "enp6s0": {"dhcp4": True},
+    }
+
+
+VENDOR = "/usr/lib/netplan/00-network-manager-all.yaml"
+MANAGER = "network: {version: 2, renderer: NetworkManager}"
+
+
+@pytest.mark.xfail(strict=True, reason="files are read in the order of their folders, not of their names")
+def test_the_last_file_by_name_chooses_the_renderer_whatever_its_folder() -> None:
+    networkd = "network: {renderer: networkd}"
+    assert planned({VENDOR: MANAGER})["manager"]
+    assert not planned({VENDOR: MANAGER, "/etc/netplan/01.yaml": networkd})["manager"]
+    assert planned({"/etc/netplan/00-a.yaml": networkd, "/usr/lib/netplan/50.yaml": MANAGER})["manager"]
+    assert planned({"/usr/lib/netplan/50.yaml": MANAGER, "/etc/netplan/40.yaml": networkd})["manager"]
+
+
+@pytest.mark.xfail(strict=True, reason="the vendor's own file is written to")
+def test_a_vendors_file_is_shadowed_not_written_to() -> None:
+    plan = planned({"/usr/lib/netplan/50-vendor.yaml": SERVER})
+    assert set(plan["files"]) == {"/etc/netplan/50-vendor.yaml", OWN_FILE}
+
+
+@pytest.mark.xfail(strict=True, reason="a file that is written at each start is changed for now")
+def test_a_card_of_a_file_that_each_start_writes_is_refused() -> None:
+    plan = planned({"/run/netplan/enp5s0.yaml": SERVER})
+    assert "/run/netplan/enp5s0.yaml" in plan["error"] and "files" not in plan
+
+
+@pytest.mark.xfail(strict=True, reason="without motley_dns it had no resolver")
+def test_without_a_wish_the_node_keeps_the_name_servers_it_uses() -> None:
+    uses = {"servers": ["192.168.1.5", "fd00::53"], "search": ["home.arpa"]}
+    own = stanza(planned({"/etc/netplan/01.yaml": SERVER}, {"dns": []}, dns={"enp5s0": uses}), "ethernets", "enp5s0")
+    assert own["nameservers"] == {"addresses": ["192.168.1.5", "fd00::53"], "search": ["home.arpa"]}
+    wished = stanza(planned({"/etc/netplan/01.yaml": SERVER}, dns={"enp5s0": uses}), "ethernets", "enp5s0")
+    assert wished["nameservers"] == {"addresses": ["192.168.1.1"], "search": ["home.arpa"]}
+
+
+@pytest.mark.xfail(strict=True, reason="without motley_dns it had no resolver")
+def test_without_a_wish_the_name_servers_of_its_own_settings_stay() -> None:
+    text = "network: {ethernets: {enp5s0: {dhcp4: true, nameservers: {addresses: [9.9.9.9]}}}}"
+    uses = {"enp5s0": {"servers": ["9.9.9.9", "192.168.1.1"], "search": []}}
+    own = stanza(planned({"/etc/netplan/01.yaml": text}, {"dns": []}, dns=uses), "ethernets", "enp5s0")
+    assert own["nameservers"] == {"addresses": ["9.9.9.9"]}
+
+
+VLAN = {
+    **NIC,
+    "name": "enp5s0.10",
+    "permanent_mac": "",
+    "addresses": ["10.9.0.5/24"],
+    "gateway": "",
+    "lower": ["enp5s0"],
+}
+TAGGED = """
+network:
+  ethernets: {lan: {match: {macaddress: "3c:7c:3f:00:00:01"}, set-name: enp5s0, dhcp4: true}}
+  vlans: {enp5s0.10: {id: 10, link: lan, addresses: [10.9.0.5/24]}}
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="the first card with that MAC is taken")
+def test_a_vlan_is_not_taken_for_the_card_whose_mac_it_has() -> None:
+    files = {"/etc/netplan/01.yaml": TAGGED}
+    for wish in ({"mac": NIC["mac"]}, {"mac": NIC["mac"], "reached_at": "192.168.1.9"}):
+        plan = planned(files, wish, nics=[VLAN, NIC])
+        assert plan["nic"] == "enp5s0" and stanza(plan, "ethernets", "lan")["set-name"] == "enp5s0"
+        assert plan["read"]["/etc/netplan/01.yaml"]["network"]["vlans"]["enp5s0.10"]["id"] == 10
+    vlan = planned(files, {"reached_at": "10.9.0.5", "address": "10.9.0.9"}, nics=[NIC, VLAN])
+    assert vlan["nic"] == "enp5s0.10" and stanza(vlan, "vlans", "enp5s0.10")["link"] == "lan"
+    assert "lan" in vlan["read"]["/etc/netplan/01.yaml"]["network"]["ethernets"]
+
+
+@pytest.mark.xfail(strict=True, reason="its settings would go to the card below it")
+def test_a_bridge_that_netplan_does_not_have_is_left_alone() -> None:
+    bridge = {**NIC, "name": "br0", "permanent_mac": "", "lower": ["enp5s0"]}
+    plan = planned({"/etc/netplan/01.yaml": SERVER}, nics=[{**NIC, "addresses": []}, bridge])
+    assert "br0 is set up without netplan" in plan["error"]
+
+
+@pytest.mark.xfail(strict=True, reason="networkd would give the address to the VLAN as well")
+def test_a_card_without_a_burnt_in_mac_is_not_its_vlan() -> None:
+    plan = planned({}, nics=[{**NIC, "permanent_mac": ""}])
+    assert "Kind=!" in plan["files"]["/etc/systemd/network/10-netplan-enp5s0.network.d/motley.conf"]
+
+
+INTERFACES = "/etc/network/interfaces"
+
+
+def by_ifupdown(*stanzas: dict[str, Any], more: dict[str, Any] | None = None) -> dict[str, Any]:
+    """As ifupdown.look() tells of Debian's own installer."""
+    without = {"enp5s0": {INTERFACES: "auto lo\niface lo inet loopback\n"}}
+    return {"stanzas": {"lo": [], "enp5s0": list(stanzas), **(more or {})}, "without": without}
+
+
+STATIC = {
+    "family": "inet",
+    "method": "static",
+    "options": [
+        ["address", "192.168.1.23/24"],
+        ["gateway", "192.168.1.1"],
+        ["dns-nameservers", "192.168.1.5"],
+        ["mtu", "9000"],
+    ],
+}
+ADOPT = {"adopt": "netplan"}
+
+
+@pytest.mark.xfail(strict=True, reason="a card that ifupdown has is refused, whatever is agreed to")
+@pytest.mark.parametrize("has_netplan", [True, False])
+def test_a_card_that_ifupdown_has_is_taken_over_with_consent(has_netplan: bool) -> None:
+    auto6 = {"family": "inet6", "method": "auto", "options": []}
+    more = {"has_netplan": has_netplan, "ifupdown": by_ifupdown(STATIC, auto6), "resolv_conf": "file"}
+    refused = planned({}, **more)
+    assert (
+        "enp5s0 is set up without netplan" in refused["error"] and "motley_static_ip_adopt: netplan" in refused["fix"]
+    )
+    plan = planned({}, ADOPT | {"dns": []}, dns={"enp5s0": {"servers": ["192.168.1.5"], "search": ["home"]}}, **more)
+    own = stanza(plan, "ethernets", "enp5s0")
+    assert own["addresses"] == ["192.168.1.100/24"] and own["mtu"] == 9000
+    assert own["nameservers"] == {"addresses": ["192.168.1.5"], "search": ["home"]}
+    assert plan["files"][INTERFACES] == "auto lo\niface lo inet loopback\n"
+    assert "nameserver 192.168.1.5\nsearch home\n" in plan["files"]["/etc/resolv.conf"]
+    assert plan["adopts"] and plan["install"] == ([] if has_netplan else ["netplan.io"])
+
+
+@pytest.mark.xfail(strict=True, reason="a card that ifupdown has is refused, whatever is agreed to")
+@pytest.mark.parametrize(
+    ("stanza", "more", "word"),
+    [
+        ({**STATIC, "options": [["post-up", "/usr/local/bin/wake"]]}, {}, "post-up"),
+        ({**STATIC, "options": [["bridge_ports", "enp6s0"]]}, {}, "bridge_ports"),
+        ({**STATIC, "method": "ppp"}, {}, "ppp"),
+        (STATIC, {"enp5s0.10": []}, "enp5s0.10"),
+        (STATIC, {"enp5s0:1": []}, "enp5s0:1"),
+        (STATIC, {"br0": [{"family": "inet", "method": "static", "options": [["bridge_ports", "enp5s0"]]}]}, "br0"),
+    ],
+)
+def test_what_netplan_could_not_do_as_well_is_not_taken_over(
+    stanza: dict[str, Any], more: dict[str, Any], word: str
+) -> None:
+    plan = planned({}, ADOPT, has_netplan=False, ifupdown=by_ifupdown(stanza, more=more))
+    assert (
+        "enp5s0 is set up without netplan" in plan["error"]
+        and word in plan["error"]
+        and "in your router" in plan["fix"]
+    )
