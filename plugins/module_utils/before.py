@@ -7,16 +7,20 @@ touched for the first time and never again: later runs do not overwrite the true
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path("/var/lib/motley/before")
 SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
 BEGIN, END = "# motley begin", "# motley end"
+TAKEN = "# motley took out: "  # before a line of somebody else's that the block stands for
+OPEN_END = "# the line above had no line break"
 
 
 def digest(path: Path) -> str:
@@ -47,28 +51,54 @@ def make_parents(path: Path, owner: tuple[int, int]) -> None:
 
 
 def read_text(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8", errors="surrogateescape") if path.is_file() else None
+    """Such that writing it again gives the same bytes, whatever their encoding and line breaks."""
+    return path.read_bytes().decode("utf-8", errors="surrogateescape") if path.is_file() else None
 
 
-def with_block(text: str, block: str, drop: str = "", keep: str = "", stay: str = "") -> str:
-    """`text` with our marked block at its end, once, and without the lines that fully match `drop`.
+def printable(text: str | None) -> str:
+    """For a diff: what is not UTF-8 would make Ansible refuse all that a module says."""
+    return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
-    A line of the block that was there and matches `keep` stays, unless the new block has one that matches; one that
-    matches `stay` stays beside it, in its place, unless it is the same key.
+
+def with_block(
+    text: str, block: str, drop: str = "", keep: str = "", *, stay: str = "", names: Sequence[str] = ()
+) -> str:
+    """`text` with our marked block at its end, once; `without_block` gives back the text, byte for byte.
+
+    Lines that fully match `drop` become comments, and so do lines of /etc/hosts that hold one of `names`: what else
+    they hold stands in the block. A line of the block that was there and matches `keep` stays, unless the new block has
+    one that matches; one that matches `stay` stays beside it, in its place, unless it is the same key.
     """
     wanted = block.strip().splitlines()
     if keep and not any(re.fullmatch(keep, line) for line in wanted):
         wanted += [line for line in block_of(text) if re.fullmatch(keep, line)]
     if stay:
         wanted = beside(block_of(text), wanted, stay)
-    lines = without_block(text).splitlines()
-    if drop:
-        lines = [line for line in lines if not re.fullmatch(drop, line.strip())]
-    return "".join(f"{line}\n" for line in [*lines, BEGIN, *wanted, END])
+    whole = without_block(text)
+    lines = []
+    for line in io.StringIO(whole):
+        dropped = bool(drop and re.fullmatch(drop, line.strip()))
+        rest = line if dropped else without_names(line, names)
+        lines.append(line if rest == line and not dropped else TAKEN + line)
+        if rest and rest != line:
+            wanted.append(rest)
+    opened = [OPEN_END] if whole and not whole.endswith("\n") else []
+    glue = "\n" if opened else ""
+    return "".join(lines) + glue + "".join(f"{line}\n" for line in [BEGIN, *opened, *wanted, END])
+
+
+def without_names(line: str, names: Sequence[str]) -> str:
+    """A line of /etc/hosts without these names and without its comment; as it is where it has none of them."""
+    unwanted = {name.lower() for name in names}
+    address, *known = line.split("#", maxsplit=1)[0].split() or [""]
+    others = [name for name in known if name.lower() not in unwanted]
+    if others == known:
+        return line
+    return " ".join([address, *others]) if others else ""
 
 
 def block_of(text: str) -> list[str]:
-    lines = text.splitlines()
+    lines = [line.strip() for line in io.StringIO(text)]
     return lines[lines.index(BEGIN) + 1 : lines.index(END)] if BEGIN in lines and END in lines else []
 
 
@@ -94,18 +124,25 @@ def without_own(text: str, own: str, others: str) -> str:
     """Without our block; as long as others have a line in it, without our own line only."""
     if not of_others(text, own, others):
         return without_block(text)
-    return "".join(line for line in text.splitlines(keepends=True) if not own or key_in(line) != key_in(own))
+    return "".join(line for line in io.StringIO(text) if not own or key_in(line) != key_in(own))
 
 
 def without_block(text: str) -> str:
-    lines, inside = [], False
-    for line in text.splitlines(keepends=True):
-        if line.strip() == BEGIN:
+    """Without our block, and with the lines that it stood for."""
+    lines, inside, opened = [], False, False
+    for line in io.StringIO(text):
+        word = line.strip()
+        if word == BEGIN:
             inside = True
-        elif line.strip() == END:
+        elif word == END:
             inside = False
-        elif not inside:
-            lines.append(line)
+        elif inside:
+            opened = opened or word == OPEN_END
+        else:
+            lines.append(line.removeprefix(TAKEN))
+            opened = False  # something follows our block: the line above it keeps its break
+    if opened and lines:
+        lines[-1] = lines[-1].removesuffix("\n")
     return "".join(lines)
 
 
@@ -142,7 +179,8 @@ class Before:
         if str(path) in self.data["files"]:
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        entry: dict[str, Any] = {"existed": path.is_file()}
+        # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
+        entry: dict[str, Any] = {"existed": path.is_file(), "whole_in_file": True}
         if path.is_file():
             status = path.stat()
             entry |= {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
@@ -187,28 +225,34 @@ class Before:
         remarks = []
         for name, entry in self.data["files"].items():
             path, was = Path(name), self.contents()[name]
-            if digest(path) not in (entry.get("after", digest(path)), self._digest_before(entry)):
-                remark, was = self._around_edits(path, was)
-                remarks.append(remark)
-            if was is None:
+            remark, now = self._back(path, entry, was)
+            remarks += [remark] if remark else []
+            if now is None:
                 path.unlink(missing_ok=True)
             else:
                 owner = entry.get("owner", [0, 0])
-                write_file(path, was, entry.get("mode", 0o644), (owner[0], owner[1]))
+                write_file(path, now, entry.get("mode", 0o644), (owner[0], owner[1]))
         for folder in sorted(self.data["folders"], key=len, reverse=True):
             if Path(folder).is_dir() and not any(Path(folder).iterdir()):
                 Path(folder).rmdir()
         return remarks
 
+    def _back(self, path: Path, entry: dict[str, Any], was: str | None) -> tuple[str, str | None]:
+        """What to say about a file, and what it shall be; None: gone."""
+        now = read_text(path)
+        ours = now is not None and BEGIN in now
+        untouched = digest(path) in (entry.get("after", digest(path)), self._digest_before(entry))
+        if ours and (entry.get("whole_in_file") or not untouched):
+            rest = without_block(now or "")
+            if rest == (was or ""):
+                return "", was
+            return f"{path} was edited since: only Motley's block is taken out", rest
+        if untouched:
+            return "", was
+        return f"{path} was edited since: left as it is", now
+
     def _digest_before(self, entry: dict[str, Any]) -> str:
         return digest(self.folder / entry["copy"]) if entry["existed"] else ""
-
-    @staticmethod
-    def _around_edits(path: Path, was: str | None) -> tuple[str, str | None]:
-        now = read_text(path)
-        if now is not None and BEGIN in now:
-            return f"{path} was edited since: only Motley's block is taken out", without_block(now)
-        return f"{path} was edited since: left as it is", now
 
     def run_undo(self) -> None:
         """Each command is forgotten once it is done: it needs files that restore() takes away."""

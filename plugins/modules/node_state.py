@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, beside, read_text, with_block, write_file
+from ansible.module_utils.before import Before, beside, printable, read_text, with_block, write_file
 
 DOCUMENTATION = r"""
 module: node_state
@@ -26,9 +26,9 @@ options:
     default: []
     description:
       - "Each has path and content (the whole file) or block (our marked part of it), and may have mode, owner,
-        drop (lines matching this pattern go), keep (lines of the old block matching this pattern stay where the new
-        one has none), stay (lines of the old block or file matching this pattern stay beside ours), if_exists (only
-        where this path exists)."
+        drop (lines matching this pattern become comments), names (host names that no other line may hold), keep (lines
+        of the old block matching this pattern stay where the new one has none), stay (lines of the old block or file
+        matching this pattern stay beside ours), if_exists (only where this path exists)."
   settle:
     type: list
     elements: dict
@@ -82,7 +82,7 @@ def main() -> None:
         found=[found for _, found in settled],
         diff=[
             {"before_header": str(change["path"]), "after_header": str(change["path"])}
-            | {"before": change["old"] or "", "after": change["new"]}
+            | {"before": printable(change["old"]), "after": printable(change["new"])}
             for change in changes
         ],
     )
@@ -111,7 +111,8 @@ def new_content(old: str, wish: dict) -> str:
 
 
 def new_block(old: str, wish: dict) -> str:
-    return with_block(old, wish["block"], wish.get("drop", ""), wish.get("keep", ""), wish.get("stay", ""))
+    patterns = {name: wish.get(name, "") for name in ("drop", "keep", "stay")}
+    return with_block(old, wish["block"], names=wish.get("names", []), **patterns)
 
 
 def owner_of(user: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, of_others, read_text, without_own, write_file
+from ansible.module_utils.before import Before, of_others, printable, read_text, without_own, write_file
 
 DOCUMENTATION = r"""
 module: node_undo
@@ -31,7 +31,7 @@ EXAMPLES = r"""
       - [systemctl, daemon-reload]
 """
 RETURN = r"""
-files: {type: dict, returned: with O(peek=true), description: Path to the content before; null where there was no file}
+files: {type: list, returned: with O(peek=true), description: Paths of the files that it would put back}
 reached_at: {type: str, returned: with O(peek=true), description: The node's address before}
 """
 
@@ -51,13 +51,14 @@ def main() -> None:
     if not before.recorded:
         if not module.check_mode and not module.params["peek"]:
             before.forget()  # what an undo that broke off at its very end has left
-        module.exit_json(changed=False, files={}, reached_at="", motley_say="nothing to put back")
+        module.exit_json(changed=False, files=[], reached_at="", motley_say="nothing to put back")
     if module.params["peek"]:
-        module.exit_json(changed=False, files=before.contents(), reached_at=before.data.get("reached_at", ""))
+        module.exit_json(changed=False, files=list(before.data["files"]), reached_at=before.data.get("reached_at", ""))
     if module.params["others"]:
         leave_to_others(module, before)
     diff = [
-        {"before_header": path, "after_header": path, "before": read_text(Path(path)) or "", "after": was or ""}
+        {"before_header": path, "after_header": path, "before": printable(read_text(Path(path)))}
+        | {"after": printable(was)}
         for path, was in before.contents().items()
         if not path.startswith("/etc/netplan/")  # may hold a Wi-Fi's password
     ]
@@ -88,7 +89,14 @@ def leave_to_others(module: AnsibleModule, before: Before) -> None:
         who = ", ".join(line.split()[-1] for line in theirs)
         module.exit_json(
             changed=new != now,
-            diff=[{"before_header": str(path), "after_header": str(path), "before": now, "after": new}],
+            diff=[
+                {
+                    "before_header": str(path),
+                    "after_header": str(path),
+                    "before": printable(now),
+                    "after": printable(new),
+                }
+            ],
             motley_say=f"only this controller's key goes: {who} still uses this node",
         )
 

@@ -113,7 +113,7 @@ def test_every_machine_has_its_name_and_address(bootstrapped: Person) -> None:
         assert host.run("hostname").strip() == host.name
         assert f" {host.spec.address}/24 " in host.run("ip", "-br", "-4", "address") + " "
         assert host.spec.installed_address not in host.run("ip", "-br", "-4", "address")
-        assert "127.0.1.1" not in host.run("cat", "/etc/hosts")
+        assert "\n127.0.1.1" not in host.run("cat", "/etc/hosts")
         for other in bootstrapped.cluster.hosts:
             assert host.run("getent", "hosts", other.name).split() == [other.spec.address, other.name]
 
