@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import ipaddress
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,53 +18,76 @@ OWN_FILE = "/etc/netplan/60-motley.yaml"
 CLOUD_INIT = "/etc/cloud/cloud.cfg.d/99-motley-network.cfg"
 HEADER = "# Written by Motley; the files before it are kept in /var/lib/motley/before/static_ip.\n"
 SECTIONS = ("ethernets", "wifis", "bonds", "bridges", "vlans")
-REPLACED = ("dhcp4", "dhcp4-overrides", "gateway4", "addresses", "routes", "nameservers", "match")
+REPLACED = ("dhcp4", "dhcp4-overrides", "gateway4", "addresses", "routes", "nameservers")
+RESOLV_CONF = "/etc/resolv.conf"
+# What lies on a card has the card's MAC.
+NOT_A_CARD = "vlan bridge bond macvlan ipvlan"
+# What netplan does as well as ifupdown; the rest of a card's words there would be lost.
+KNOWN = "address netmask broadcast network gateway mtu dns-nameservers dns-nameserver dns-search dns-domain".split()
+METHODS = {"inet": ("static", "dhcp"), "inet6": ("auto", "static", "dhcp")}
+
+Data = dict[str, Any]
 
 
-def motley_netplan(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+def motley_netplan(node: Data, wish: Data) -> Data:
     """Which card, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
 
-    `node` is node_report's; `wish` has address, prefix, gateway, dns, mac (may be empty) and reached_at.
+    `node` is node_report's; `wish` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
     """
     nic = find_nic(node["nics"], wish)
     if nic is None:
         return _no_card(node, wish)
-    own = f"{wish['address']}/{wish['prefix']}"
-    documents = {path: yaml.safe_load(text) or {} for path, text in node["netplan"].items()}
-    section, name, stanza = take_out(documents, nic)
-    unmanaged = not node["has_netplan"] or (nic["wireless"] and not stanza)
-    if unmanaged and own in nic["addresses"]:
-        return {"skip": f"{nic['name']} has {wish['address']} from elsewhere than netplan; left alone"}
-    if unmanaged:
-        how = "Wi-Fi outside netplan" if nic["wireless"] else "without netplan"
-        fix = f"reserve {wish['address']} for {nic['mac']} in your router and set motley_static_ip_manage: false for it"
-        return {"error": f"its network card {nic['name']} is set up {how}", "fix": fix}
+    nic = {**nic, "dns": node.get("dns", {}).get(nic["name"]) or {"servers": [], "search": []}}
+    documents = {
+        path: _load(node["netplan"][path]) for path in sorted(node["netplan"], key=lambda path: Path(path).name)
+    }
+    section, name, stanza, homes = take_out(documents, nic)
     manager = renderer(documents, stanza) == "NetworkManager"
-    files = {path: _dump(documents[path]) for path in documents if documents[path] != _load(node["netplan"][path])}
-    files[OWN_FILE] = _dump(
-        {"network": {"version": 2, section: {name: with_address(stanza, section, nic, wish, manager)}}}
-    )
+    base = {"nic": nic["name"], "mac": nic["mac"], "manager": manager, "adopts": False, "install": []}
+    adopts = by_ifupdown(node, nic, stanza)
+    if refused := _left_alone(node, wish, nic, stanza) or _transient(homes):
+        return base | refused
+    if adopts:
+        stanza = from_ifupdown(node["ifupdown"][nic["name"]])
+    # NetworkManager writes a saved network again to the file where it is.
+    target = homes[0] if section == "wifis" and len(homes) == 1 else OWN_FILE
+    if target == OWN_FILE:
+        documents[OWN_FILE] = {}
+    changed = with_address(stanza, section, nic, wish, manager)
+    put_in(documents[target], section, name, changed)
+    files = {
+        hides(path): _dump(document)
+        for path, document in documents.items()
+        if path == OWN_FILE or document != _load(node["netplan"][path])
+    }
     if not nic["permanent_mac"] and section == "ethernets" and not manager:
         # netplan asks networkd for the burnt-in MAC; a virtual card has none.
         path = f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf"
-        files[path] = f"{HEADER}[Match]\nPermanentMACAddress=\nMACAddress={nic['mac']}\n"
+        match = f"PermanentMACAddress=\nMACAddress={nic['mac']}\nKind=!{NOT_A_CARD}\n"
+        files[path] = f"{HEADER}[Match]\n{match}"
     if node["cloud_init"]:
         files[CLOUD_INIT] = f"{HEADER}network: {{config: disabled}}\n"
-    return {"nic": nic["name"], "mac": nic["mac"], "address": own, "manager": manager, "files": files}
+    if adopts and node.get("resolv_conf") == "file" and "nameservers" in changed:
+        files[RESOLV_CONF] = resolv_conf(changed)  # no service turns netplan's name servers into that file
+    install = ["netplan.io"] if adopts and not node["has_netplan"] else []
+    address = f"{wish['address']}/{wish['prefix']}"
+    return base | {"address": address, "adopts": adopts, "install": install, "files": files}
 
 
-def find_nic(nics: list[dict[str, Any]], wish: dict[str, Any]) -> dict[str, Any] | None:
-    """By MAC where one is given; else the card through which we talk to the node; else the one that has the address."""
-    if wish["mac"]:
-        return next((nic for nic in nics if nic["mac"].lower() == wish["mac"].lower()), None)
+def find_nic(nics: list[Data], wish: Data) -> Data | None:
+    """By MAC where one is given; else the card through which we talk to the node; else the one that has the address.
+
+    What lies on a card (a VLAN, a bridge) has its MAC too: the one that has the address is meant, else the card.
+    """
+    known = [nic for nic in nics if not wish["mac"] or nic["mac"].lower() == wish["mac"].lower()]
     for address in (wish["reached_at"], wish["address"]):
-        for nic in nics:
+        for nic in known:
             if any(own.split("/")[0] == address for own in nic["addresses"]):
                 return nic
-    return None
+    return min(known, key=lambda nic: len(nic.get("lower", [])), default=None) if wish["mac"] else None
 
 
-def _no_card(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+def _no_card(node: Data, wish: Data) -> Data:
     cards = ", ".join(f"{nic['name']} {nic['mac']}" for nic in node["nics"]) or "none"
     if wish["mac"]:
         return {
@@ -74,29 +98,90 @@ def _no_card(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
     return {"error": f"no network card of it carries {wish['reached_at']}", "fix": fix}
 
 
-def take_out(documents: dict[str, Any], nic: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-    """Remove the card's settings from all files; returns (section, id, settings joined in netplan's order)."""
+def _left_alone(node: Data, wish: Data, nic: Data, stanza: Data) -> Data:
+    """Why a card that netplan does not have is left as it is; empty where it is netplan's, or may become it."""
+    ifupdowns = by_ifupdown(node, nic, stanza)
+    lies_on = nic["wireless"] or nic.get("lower")
+    if not ifupdowns and node["has_netplan"] and (stanza or not lies_on):
+        return {}
+    agreed = wish.get("adopt") == "netplan" and ifupdowns
+    if f"{wish['address']}/{wish['prefix']}" in nic["addresses"] and not agreed:
+        return {"skip": f"{nic['name']} has {wish['address']} from elsewhere than netplan; left alone"}
+    how = "Wi-Fi outside netplan" if nic["wireless"] else "without netplan"
+    fix = f"reserve {wish['address']} for {nic['mac']} in your router and set motley_static_ip_manage: false for it"
+    what = f"its network card {nic['name']} is set up {how}"
+    if not ifupdowns or nic["wireless"]:
+        return {"error": what, "fix": fix}
+    rival = "NetworkManager" if node.get("network_manager") else ""
+    if odd := beyond_netplan(nic["name"], node["ifupdown"]) or rival:
+        return {"error": f"{what}, and with '{odd}', which netplan would not take over", "fix": fix}
+    if not agreed:
+        return {"error": what, "fix": f"motley_static_ip_adopt: netplan lets netplan take it over; or {fix}"}
+    return {}
+
+
+def by_ifupdown(node: Data, nic: Data, stanza: Data) -> bool:
+    """Whether it is ifupdown, and not netplan, that sets up this card."""
+    return not stanza and nic["name"] in node.get("ifupdown", {})
+
+
+def _transient(homes: list[str]) -> Data:
+    for path in homes:
+        if path.startswith("/run/"):
+            fix = f"move its settings from {path} to /etc/netplan, or set motley_static_ip_manage: false for it"
+            return {
+                "error": f"its network card is set up by {path}, which is gone or written again at each start",
+                "fix": fix,
+            }
+    return {}
+
+
+def hides(path: str) -> str:
+    """Of two files of one name netplan reads the one in /etc; the vendor's own is never written to."""
+    return path if path.startswith("/etc/") else f"/etc/netplan/{Path(path).name}"
+
+
+def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
+    """Remove the card's settings from all files.
+
+    Returns (section, id, settings joined in netplan's order, the files that had them).
+    """
     section, name, joined = "wifis" if nic["wireless"] else "ethernets", nic["name"], {}
+    homes, names = [], set()
     for path, document in documents.items():
         network = dict(document.get("network") or {})
         for kind in SECTIONS:
             devices = dict(network.get(kind) or {})
-            for device in [device for device, stanza in devices.items() if _is_card(device, stanza or {}, nic, kind)]:
-                section, name, joined = kind, device, {**joined, **(devices.pop(device) or {})}
+            for device in [
+                d for d, stanza in devices.items() if d != "renderer" and _is_card(d, stanza or {}, nic, kind)
+            ]:
+                by_section = {"renderer": devices["renderer"]} if "renderer" in devices else {}
+                section, name, joined = kind, device, {**joined, **by_section, **(devices.pop(device) or {})}
                 network = {**network, kind: devices}
+                homes.append(path)
+                names.add(device)
             if kind in network and not devices:
                 del network[kind]
         if network != document.get("network"):
             documents[path] = {**document, "network": network}
-    return section, name, joined
+    if section == "wifis" and len(names) > 1:
+        return section, name, {}, []  # which of them is in use cannot be told
+    return section, name, joined, homes
 
 
-def _is_card(device: str, stanza: dict[str, Any], nic: dict[str, Any], section: str) -> bool:
+def put_in(document: Data, section: str, name: str, stanza: Data) -> None:
+    network = document.setdefault("network", {"version": 2})
+    network[section] = {**(network.get(section) or {}), name: stanza}
+
+
+def _is_card(device: str, stanza: Data, nic: Data, section: str) -> bool:
+    if nic["wireless"] and section == "wifis":
+        return _is_in_use(device, stanza, nic)
     match = stanza.get("match") or {}
     if section not in ("ethernets", "wifis") or "match" not in stanza:
         return device == nic["name"]
     if "macaddress" in match:
-        return str(match["macaddress"]).lower() == nic["mac"].lower()
+        return str(match["macaddress"]).lower() == nic["mac"].lower() and not nic.get("lower")
     names = match.get("name") or []
     # A pattern such as en* stands for other cards as well: it is not this card's own.
     return any(
@@ -104,23 +189,88 @@ def _is_card(device: str, stanza: dict[str, Any], nic: dict[str, Any], section: 
     ) and (names == nic["name"] or names == [nic["name"]])
 
 
-def renderer(documents: dict[str, Any], stanza: dict[str, Any]) -> str:
+def _is_in_use(device: str, stanza: Data, nic: Data) -> bool:
+    """A laptop has many saved networks, each with its settings: the one that it is in, where that is known."""
+    match = stanza.get("match") or {}
+    if "match" not in stanza and device != nic["name"]:
+        return False
+    names = match.get("name") or [nic["name"]]
+    patterns = [names] if isinstance(names, str) else names
+    if not any(fnmatch.fnmatch(nic["name"], pattern) for pattern in patterns):
+        return False
+    if str(match.get("macaddress", nic["mac"])).lower() != nic["mac"].lower():
+        return False
+    points = stanza.get("access-points") or {}
+    saved = [stanza, *(point for point in points.values() if isinstance(point, dict))]
+    uuids = [str(of["networkmanager"].get("uuid", "")) for of in saved if isinstance(of.get("networkmanager"), dict)]
+    now = nic.get("network") or {"uuid": "", "ssid": ""}
+    if now["uuid"] and any(uuids):
+        return now["uuid"] in uuids
+    # Settings of the card itself, for whatever network, need no such proof.
+    return now["ssid"] in map(str, points) if now["ssid"] else "match" not in stanza
+
+
+def renderer(documents: Data, stanza: Data) -> str:
     """networkd, unless the card or (in the last file that says so) the whole machine is NetworkManager's."""
     named = [str((document.get("network") or {}).get("renderer", "")) for document in documents.values()]
     return str(stanza.get("renderer") or next((name for name in reversed(named) if name), "networkd"))
 
 
-def with_address(
-    stanza: dict[str, Any], section: str, nic: dict[str, Any], wish: dict[str, Any], manager: bool
-) -> dict[str, Any]:
-    """The card's settings with the fixed address; IPv6, Wi-Fi passwords, MTU and further routes stay."""
+def beyond_netplan(name: str, stanzas: Data) -> str:
+    """What of ifupdown's settings netplan could not do: an option, a method, or another interface on the card."""
+    for other, of in stanzas.items():
+        words = " ".join(value for stanza in of for _, value in stanza["options"]).split()
+        if other != name and (other.startswith((f"{name}.", f"{name}:")) or name in words):
+            return other
+    for stanza in stanzas[name]:
+        if stanza["method"] not in METHODS.get(stanza["family"], ()):
+            return f"{stanza['family']} {stanza['method']}"
+        for option, _ in stanza["options"]:
+            if option not in KNOWN:
+                return str(option)
+    return ""
+
+
+def from_ifupdown(stanzas: list[Data]) -> Data:
+    """netplan's words for what is to stay of a card's settings in ifupdown; its IPv4 address is not."""
+    kept: Data = {}
+    for stanza in stanzas:
+        options = dict(stanza["options"])
+        if "mtu" in options:
+            kept["mtu"] = int(options["mtu"])
+        servers = options.get("dns-nameservers", options.get("dns-nameserver", "")).split()
+        search = " ".join([options.get("dns-search", ""), options.get("dns-domain", "")]).split()
+        named = {"addresses": servers, "search": search}
+        kept["nameservers"] = {key: [*kept.get("nameservers", {}).get(key, []), *named[key]] for key in named}
+        if stanza["family"] == "inet6" and stanza["method"] == "dhcp":
+            kept["dhcp6"] = True
+        if stanza["family"] == "inet6" and stanza["method"] == "static":
+            address = options["address"]
+            kept["addresses"] = [address if "/" in address else f"{address}/{options.get('netmask', '64')}"]
+            kept["routes"] = [{"to": "::/0", "via": options["gateway"]}] if "gateway" in options else []
+    return {key: value for key, value in kept.items() if value not in ([], {"addresses": [], "search": []})}
+
+
+def resolv_conf(stanza: Data) -> str:
+    servers, search = (stanza["nameservers"].get(key, []) for key in ("addresses", "search"))
+    lines = [f"nameserver {server}" for server in servers] + ([f"search {' '.join(search)}"] if search else [])
+    return HEADER + "".join(f"{line}\n" for line in lines)
+
+
+def with_address(stanza: Data, section: str, nic: Data, wish: Data, manager: bool) -> Data:
+    """The card's settings with the fixed address; IPv6, Wi-Fi passwords, MTU and further routes stay.
+
+    Without a wish for name servers those stay that its settings name, else those that the node uses by it.
+    """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
     others = [address for address in stanza.get("addresses", []) if _is_ipv6(address)]
     routes = [route for route in stanza.get("routes", []) if not _is_default(route)]
-    search = (stanza.get("nameservers") or {}).get("search")
-    nameservers = {"addresses": list(wish["dns"])} | ({"search": search} if search else {})
+    named = stanza.get("nameservers") or {}
+    servers = list(wish["dns"] or named.get("addresses") or nic["dns"]["servers"])
+    search = list(named.get("search") or nic["dns"]["search"])
+    nameservers = ({"addresses": servers} if servers else {}) | ({"search": search} if search else {})
     if section == "ethernets":
-        kept = {"match": {"macaddress": nic["mac"]}, **kept}
+        kept = {"match": {"macaddress": nic["mac"]}, **{key: kept[key] for key in kept if key != "match"}}
         if manager:  # before any profile that NetworkManager made by itself for every wired card
             kept["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "100"}}
     return {
@@ -128,7 +278,7 @@ def with_address(
         "dhcp4": False,
         "addresses": [f"{wish['address']}/{wish['prefix']}", *others],
         "routes": [{"to": "default", "via": wish["gateway"]}, *routes],
-        **({"nameservers": nameservers} if wish["dns"] or search else {}),
+        **({"nameservers": nameservers} if nameservers else {}),
     }
 
 

@@ -12,14 +12,31 @@ from pathlib import Path
 
 ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
+NET = Path("/sys/class/net")
+RESOLV_CONF = Path("/etc/resolv.conf")
+NETWORKD = "systemd-networkd.service"
+WIFI = Path("/run/motley-wifi")
 NOBODY = "0.0.0.0"  # noqa: S104  the sender of a question that is only a probe
 
 
-def nic_by_mac(mac: str) -> str:
-    for path in sorted(Path("/sys/class/net").glob("*/address")):
-        if path.read_text().strip().lower() == mac.lower():
-            return path.parent.name
-    return ""
+def nic_by_mac(mac: str, name: str = "", net: Path = NET) -> str:
+    """The card with this MAC and name, for a VLAN or a bridge has its card's MAC; or, if renamed since, the card."""
+    same = [path.parent.name for path in sorted(net.glob("*/address")) if _read(path).lower() == mac.lower()]
+    if name in same:
+        return name
+    return min(same, key=lambda nic: len(lower(nic, net)), default="")
+
+
+def lower(nic: str, net: Path = NET) -> list[str]:
+    """What a VLAN, a bridge or a bond lies on; none for a card."""
+    return sorted(path.name.removeprefix("lower_") for path in (net / nic).glob("lower_*"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:  # it was pulled out meanwhile
+        return ""
 
 
 def ip(*arguments: str) -> list[dict]:
@@ -71,21 +88,21 @@ def who_has(nic: str, address: str, sender: str = NOBODY, timeout_s: float = 1.5
     return ""
 
 
-def announce(mac: str, seconds: float = 8) -> None:
+def announce(mac: str, name: str = "", seconds: float = 8) -> None:
     """Tell everybody where our addresses are now: for a minute others remember who had them before (a swap)."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        nic = nic_by_mac(mac)
+        nic = nic_by_mac(mac, name)
         for address in [a["local"] for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]]:
             with wire(nic) as line:
                 line.send(arp(nic, address, address))
         time.sleep(0.5)
 
 
-def settle(mac: str, patience_s: float = 5) -> None:
+def settle(mac: str, name: str = "", patience_s: float = 5) -> None:
     """networkd sets a card up twice in a row after `netplan apply`. A lease that comes in between may be lost for good
     (seen with 252: "Removing DHCPv4 address (requesting)", and no address ever after); started anew, it asks again."""
-    nic, end = nic_by_mac(mac), time.monotonic() + patience_s
+    nic, end = nic_by_mac(mac, name), time.monotonic() + patience_s
     while plugged_in(nic) and not any(link["addr_info"] for link in ip("-4", "address", "show", "dev", nic)):
         if time.monotonic() > end:
             subprocess.run(["systemctl", "restart", "systemd-networkd"], check=False)
@@ -104,17 +121,50 @@ def nmcli(*words: str) -> str:
     return subprocess.run(["nmcli", *words], capture_output=True, text=True, check=False).stdout.strip()
 
 
-def let_go(mac: str) -> None:
+def let_go(mac: str, name: str = "") -> None:
     """NetworkManager's card is without settings then, as netplan does it for cards that it knows by name only."""
-    nmcli("device", "disconnect", nic_by_mac(mac))
+    nic = nic_by_mac(mac, name)
+    WIFI.write_text(nmcli("-g", "GENERAL.CON-UUID", "device", "show", nic) if (NET / nic / "wireless").exists() else "")
+    nmcli("device", "disconnect", nic)
 
 
-def take_up(mac: str) -> None:
+def take_up(mac: str, name: str = "") -> None:
     """Where netplan has not started NetworkManager anew, a card that was let go is not taken up by itself."""
+    nic, wifi = nic_by_mac(mac, name), _read(WIFI)
     nmcli("connection", "reload")
-    if nmcli("-g", "GENERAL.STATE", "device", "show", nic_by_mac(mac)).startswith("30 "):  # disconnected
-        nmcli("--wait", "0", "device", "connect", nic_by_mac(mac))
+    if not nmcli("-g", "GENERAL.STATE", "device", "show", nic).startswith("30 "):  # disconnected
+        return
+    if wifi:  # the network that it was in, of all that are saved
+        nmcli("--wait", "0", "connection", "up", "uuid", wifi, "ifname", nic)
+    else:
+        nmcli("--wait", "0", "device", "connect", nic)
 
+
+def leave_ifupdown(mac: str, name: str, *files: str) -> None:
+    """Ends ifupdown's part in a card, by the settings that were its: a DHCP client too. Names resolve as before."""
+    nic, kept = nic_by_mac(mac, name), RESOLV_CONF.read_bytes() if RESOLV_CONF.is_file() else b""
+    for file in files:
+        subprocess.run(["ifdown", "--force", "-i", file, nic], check=False)
+    if kept and not RESOLV_CONF.is_symlink():  # a DHCP client takes its name servers with it
+        RESOLV_CONF.write_bytes(kept)
+
+
+def join_ifupdown(mac: str, name: str) -> None:
+    """Gives a card back to ifupdown, as it is after a start."""
+    nic = nic_by_mac(mac, name)
+    enabled = subprocess.run(["systemctl", "is-enabled", NETWORKD], capture_output=True, text=True, check=False)
+    if enabled.stdout.strip() != "enabled":  # netplan alone had started it
+        subprocess.run(["systemctl", "stop", "systemd-networkd.socket", NETWORKD], check=False)
+    subprocess.run(["ip", "address", "flush", "dev", nic], check=False)
+    subprocess.run(["ip", "link", "set", "dev", nic, "down"], check=False)
+    conf = Path("/proc/sys/net/ipv6/conf")
+    if (conf / nic / "accept_ra").exists():  # networkd listens to routers itself
+        (conf / nic / "accept_ra").write_text((conf / "default/accept_ra").read_text())
+    # In a unit of its own: a DHCP client is to live longer than what calls us.
+    subprocess.run(["systemd-run", "--scope", "--quiet", "--collect", "ifup", "--force", nic], check=False)
+
+
+STEPS = {step.__name__: step for step in (announce, settle, let_go, take_up, leave_ifupdown, join_ifupdown)}
 
 if __name__ == "__main__":
-    {"announce": announce, "settle": settle, "let_go": let_go, "take_up": take_up}[sys.argv[1]](sys.argv[2])
+    STEPS[sys.argv[1]](*sys.argv[2:])

@@ -12,9 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from ansible.module_utils import lan
+from ansible.module_utils import ifupdown, lan
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, read_text, write_file
+from ansible.module_utils.before import Before, printable, read_text, write_file
+from ansible.module_utils.resolving import a_name, resolves
 
 DOCUMENTATION = r"""
 module: netplan_change
@@ -30,13 +31,16 @@ options:
     default: begin
     description: >-
       C(begin) writes the files, arms the way back and applies them a second later. C(confirm) looks whether address,
-      route and gateway are as wished; then it disarms, else it goes back at once. C(back) goes back at once
-      and tells in gone_back whether that is done.
+      route and gateway are as wished and names resolve where they did; then it disarms, else it goes back at once.
+      C(back) goes back at once and tells in gone_back whether that is done.
   mac: {type: str, required: true, description: The card}
+  nic: {type: str, default: "", description: "Its name now: a VLAN or a bridge has the MAC of its card"}
   address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
   gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
   manager: {type: bool, default: false, description: Whether NetworkManager has the card}
   files: {type: str, default: "", description: "JSON: path to content (it may hold Wi-Fi passwords); null removes"}
+  adopts: {type: bool, default: false, description: Whether the card is taken out of ifupdown's files as well}
+  back_to: {type: str, default: "", description: "Instead of files: as this phase found them"}
   leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
   rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
   reached_at: {type: str, default: "", description: "Where the node answered before, for the way back later"}
@@ -50,6 +54,7 @@ gone_back: {type: bool, returned: with O(step=back), description: Whether the ol
 """
 FOLDER = Path("/var/lib/motley/rollback")
 APPLIED = FOLDER / "applied"
+RESOLVES = FOLDER / "resolves"
 LAN = f"python3 {FOLDER}/lan.py"
 UNIT = "motley-network-rollback"
 APPLY_UNIT = "motley-network-apply"
@@ -71,11 +76,14 @@ def main() -> None:
         argument_spec={
             "step": {"type": "str", "choices": list(STEPS), "default": "begin"},
             "mac": {"type": "str", "required": True},
+            "nic": {"type": "str", "default": ""},
             "address": {"type": "str", "required": True},
             "gateway": {"type": "str", "required": True},
             "manager": {"type": "bool", "default": False},
             # One text: what is in it is masked in no other, so that the diff, with its own mask, can be read.
             "files": {"type": "str", "default": "", "no_log": True},
+            "adopts": {"type": "bool", "default": False},
+            "back_to": {"type": "str", "default": ""},
             "leaving": {"type": "list", "elements": "str", "default": []},
             "rollback_s": {"type": "float", "default": 60},
             "phase": {"type": "str", "default": "static_ip"},
@@ -92,8 +100,11 @@ def begin(module: AnsibleModule) -> None:
     wish = module.params
     if not module.check_mode:
         wait_for_way_back(module)
-    nic = lan.nic_by_mac(wish["mac"])
-    wanted = {Path(path): text for path, text in json.loads(wish["files"] or "{}").items()}
+    nic = lan.nic_by_mac(wish["mac"], wish["nic"])
+    files = Before(wish["back_to"]).contents() if wish["back_to"] else json.loads(wish["files"] or "{}")
+    if wish["adopts"]:
+        files |= ifupdown.without(nic)
+    wanted = {Path(path): text for path, text in files.items()}
     old = {path: read_text(path) for path in wanted}
     different = [path for path in wanted if old[path] != wanted[path]]
     if not different and stands(nic, wish):
@@ -116,8 +127,10 @@ def begin(module: AnsibleModule) -> None:
         for path in wanted:
             before.keep(path)
     stop_announcing()
-    apply = apply_command(wish["mac"], manager=wish["manager"])
-    save_way_back(old, apply)
+    FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
+    write_file(RESOLVES, a_name() if wish["address"] else "", 0o600, (0, 0))
+    apply, back = apply_commands(wish, nic, old, wanted)
+    save_way_back(old, back)
     arm(wish["rollback_s"])
     refused = write_and_generate(wanted)
     if refused:
@@ -144,7 +157,7 @@ def write_and_generate(wanted: dict) -> str:
 
 def shown(text: str | None) -> str:
     """For a diff that may end in a log: without the Wi-Fi's password."""
-    return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", text or "")
+    return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
 
 
 def stands(nic: str, wish: dict) -> bool:
@@ -184,9 +197,29 @@ def stop_announcing() -> None:
     )
 
 
-def apply_command(mac: str, *, manager: bool) -> str:
+def apply_commands(wish: dict, nic: str, old: dict, wanted: dict) -> tuple[str, str]:
+    """To the new settings, and back from them."""
+    card = f"{shlex.quote(wish['mac'])} {shlex.quote(nic)}"
+    settings = [has_card(old, nic), has_card(wanted, nic)]
+    if bool(settings[0]) == bool(settings[1]):
+        return (by_netplan(card, manager=wish["manager"]),) * 2
+    copies = []
+    for number, text in enumerate(settings[0] or settings[1]):
+        copies.append(str(FOLDER / f"ifupdown-{number}"))
+        write_file(Path(copies[-1]), text, 0o600, (0, 0))
+    leave = f"{LAN} leave_ifupdown {card} {' '.join(copies)}; {by_netplan(card, manager=False)}"
+    join = f"netplan apply; {LAN} join_ifupdown {card}; touch {APPLIED}; {LAN} announce {card}"
+    return (leave, join) if settings[0] else (join, leave)
+
+
+def has_card(files: dict, nic: str) -> list[str]:
+    """Those of ifupdown's files in which it has settings."""
+    texts = [text for path, text in files.items() if path.is_relative_to("/etc/network") and text]
+    return [text for text in texts if any(name == nic for name, _ in ifupdown.stanzas_of(text))]
+
+
+def by_netplan(card: str, *, manager: bool) -> str:
     """netplan restarts NetworkManager, which then keeps what a card has, unless the card was let go before."""
-    card = shlex.quote(mac)
     before, after = (f"{LAN} let_go {card}; ", f"{LAN} take_up {card}; ") if manager else ("", "")
     settle = "" if manager else f"{LAN} settle {card}; "
     return f"{before}netplan apply; {after}touch {APPLIED}; {settle}{LAN} announce {card}"
@@ -194,7 +227,6 @@ def apply_command(mac: str, *, manager: bool) -> str:
 
 def save_way_back(old: dict, apply: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
-    FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
     lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT} {APPLIED}")
     for number, (path, text) in enumerate(old.items()):
@@ -215,7 +247,8 @@ def put(files: dict) -> None:
         if text is None:
             path.unlink(missing_ok=True)
         else:
-            write_file(path, text, 0o600 if path.match("/etc/netplan/*") else 0o644, (0, 0))
+            usual = path.stat().st_mode & 0o777 if path.exists() else 0o644
+            write_file(path, text, 0o600 if path.match("/etc/netplan/*") else usual, (0, 0))
 
 
 def arm(seconds: float) -> None:
@@ -258,7 +291,8 @@ def confirm(module: AnsibleModule) -> None:
         go_back()
         module.fail_json(msg=reason)
     gateway = " gateway answers," if wish["gateway"] else ""
-    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway} way back disarmed"
+    names = " names resolve," if read_text(RESOLVES) else ""
+    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway}{names} way back disarmed"
     module.exit_json(changed=True, motley_say=say)
 
 
@@ -282,7 +316,7 @@ def wait_until_applied(limit_s: float = 20) -> bool:
     return APPLIED.exists()
 
 
-def wait_until_right(wish: dict, limit_s: float = 6) -> str:
+def wait_until_right(wish: dict, limit_s: float = 8) -> str:
     """Why the new settings are not good; empty when they are."""
     end = time.monotonic() + limit_s
     while True:
@@ -293,18 +327,19 @@ def wait_until_right(wish: dict, limit_s: float = 6) -> str:
 
 
 def fault_of(wish: dict) -> str:
-    nic = lan.nic_by_mac(wish["mac"])
+    nic = lan.nic_by_mac(wish["mac"], wish["nic"])
     address = wish["address"].split("/")[0]
     if not address:
         return ""
     if not lan.carries(nic, wish["address"]):
         return f"{nic} does not have {wish['address']} after the change"
-    if not wish["gateway"]:
-        return ""
-    if lan.gateway_of(nic) != wish["gateway"]:
+    if wish["gateway"] and lan.gateway_of(nic) != wish["gateway"]:
         return f"{nic} has no default route via {wish['gateway']} after the change"
-    if not lan.who_has(nic, wish["gateway"], sender=address, timeout_s=2):
+    if wish["gateway"] and not lan.who_has(nic, wish["gateway"], sender=address, timeout_s=2):
         return f"nobody answers at the gateway {wish['gateway']}"
+    name = read_text(RESOLVES)
+    if name and not resolves(name):
+        return f"names do not resolve after the change ({name} did before): set motley_dns"
     return ""
 
 

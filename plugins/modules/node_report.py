@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
-import json
 import platform
 import pwd
 import shutil
@@ -17,8 +16,11 @@ import sys
 import time
 from pathlib import Path
 
+from ansible.module_utils import ifupdown
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.lan import ip, lower
+from ansible.module_utils.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
 from ansible.module_utils.preflight import judge
 from ansible.module_utils.text import read
 
@@ -69,6 +71,7 @@ def main() -> None:
 def look(user: str) -> dict:
     home = pwd.getpwnam(user).pw_dir
     places = {"home": home, "system": "/var"}
+    cards = nics()
     return {
         "os": os_release(),
         "python": list(sys.version_info[:3]),
@@ -77,8 +80,11 @@ def look(user: str) -> dict:
         "hostname": socket.gethostname(),
         "places": places,
         "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},
-        "nics": nics(),
+        "nics": cards,
+        "dns": {card["name"]: name_servers(card["name"]) for card in cards if card["addresses"]},
+        "resolv_conf": resolv_conf(),
         "netplan": netplan_files(),
+        "ifupdown": ifupdown.stanzas() if shutil.which("ifup", path="/usr/sbin:/sbin") else {},
         "has_netplan": shutil.which("netplan") is not None,
         "network_manager": unit_active("NetworkManager.service"),
         "cloud_init": Path("/etc/cloud").is_dir(),
@@ -95,7 +101,7 @@ def os_release() -> dict:
 
 
 def nics() -> list[dict]:
-    """Real network cards and what they carry now."""
+    """Network cards, and what else the kernel has of their kind, with what they carry now."""
     found = []
     routes = ip("-4", "route", "show", "default")
     for link in ip("address", "show"):
@@ -103,22 +109,20 @@ def nics() -> list[dict]:
         if read(Path(f"/sys/class/net/{name}/type")) != "1":
             continue  # not Ethernet
         addresses = [f"{a['local']}/{a['prefixlen']}" for a in link.get("addr_info", []) if a["family"] == "inet"]
+        wireless = Path(f"/sys/class/net/{name}/wireless").exists()
         found.append(
             {
                 "name": name,
                 "mac": read(Path(f"/sys/class/net/{name}/address")) or link.get("address", ""),
                 "permanent_mac": permanent_mac(name),
-                "wireless": Path(f"/sys/class/net/{name}/wireless").exists(),
+                "lower": lower(name),
+                "wireless": wireless,
+                "network": wifi_in_use(name) if wireless else {"uuid": "", "ssid": ""},
                 "addresses": addresses,
                 "gateway": next((r.get("gateway", "") for r in routes if r.get("dev") == name), ""),
             }
         )
     return found
-
-
-def ip(*arguments: str) -> list[dict]:
-    done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
-    return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 
 def permanent_mac(name: str) -> str:
@@ -132,10 +136,6 @@ def permanent_mac(name: str) -> str:
             return ""
     mac = bytes(buffer[8:14])
     return ":".join(f"{byte:02x}" for byte in mac) if any(mac) else ""
-
-
-def netplan_files() -> dict:
-    return {str(path): path.read_text() for path in sorted(Path("/etc/netplan").glob("*.yaml"))}
 
 
 def unit_active(unit: str) -> bool:

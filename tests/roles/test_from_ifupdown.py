@@ -73,7 +73,6 @@ def killed_while_it_changes(person: Person, name: str, happened: Callable[[], bo
     running.wait()
 
 
-@pytest.mark.xfail(strict=True, reason="a card that ifupdown has is refused, whatever is agreed to")
 def test_a_fixed_address_of_ifupdown_becomes_netplans_and_comes_back(person: Person) -> None:
     host = person.cluster[FIXED]
     lan, spare = host.spec.nics
@@ -113,7 +112,6 @@ def test_a_fixed_address_of_ifupdown_becomes_netplans_and_comes_back(person: Per
     assert state(host) == before
 
 
-@pytest.mark.xfail(strict=True, reason="a card that ifupdown has is refused, whatever is agreed to")
 def test_an_address_from_the_router_by_ifupdown_becomes_netplans_also_after_a_power_cut(person: Person) -> None:
     host, server = person.cluster[LEASED], router.answers_for_names(person.cluster[ROUTER])
     router.hands_out_addresses(person.cluster[ROUTER], server)

@@ -158,7 +158,6 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     assert files(host) == before_files
 
 
-@pytest.mark.xfail(strict=True, reason="names are not looked up before a change is confirmed")
 def test_a_desktop_that_asks_its_router_gets_a_fixed_address(person: Person) -> None:
     """As its installer leaves it: netplan names no card, NetworkManager asks by a profile of its own."""
     host = person.cluster[DESKTOP]
@@ -194,7 +193,6 @@ LIVED_IN = (
 )
 
 
-@pytest.mark.xfail(strict=True, reason="the old line wins, and 127.0.1.1 goes whoever names the machine")
 def test_an_old_line_for_a_nodes_name_is_taken_out_and_comes_back_byte_for_byte(person: Person) -> None:
     host = person.cluster[ROUTER]
     host.run("sh", "-c", "cat > /etc/hosts", stdin=LIVED_IN)

@@ -1,0 +1,106 @@
+"""What a machine's ifupdown has, as Debian's installer leaves it: /etc/network/interfaces and all that it includes."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+MAIN = "/etc/network/interfaces"
+NOTE = "# {nic} is netplan's, by Motley; this file before: /var/lib/motley/before/static_ip\n"
+LISTS = ("auto", "allow-")  # what comes up by itself
+OPENS = ("iface", "mapping", "source", "source-directory", "rename", "no-auto-down", "no-scripts", *LISTS)
+FOLDER_NAMES = re.compile(r"[a-zA-Z0-9_-]+")  # of the files that it reads from a source-directory
+Line = tuple[str, list[str], bool]
+"""The text, with continuations; its words; whether it opens a stanza."""
+
+
+def stanzas(root: Path = Path("/")) -> dict[str, list[dict[str, Any]]]:
+    """Each card's stanzas, in order."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for text in read_all(root).values():
+        for nic, stanza in stanzas_of(text.encode(errors="surrogateescape").decode(errors="replace")):
+            found.setdefault(nic, []).append(stanza)
+    return found
+
+
+def without(nic: str, root: Path = Path("/")) -> dict[str, str]:
+    """The files that name this card, as they are without it."""
+    texts = read_all(root)
+    return {path: new for path, text in texts.items() if (new := without_card(text, nic)) != text}
+
+
+def read_all(root: Path) -> dict[str, str]:
+    """Path → text of all files, in the order in which they are included."""
+    found: dict[str, str] = {}
+    waiting = [MAIN]
+    while waiting:
+        path = waiting.pop(0)
+        file = root / path.lstrip("/")
+        if path in found or not file.is_file():
+            continue
+        found[path] = file.read_bytes().decode("utf-8", errors="surrogateescape")
+        waiting += [name for _, words, _ in lines_of(found[path]) for name in included(root, path, words)]
+    return found
+
+
+def included(root: Path, path: str, words: list[str]) -> list[str]:
+    if words[:1] not in (["source"], ["source-directory"]):
+        return []
+    pattern = str(PurePosixPath(path).parent / " ".join(words[1:])).lstrip("/")
+    files = sorted(root.glob(pattern + ("/*" if words[0] == "source-directory" else "")))
+    if words[0] == "source-directory":
+        files = [file for file in files if FOLDER_NAMES.fullmatch(file.name)]
+    return [f"/{file.relative_to(root)}" for file in files]
+
+
+def lines_of(text: str) -> list[Line]:
+    """Comments have no words."""
+    lines: list[Line] = []
+    gathered = ""
+    for line in io.StringIO(text):
+        gathered += line
+        if line.rstrip("\r\n").endswith("\\") and not gathered.lstrip().startswith("#"):
+            continue
+        words = [] if gathered.lstrip().startswith("#") else re.sub(r"\\\r?\n", " ", gathered).split()
+        lines.append((gathered, words, bool(words) and words[0].startswith(OPENS)))
+        gathered = ""
+    return [*lines, *([(gathered, gathered.split(), False)] if gathered else [])]
+
+
+def stanzas_of(text: str) -> list[tuple[str, dict[str, Any]]]:
+    found: list[tuple[str, dict[str, Any]]] = []
+    inside = False
+    for _, words, opens in lines_of(text):
+        if opens:
+            inside = words[0] == "iface" and len(words) > 1
+        if opens and inside:
+            family, method, *more = [*words[2:], "", ""] if len(words) < 4 else words[2:]
+            found.append(
+                (words[1], {"family": family, "method": method, "options": [[word, ""] for word in more if word]})
+            )
+        elif inside and words:
+            found[-1][1]["options"].append([words[0], " ".join(words[1:])])
+    return found
+
+
+def without_card(text: str, nic: str) -> str:
+    """Its stanzas become one line of ours; what brings it up names the others alone."""
+    kept, inside, noted = [], False, False
+    for line, words, opens in lines_of(text):
+        if opens:
+            inside = words[:2] == ["iface", nic]
+        if not inside or not (words or line[:1] in " \t"):
+            kept.append(shorter(line, words, nic) if opens else line)
+        if inside and opens and not noted:
+            kept.append(NOTE.format(nic=nic))
+            noted = True
+    return "".join(kept)
+
+
+def shorter(line: str, words: list[str], nic: str) -> str:
+    if not words[0].startswith(LISTS) or nic not in words[1:]:
+        return line
+    others = [word for word in words if word != nic]
+    return f"{' '.join(others)}\n" if len(others) > 1 else ""

@@ -1,0 +1,150 @@
+"""What a node tells of its network: cards by name and MAC, netplan's three folders, Wi-Fi, name servers, ifupdown."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils import ifupdown, lan, node_network
+
+MAC = "3c:7c:3f:00:00:01"
+
+
+def answers(**said: str) -> Callable[..., str]:
+    """A machine on which these programs answer, and no others; __ stands for a space."""
+    return lambda *command: next(
+        (text for key, text in said.items() if " ".join(command).startswith(key.replace("__", " "))), ""
+    )
+
+
+def card(net: Path, name: str, mac: str = MAC, lower: str = "") -> None:
+    (net / name).mkdir(parents=True)
+    (net / name / "address").write_text(f"{mac}\n")
+    if lower:
+        (net / name / f"lower_{lower}").symlink_to(net / lower)
+
+
+def test_a_card_is_found_by_name_and_mac(tmp_path: Path) -> None:
+    for name, lower in (("br0", "enp5s0"), ("enp5s0", ""), ("enp5s0.10", "enp5s0")):
+        card(tmp_path, name, lower=lower)
+    for name in ("br0", "enp5s0", "enp5s0.10"):
+        assert lan.nic_by_mac(MAC.upper(), name, tmp_path) == name
+
+
+def test_a_renamed_card_is_found_by_its_mac_and_not_what_lies_on_it(tmp_path: Path) -> None:
+    card(tmp_path, "br0", lower="enp9s0")
+    card(tmp_path, "enp9s0")
+    card(tmp_path, "enp5s0", "3c:7c:3f:00:00:02")  # another card has its name now
+    assert lan.nic_by_mac(MAC, "enp5s0", tmp_path) == "enp9s0"
+    assert lan.nic_by_mac("3c:7c:3f:00:00:09", "enp5s0", tmp_path) == ""
+
+
+def test_netplan_files_shadow_each_other_and_go_by_name(tmp_path: Path) -> None:
+    for path in (
+        "usr/lib/netplan/00-a",
+        "usr/lib/netplan/50-b",
+        "etc/netplan/50-b",
+        "etc/netplan/60-c",
+        "run/netplan/60-c",
+    ):
+        file = tmp_path / f"{path}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"# " + path.encode() + b" \xdf\r\n")
+    (tmp_path / "etc/netplan/99.yaml.bak").write_text("")
+    found = node_network.netplan_files(tmp_path)
+    assert list(found) == ["/usr/lib/netplan/00-a.yaml", "/etc/netplan/50-b.yaml", "/run/netplan/60-c.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("said", "network"),
+    [
+        (
+            {"nmcli__-e__no__-g__GENERAL.CON-UUID": "11-22\n", "nmcli__-e__no__-g__802-11": "Café: 5\n"},
+            ("11-22", "Café: 5"),
+        ),
+        ({"iw__dev__wlp2s0": "Connected to aa:bb (on wlp2s0)\n\tSSID: Caf\\xc3\\xa9\n\tfreq: 5180\n"}, ("", "Café")),
+        ({"iw__dev__wlp2s0": "Not connected.\n", "wpa_cli": "bssid=aa:bb\nssid=Home 5\nid=0\n"}, ("", "Home 5")),
+        ({"networkctl": "   Type: wlan\nWiFi access point: Home (5) (aa:bb:cc:dd:ee:ff)\n"}, ("", "Home (5)")),
+        ({"nmcli__-e__no__-g__GENERAL.CON-UUID": "--\n"}, ("", "")),
+    ],
+)
+def test_the_wifi_network_in_use_is_known(said: dict[str, str], network: tuple[str, str]) -> None:
+    found = node_network.wifi_in_use("wlp2s0", answers(**said))
+    assert (found["uuid"], found["ssid"]) == network
+
+
+def test_name_servers_are_those_behind_a_stub(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/resolv.conf").write_text("nameserver 127.0.0.53\nnameserver ::1\nsearch home lan\n")
+    resolved = answers(
+        resolvectl__dns__enp5s0="Link 2 (enp5s0): 192.168.1.1 9.9.9.9#dns.quad9.net fe80::1%2 fd00::1\n",
+        resolvectl__domain__enp5s0="Link 2 (enp5s0): home ~. ~corp\n",
+    )
+    assert node_network.name_servers("enp5s0", resolved, tmp_path) == {
+        "servers": ["192.168.1.1", "9.9.9.9", "fd00::1"],
+        "search": ["home"],
+    }
+    manager = answers(**{"nmcli__-g__IP4": "192.168.1.1 | 192.168.1.2\nhome\n"})
+    assert node_network.name_servers("enp5s0", manager, tmp_path) == {
+        "servers": ["192.168.1.1", "192.168.1.2"],
+        "search": ["home"],
+    }
+    assert node_network.name_servers("enp5s0", answers(), tmp_path) == {"servers": [], "search": ["home", "lan"]}
+    (tmp_path / "etc/resolv.conf").write_text("# by hand\nnameserver 192.168.1.5 # box\n")
+    assert node_network.name_servers("enp5s0", answers(), tmp_path) == {"servers": ["192.168.1.5"], "search": []}
+
+
+INTERFACES = """# The loopback network interface
+auto lo enp6s0 enp5s0
+iface lo inet loopback
+source-directory interfaces.d
+
+# The primary network interface
+allow-hotplug enp5s0
+iface enp5s0 inet static
+\taddress 192.168.1.23/24
+# an old one
+#\taddress 10.0.0.1/24
+\tgateway 192.168.1.1
+\tdns-nameservers 192.168.1.5 \\
+\t  9.9.9.9
+
+iface enp6s0 inet dhcp
+"""
+SIX = "iface enp5s0 inet6 auto\n\n# the owner's\niface enp5s0.10 inet static\n\taddress 10.9.0.5/24\n"
+
+
+def write_interfaces(root: Path) -> None:
+    (root / "etc/network/interfaces.d").mkdir(parents=True)
+    (root / "etc/network/interfaces").write_text(INTERFACES)
+    (root / "etc/network/interfaces.d/six").write_text(SIX)
+    (root / "etc/network/interfaces.d/six~").write_text(SIX)
+
+
+def test_what_ifupdown_has_is_read_with_all_that_it_includes(tmp_path: Path) -> None:
+    write_interfaces(tmp_path)
+    found = ifupdown.stanzas(tmp_path)
+    assert list(found) == ["lo", "enp5s0", "enp6s0", "enp5s0.10"]
+    assert [(stanza["family"], stanza["method"]) for stanza in found["enp5s0"]] == [
+        ("inet", "static"),
+        ("inet6", "auto"),
+    ]
+    assert found["enp5s0"][0]["options"] == [
+        ["address", "192.168.1.23/24"],
+        ["gateway", "192.168.1.1"],
+        ["dns-nameservers", "192.168.1.5 9.9.9.9"],
+    ]
+
+
+def test_a_card_is_taken_out_of_ifupdowns_files_and_the_others_stay(tmp_path: Path) -> None:
+    write_interfaces(tmp_path)
+    without = ifupdown.without("enp5s0", tmp_path)
+    main, six = without["/etc/network/interfaces"], without["/etc/network/interfaces.d/six"]
+    assert "auto lo enp6s0\n" in main and "enp5s0" not in main.replace(ifupdown.NOTE.format(nic="enp5s0"), "")
+    assert "# The primary network interface\n" in main and "iface enp6s0 inet dhcp\n" in main
+    assert "source-directory interfaces.d\n" in main and "192.168.1" not in main
+    assert six.endswith("\n# the owner's\niface enp5s0.10 inet static\n\taddress 10.9.0.5/24\n") and "inet6" not in six
+
+
+def test_a_machine_without_ifupdown_has_none(tmp_path: Path) -> None:
+    assert ifupdown.stanzas(tmp_path) == {} == ifupdown.without("enp5s0", tmp_path)
