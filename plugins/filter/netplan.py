@@ -49,6 +49,8 @@ def motley_netplan(node: Data, wish: Data) -> Data:
         return base | refused
     if adopts:
         stanza = from_ifupdown(node["ifupdown"][nic["name"]])
+        if nic["dns"]["servers"]:  # ifupdown's own are words for resolvconf, which may not be there
+            stanza.pop("nameservers", None)
     # NetworkManager writes a saved network again to the file where it is.
     target = homes[0] if section == "wifis" and len(homes) == 1 else OWN_FILE
     if target == OWN_FILE:
@@ -67,7 +69,7 @@ def motley_netplan(node: Data, wish: Data) -> Data:
         files[path] = f"{HEADER}[Match]\n{match}"
     if node["cloud_init"]:
         files[CLOUD_INIT] = f"{HEADER}network: {{config: disabled}}\n"
-    if adopts and node.get("resolv_conf") == "file" and "nameservers" in changed:
+    if adopts and node.get("resolv_conf") == "file" and wish["dns"] not in ([], nic["dns"]["servers"]):
         files[RESOLV_CONF] = resolv_conf(changed)  # no service turns netplan's name servers into that file
     install = ["netplan.io"] if adopts and not node["has_netplan"] else []
     address = f"{wish['address']}/{wish['prefix']}"

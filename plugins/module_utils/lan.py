@@ -147,6 +147,7 @@ def leave_ifupdown(mac: str, name: str, *files: str) -> None:
         subprocess.run(["ifdown", "--force", "-i", file, nic], check=False)
     if kept and not RESOLV_CONF.is_symlink():  # a DHCP client takes its name servers with it
         RESOLV_CONF.write_bytes(kept)
+    subprocess.run(["systemctl", "start", NETWORKD], check=False)
 
 
 def join_ifupdown(mac: str, name: str) -> None:

@@ -50,7 +50,7 @@ def state(host: Host) -> str:
     """Every file of its network, byte by byte, what is up by ifupdown, and what is on."""
     files = "find /etc/network /etc/netplan /etc/systemd /etc/resolv.conf -type f -exec md5sum {} + 2>/dev/null | sort"
     units = "systemctl is-active networking systemd-networkd; systemctl is-enabled networking systemd-networkd"
-    shown = host.run("sh", "-c", f"{files}; ifquery --state; {units}; ip -br -4 address; ip -4 route; true")
+    shown = host.run("sh", "-c", f"{files}; ifquery --state | sort; {units}; ip -br -4 address; ip -4 route; true")
     return "\n".join(line.rstrip() for line in shown.splitlines())
 
 

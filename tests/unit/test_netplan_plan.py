@@ -325,7 +325,11 @@ def test_a_card_that_ifupdown_has_is_taken_over_with_consent(has_netplan: bool) 
     own = stanza(plan, "ethernets", "enp5s0")
     assert own["addresses"] == ["192.168.1.100/24"] and own["mtu"] == 9000
     assert own["nameservers"] == {"addresses": ["192.168.1.5"], "search": ["home"]}
-    assert "nameserver 192.168.1.5\nsearch home\n" in plan["files"]["/etc/resolv.conf"]
+    assert "/etc/resolv.conf" not in plan["files"]
+    wished = planned(
+        {}, ADOPT | {"dns": ["9.9.9.9"]}, dns={"enp5s0": {"servers": ["1.1.1.1"], "search": ["home"]}}, **more
+    )
+    assert "nameserver 9.9.9.9\nsearch home\n" in wished["files"]["/etc/resolv.conf"]
     assert plan["adopts"] and plan["install"] == ([] if has_netplan else ["netplan.io"])
 
 

@@ -39,6 +39,28 @@ def test_a_renamed_card_is_found_by_its_mac_and_not_what_lies_on_it(tmp_path: Pa
     assert lan.nic_by_mac("3c:7c:3f:00:00:09", "enp5s0", tmp_path) == ""
 
 
+@pytest.mark.parametrize(
+    ("wireless", "up"), [(True, "connection up uuid 11-22 ifname wlp2s0"), (False, "device connect wlp2s0")]
+)
+def test_a_radio_goes_back_to_the_network_it_was_in(
+    wireless: bool, up: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+
+    def nmcli(*words: str) -> str:
+        said.append(" ".join(words))
+        return "11-22" if "GENERAL.CON-UUID" in words else "30 (disconnected)"
+
+    monkeypatch.setattr(lan, "nmcli", nmcli)
+    monkeypatch.setattr(lan, "nic_by_mac", lambda mac, name: "wlp2s0")
+    monkeypatch.setattr(lan, "NET", tmp_path)
+    monkeypatch.setattr(lan, "WIFI", tmp_path / "wifi")
+    (tmp_path / "wlp2s0" / ("wireless" if wireless else "device")).mkdir(parents=True)
+    lan.let_go(MAC, "wlp2s0")
+    lan.take_up(MAC, "wlp2s0")
+    assert said[-1].endswith(up) and "device disconnect wlp2s0" in said
+
+
 def test_netplan_files_shadow_each_other_and_go_by_name(tmp_path: Path) -> None:
     for path in (
         "usr/lib/netplan/00-a",
