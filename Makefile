@@ -111,6 +111,9 @@ test-unit: env ## tests that need no host
 test-lab: env ## tests on real hosts (root)
 	@tests/run.sh lab
 
+test-long: env ## each shape of machine as three of them, on each base, there and back (root, hours)
+	@tests/run.sh long
+
 test-train: ## tests of the training package, in its own environment
 	@tests/run.sh train
 

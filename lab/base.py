@@ -16,7 +16,7 @@ from lab.shell import LabError, fetch, run
 PACKAGES = (
     "systemd systemd-sysv systemd-timesyncd dbus libpam-systemd udev python3 python3-apt openssh-server sudo"
     " netplan.io iproute2 iputils-ping rsync ca-certificates less procps kmod pciutils nano nftables"
-    " passwd adduser mount"
+    " passwd adduser mount openssh-client"
 ).split()
 # Not installed, but offered by the lab's own package repository beside what is: what a role may want to add.
 OFFERED = "ufw network-manager python3-venv shellcheck".split()

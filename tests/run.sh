@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by part: run.sh all|lint|unit|lab|train. Installs what the lab needs where it may (root).
+# The tests, by part: run.sh all|lint|unit|lab|train|long. Installs what the lab needs where it may (root).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
@@ -46,9 +46,11 @@ tests() {
 # alone.
 lab() {
   local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-  tests "$@" -m "not alone" -n "$at_once" --dist loadfile
-  tests "$@" -m alone
+  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile
+  tests "$@" -m "alone and not long"
 }
+
+left_out() { echo "not run: each shape of machine as three of them on each base, which takes hours: make test-long"; }
 
 case $part in
   all)
@@ -62,13 +64,15 @@ case $part in
       echo "everything else has passed; tests/train could not run: its environment could not be made (the reason is above)" >&2
       exit 1
     fi
+    left_out
     ;;
   lint) lint ;;
   unit) tests tests/unit ;;
   lab) lab_packages && lab tests/lab ;;
   train) make_train_env && train ;;
+  long) lab_packages && tests tests -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load ;;
   *)
-    echo "tests/run.sh: no part '$part': all, lint, unit, train, lab" >&2
+    echo "tests/run.sh: no part '$part': all, lint, unit, train, lab, long" >&2
     exit 2
     ;;
 esac

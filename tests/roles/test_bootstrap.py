@@ -4,7 +4,6 @@ On the machine's own base with drivers (simulated cards) and the whole CPU set, 
 and there one phase after the other, so that each phase's undo is held against what that phase found.
 """
 
-import difflib
 import json
 import re
 import subprocess
@@ -17,6 +16,7 @@ from lab.profile import PASSWORD, USER
 from tests.support import small_set
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
+from tests.support.photograph import Photographs, differences, photographed
 
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 TRAINING_PORT = 29500
@@ -27,16 +27,6 @@ WITH_ALL = {
 }
 ONE_BY_ONE = "ssh_trust hostname static_ip firewall clock power gpu_driver workspace run"
 PHASES = "ssh_trust hostname static_ip firewall clock power gpu_driver artifacts python_env workspace run proof"
-# Everything that bootstrap might touch, with content, mode and owner; host keys and sudo's own mark are not its doing.
-LOOK = r"""
-cd / && look() {
-  find etc home root/.ssh var/spool/cron -xdev ! -name .sudo_as_admin_successful ! -name 'ssh_host_*' \
-    ! -name ld.so.cache "$@" 2>/dev/null
-}
-{ look \( -type f -o -type l \) -printf '%p %m %u:%g %l\n'; look -type f -exec sha256sum {} +; } | sort
-dpkg-query -W -f '${binary:Package} ${Version} ${db:Status-Abbrev}\n'; apt-mark showhold; apt-mark showauto
-hostname; ip -br -4 address; ip -4 route; nft list ruleset; systemctl list-unit-files --no-legend --state=enabled
-"""
 
 
 @pytest.fixture(scope="module")
@@ -57,20 +47,6 @@ def whole(person: Person) -> bool:
 
 def python_of(person: Person) -> str:
     return person.cluster.hosts[0].run("python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])").strip()
-
-
-Photographs = dict[str, list[str]]
-
-
-def photographed(person: Person) -> Photographs:
-    """What a careful person would photograph on each machine before anything is done to it."""
-    return {host.name: host.run("sh", "-c", LOOK).splitlines() for host in person.cluster.hosts}
-
-
-def differences(before: list[str], after: list[str]) -> list[str]:
-    return [
-        line for line in difflib.unified_diff(before, after, n=0, lineterm="") if line[:2] not in ("--", "++", "@@")
-    ]
 
 
 @pytest.fixture(scope="module")
