@@ -411,7 +411,7 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
             return
         network = ipaddress.IPv4Network(str(subnet))
         for other, whose in NO_LAN.items():
-            if network.overlaps(ipaddress.IPv4Network(other)):
+            if network.overlaps(ipaddress.IPv4Network(other)) and not is_local(values):
                 mend = "write the network between your machines and the router: `ip route` on one of them shows it"
                 yield Finding(what=f"{network} is no home network but {whose}", where=f"{where}, vars", mend=mend)
                 return
