@@ -136,7 +136,7 @@ class Cluster:
         playbook: str | Path,
         inventory: str | Path | None = None,
         *,
-        python: str | Path = sys.executable,
+        python: Sequence[str | Path] = (sys.executable,),
         **settings: Any,
     ) -> Played:
         """Run a playbook on the controller; settings are ansible-runner's (limit, cmdline, extravars …)."""
@@ -144,7 +144,7 @@ class Cluster:
             request = Path(private) / "request.json"
             asked = {"playbook": str(playbook), "inventory": str(inventory or self.inventory()), **settings}
             request.write_text(json.dumps(asked))
-            done = self.controller(python, PLAY, request, timeout_s=900)
+            done = self.controller(*python, PLAY, request, timeout_s=900)
             answer = Path(private) / "answer.json"
             assert answer.exists(), f"ansible-runner gave no result: {done.stdout}{done.stderr}"
             return Played(**json.loads(answer.read_text()))

@@ -20,11 +20,11 @@ ENV = "/opt/controller"
 # repository and the test's folder at their own places.
 ENTER = r"""
 set -e
-mkdir -p "$1" && mount -t tmpfs controller "$1" && cd "$1" && mkdir up work root
-mount -t overlay controller -o "lowerdir=$2,upperdir=up,workdir=work" root
+mount -t tmpfs controller /mnt && cd /mnt && mkdir up work root
+mount -t overlay controller -o "lowerdir=$1,upperdir=up,workdir=work" root
 mount --rbind /dev root/dev && mount -t proc proc root/proc && mount -t tmpfs tmp root/tmp
-for seen in "$3" "$4"; do mkdir -p "root$seen" && mount --bind "$seen" "root$seen"; done
-cd root && shift 4
+for seen in "$2" "$3"; do mkdir -p "root$seen" && mount --bind "$seen" "root$seen"; done
+cd root && shift 3
 exec chroot . sh -c 'cd "$1" && shift && exec "$@"' - "$PWD_THERE" "$@"
 """
 
@@ -37,8 +37,7 @@ class Seat:
     def python(self, folder: Path) -> list[str | Path]:
         """The words in front of a program of Python, run by that controller with this folder in sight."""
         enter = ["unshare", "--mount", "--propagation", "private", "env", f"PWD_THERE={REPOSITORY}", "bash", "-c"]
-        root = f"/run/motley-{folder.name}"
-        return [*enter, ENTER, "-", root, self.layers, REPOSITORY, folder, f"{ENV}/bin/python"]
+        return [*enter, ENTER, "-", self.layers, REPOSITORY, folder, f"{ENV}/bin/python"]
 
 
 def seat(suite: str, locked: str) -> Seat:

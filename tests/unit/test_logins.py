@@ -1,0 +1,41 @@
+"""Whose keys a machine is offered, and whose Ansible may run our playbooks."""
+
+from pathlib import Path
+
+import pytest
+
+from console.reach import Node, ssh_words
+from plugins.callback.calm import unfit
+from plugins.module_utils import logins
+
+
+def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) -> None:
+    assert logins.own_keys(tmp_path, False) == []
+    assert logins.own_keys(tmp_path, True) == ["-o", "IdentitiesOnly=no"]
+    (tmp_path / "id_ed25519").touch()
+    assert logins.own_keys(tmp_path, False)[2:] == ["-o", "IdentityFile=~/.ssh/id_ed25519"]
+
+
+@pytest.mark.parametrize(
+    ("opened", "names"),
+    [({"a": "IdentitiesOnly=yes"}, []), ({"a": "IdentitiesOnly=no"}, ["a"]), ({}, [])],
+)
+def test_they_are_needed_only_where_ours_opens_nothing(
+    opened: dict[str, str], names: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logins, "opens", lambda keys, node, _: opened.get(node["name"]) in keys)
+    nodes = [{"name": "a"}, {"name": "b"}]
+    assert logins.opened_by(["-o", "IdentitiesOnly=no"], nodes, "state") == names
+    assert logins.opened_by([], nodes, "state") == []
+
+
+def test_a_direct_question_offers_our_key_alone() -> None:
+    node = Node(name="a", addresses=("192.168.1.5",), home="~", state="/state", user="anna")
+    words = ssh_words(node, "192.168.1.5")
+    assert "IdentitiesOnly=yes" in words and "/state/controller_ed25519" in words
+
+
+def test_an_ansible_that_cannot_run_our_playbooks_says_why() -> None:
+    assert "ansible-core 2.14.18" in unfit("2.14.18", whole=True)
+    assert "the system's ansible-core 2.20.1" in unfit("2.20.1", whole=False)
+    assert not unfit("2.19.14", whole=True) and not unfit("2.22.0rc1", whole=True) and not unfit("3.0.0", whole=True)
