@@ -73,7 +73,7 @@ def test_a_missing_password_is_noticed(refusal: str) -> None:
 
 
 def test_the_machine_is_asked_in_english(become: Any) -> None:
-    assert command(become).startswith("env LC_ALL=C.UTF-8 sudo ")
+    assert command(become).startswith("env LC_ALL=C.UTF-8 LANGUAGE=C sudo ")
 
 
 @pytest.mark.parametrize("refusal", ["Sorry, try again.", "sudo: a password is required"])
