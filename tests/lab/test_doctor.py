@@ -42,6 +42,11 @@ class Fault:
 # What somebody undid by hand: how, and how it is put back.
 BY_HAND = {
     "firewall flushed": ("nft flush ruleset", "systemctl restart motley-firewall"),
+    "owner's rule": (
+        "nft 'add table inet owner; add chain inet owner input { type filter hook input priority 0; }; "
+        "add rule inet owner input tcp dport { 29450-29460, 33000-34000 } drop'",
+        "nft delete table inet owner",
+    ),
     "hosts block gone": (
         "cp -p /etc/hosts /root/hosts; sed -i '/^# motley begin$/,/^# motley end$/d' /etc/hosts",
         "cat /root/hosts > /etc/hosts",
@@ -80,6 +85,7 @@ ROUNDS: dict[str, list[Fault]] = {
     "drivers": [
         Fault(HEAD, "driver-none", "driver"),
         Fault(LAPTOP, "newer-packages", ""),
+        Fault(LAPTOP, "owner's rule", "ports"),
         Fault(OLD, "driver-570", "versions"),
     ],
     "silence": [

@@ -1,0 +1,131 @@
+"""The ports that a run takes: all of them are tried, what is closed is named as a range, and the rule that does it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import yaml
+
+from console.doctor.judge import judge
+from plugins.filter import doctor as filters
+from plugins.module_utils import run_here
+from tests.support.readings import healthy, with_links, with_node
+from tests.support.spoiled import only, wrong
+from train.cluster_config import ClusterConfig
+
+try:
+    from plugins.module_utils import firewall_rules, knocking
+except ImportError:  # not written yet
+    firewall_rules = knocking = None  # type: ignore[assignment]
+
+ROOT = Path(__file__).parents[2]
+RULES = """\
+table inet owner {
+\tchain input {
+\t\ttype filter hook input priority filter; policy accept;
+\t\ttcp dport { 29450-29460, 40000 } counter packets 7 bytes 420 drop
+\t\tudp dport 33000-34000 drop
+\t\tip saddr 10.9.9.9 drop
+\t}
+}
+table inet motley {
+\tchain guard {
+\t\ttcp dport { 29400-29899, 32768-60999 } reject with tcp reset
+\t}
+}
+table ip filter {
+\tchain ufw-user-input {
+\t\ttcp dport 33000-34000 counter packets 0 bytes 0 reject
+\t}
+\tchain INPUT {
+\t\ttype filter hook input priority filter; policy drop;
+\t}
+}
+"""
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: the doctor reads no rule of others")
+def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
+    assert firewall_rules.denying(RULES) == [
+        {"chain": "inet owner input", "rule": "tcp dport { 29450-29460, 40000 } drop",
+         "ports": [[29450, 29460], [40000, 40000]]},
+        {"chain": "ip filter ufw-user-input", "rule": "tcp dport 33000-34000 reject", "ports": [[33000, 34000]]},
+        {"chain": "ip filter INPUT", "rule": "policy drop", "ports": []},
+    ]  # fmt: skip
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: one port stands for all")
+def test_what_is_closed_is_found_to_the_port() -> None:
+    span = (32768, 60999, 256)
+    closed = range(33000, 34001)
+
+    def answers(ports: list[int]) -> dict[int, str]:
+        return {port: "no answer" if port in closed else "" for port in ports}
+
+    found = answers(knocking.tried(span))
+    assert len(found) < 130 and {32768, 60999} <= found.keys()
+    found |= answers(knocking.edges(span, found))
+    assert len(found) < 700
+    assert knocking.closed_ranges(span, found) == [(33000, 34000, "no answer")]
+    assert knocking.closed_ranges(span, dict.fromkeys(found, "refused")) == [(32768, 60999, "refused")]
+    assert knocking.closed_ranges(span, dict.fromkeys(found, "")) == []
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: one port stands for all")
+def test_doors_are_called_and_those_of_others_are_left_alone() -> None:
+    doors = knocking.Doors()
+    with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
+        other, port = taken.getsockname()[1], free.getsockname()[1]
+        free.close()
+        assert doors.add([other, port]) == [port]
+        assert knocking.knock("127.0.0.1", [port], 1) == {port: ""}
+        doors.close()
+        assert knocking.knock("127.0.0.1", [port], 1) == {port: "refused"}
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: the doctor's own port stands for those of a run")
+def test_the_ports_are_those_that_a_run_takes() -> None:
+    """Where a launch takes them, the training package has them as defaults, and a stop looks for what listens there."""
+    rendered = yaml.safe_load((ROOT / "roles/motley_render/defaults/main.yml").read_text())
+    presence, group = rendered["motley_render_presence_port"], rendered["motley_render_group_ports"]
+    fields = ClusterConfig.__dataclass_fields__
+    assert (fields["presence_port"].default, list(fields["group_ports"].default)) == (presence, group)
+    assert set(run_here.PORTS) == set(range(presence, group[1] + 1))
+    relay = yaml.safe_load((ROOT / "roles/motley_artifacts/defaults/main.yml").read_text())["motley_artifacts_port"]
+    assert filters.motley_doctor_ports({}, rendered, relay) == [f"{presence}-{presence}", "29410-29489", "29890-29890"]
+    own = {"motley_render_presence_port": 29401, "motley_render_group_ports": [29500, 29510]}
+    assert filters.motley_doctor_ports(own, rendered, relay) == ["29401-29401", "29500-29510", "29890-29890"]
+
+
+SHUT = [[29450, 29460, "no answer"], [33000, 34000, "refused"]]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
+def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
+    shut = with_links(healthy(), [("head", "left"), ("right", "left")], shut=SHUT)
+    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
+    finding = only(with_node(shut, "left", look=look))
+    assert (finding.probe, finding.node, finding.phase) == ("ports", "left", "")
+    assert "29450–29460, 33000–34000" in finding.what and "closed there to head, right" in finding.what
+    assert "tcp dport { 29450-29460, 40000 } drop" in finding.what and "inet owner input" in finding.what
+    assert "4 of 6" in {probe.name: probe.seen for probe in judge(shut).probes}["ports"]
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
+def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
+    shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
+    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
+    finding = only(with_node(shut, "left", look=look))
+    assert finding.node == "left" and "cannot call" in finding.what and "head, right" in finding.what
+
+
+@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
+def test_without_a_known_rule_the_ports_are_named_all_the_same() -> None:
+    finding = only(with_links(healthy(), [("head", "left")], shut=SHUT[1:]))
+    assert finding.node == "left" and "33000–34000" in finding.what and "nft list ruleset" in finding.fix
+
+
+def test_ports_that_were_left_alone_are_no_finding() -> None:
+    assert wrong(with_links(healthy(), [("head", "left"), ("right", "left")], shut=None)) == []
