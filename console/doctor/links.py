@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
-from console.doctor.readings import Facts, Finding, Readings
+from console.doctor.readings import Facts, Finding, Node, Readings
 
+ALONE = "; the ports of runs were left alone"
 SLOW_SHARE = 0.5
 GIGABIT = 1000
 FAR_MS, UNEVEN_MS, LOST_PERCENT = 8.0, 5.0, 3.0
@@ -59,13 +61,67 @@ def ports(readings: Readings) -> Found:
         for peer, link in (node.links or {}).items():
             if link.get("reached") and peer not in mute:
                 shut.setdefault(peer, {})[node.name] = str(link["reached"])
+    partly = _partly_shut(readings)
     ways = sum(len(node.links or {}) for node in tried)
     for name, callers in shut.items():
         how = listed(list(callers.values()))
         what = f"training ports there are closed to {listed(list(callers))} ({how})"
         fix = f"{bootstrap('firewall', name)}; else sudo nft list ruleset there, or a router that isolates Wi-Fi"
         wrong.append(Finding(probe="ports", node=name, what=what, fix=fix, phase="firewall", safe=True))
-    return f"{ways - sum(map(len, shut.values()))} of {ways} ways between nodes are open", wrong
+    wrong += _closed(readings, partly)
+    bad = sum(map(len, shut.values())) + len(partly)
+    alone = "" if any(_shut(link) is not None for node in tried for link in (node.links or {}).values()) else ALONE
+    return f"{ways - bad} of {ways} ways between nodes are open{alone}", wrong
+
+
+def _shut(link: Facts) -> list[list[Any]] | None:
+    """[first, last, why] of what is closed, of the ports of runs; None where they were not tried."""
+    found: list[list[Any]] | None = link.get("shut")
+    return found
+
+
+def _partly_shut(readings: Readings) -> list[tuple[Node, Node, list[list[Any]]]]:
+    """Caller, whom it called, and what is closed between them."""
+    known = {node.name: node for node in readings.nodes}
+    return [
+        (node, known[peer], closed)
+        for node in readings.nodes
+        for peer, link in (node.links or {}).items()
+        if peer in known and (closed := _shut(link))
+    ]
+
+
+def _closed(readings: Readings, partly: list[tuple[Node, Node, list[list[Any]]]]) -> list[Finding]:
+    """One finding for each machine whose rule it is: the called one's, or the caller's own where only that is known."""
+    theirs: dict[tuple[str, bool], list[tuple[Node, list[list[Any]]]]] = {}
+    for caller, called, closed in partly:
+        own = not _rule(called, closed) and bool(_rule(caller, closed))
+        theirs.setdefault((caller.name if own else called.name, own), []).append((called if own else caller, closed))
+    found = []
+    for node in readings.nodes:
+        for own in (False, True):
+            if others := theirs.get((node.name, own)):
+                closed = [part for _, parts in others for part in parts]
+                ports = listed([f"{low}–{high}" if low < high else str(low) for low, high, _ in sorted(closed)])
+                who, how = listed([other.name for other, _ in others]), listed([str(why) for *_, why in closed])
+                what = f"it cannot call ports {ports} of {who}" if own else f"ports {ports} are closed there to {who}"
+                rule = _rule(node, closed)
+                what += f" ({how}), which runs use" + (f": {rule}" if rule else "")
+                fix = "on it: let the nodes in before that rule, or take it away: sudo nft list ruleset"
+                found.append(Finding(probe="ports", node=node.name, what=what, fix=fix))
+    return found
+
+
+def _rule(node: Node, closed: list[list[Any]]) -> str:
+    """The first of its owner's rules that names such a port, else a chain that drops whatever no rule lets in."""
+    rules = node.part("rules") or []
+    naming = [
+        rule
+        for rule in rules
+        if any(low <= last and first <= high for low, high in rule["ports"] for first, last, _ in closed)
+    ]
+    rule = next(iter(naming), None) or next((rule for rule in rules if not rule["ports"]), None)
+    return f"{rule['rule']} (chain {rule['chain']})" if rule else ""
 
 
 def _measured(readings: Readings, key: str) -> dict[Pair, float]:

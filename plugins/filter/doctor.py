@@ -31,6 +31,15 @@ def motley_doctor_mtu(look: dict[str, Any]) -> int:
     return next((link["mtu"] for link in told.get("links", []) if link["name"] == told.get("card")), 1500)
 
 
+def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: int) -> list[str]:
+    """Those that the next run takes, as FIRST-LAST: its agents', its groups', and the relay's before it."""
+    presence, group = (
+        variables[name] if name in variables else rendered[name]
+        for name in ("motley_render_presence_port", "motley_render_group_ports")
+    )
+    return [f"{low}-{high}" for low, high in ((presence, presence), group, (relay_port, relay_port))]
+
+
 def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dict[str, Any]:
     """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is on anywhere."""
     looks = motley_doctor_looks(names, hostvars)
@@ -47,7 +56,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
     elif bare:
         why = f"no environment yet on {', '.join(bare)}: make bootstrap PHASE=python_env"
     elif apart:
-        why = f"{apart[0]} does not reach {apart[1]}: it could not end well"
+        why = f"{apart[0]} does not reach {apart[1]} on all ports: it could not end well"
     elif link_s > LONGEST_S:
         why = f"at {slow:.0f} Mbit/s it would take {link_s:.0f} s"
     else:
@@ -63,7 +72,7 @@ def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
         for peer, link in told.items():
             speeds = [link[key] for key in ("mbit_to", "mbit_from") if link.get(key)]
             slow = min([*speeds, *([slow] if slow else [])], default=0.0)
-            if link.get("reached") and not apart:
+            if (link.get("reached") or link.get("shut")) and not apart:
                 apart = [name, peer]
     return slow, apart
 
@@ -74,5 +83,6 @@ class FilterModule:
             "motley_doctor_looks": motley_doctor_looks,
             "motley_doctor_at_home": motley_doctor_at_home,
             "motley_doctor_mtu": motley_doctor_mtu,
+            "motley_doctor_ports": motley_doctor_ports,
             "motley_doctor_collective": motley_doctor_collective,
         }

@@ -11,6 +11,7 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from ansible.module_utils import callers
 from ansible.module_utils import doctor_machine as machine
 from ansible.module_utils import doctor_motley as motley
 from ansible.module_utils import doctor_network as network
@@ -70,6 +71,8 @@ def main() -> None:
             "phases": motley.phases,
             "units": motley.units,
             "firewall": motley.firewall,
+            "rules": motley.rules,
+            "caller": lambda: callers.address_in(callers.connection()),
         }
     with ThreadPoolExecutor(4) as pool:  # they wait for programs more than they compute
         list(pool.map(lambda named: part(look, *named), parts.items()))

@@ -2,8 +2,9 @@
 # MIT License, see LICENSE
 """Every pair of nodes measured by itself: who reaches whom, round trip, jitter, loss, throughput, full-size packets.
 
-Runs on all nodes at the same time. All call all others first; then pairs take turns as in a tournament, so that no
-node is in two measurements at once. A node knows its turn by waiting for its partner: no clock is compared.
+Runs on all nodes at the same time. All call all others first and try the ports of runs; then pairs take turns as in a
+tournament, so that no node is in two measurements at once. A node knows its turn by waiting for its partner: no clock
+is compared.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import json
 import os
 import queue
 import select
@@ -20,6 +22,7 @@ import struct
 import threading
 import time
 
+from ansible.module_utils import knocking
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.turns import turns
 
@@ -34,6 +37,11 @@ options:
   address: {type: str, required: true, description: Its address}
   nodes: {type: dict, required: true, description: "All nodes that run this now: name to address, in their order"}
   port: {type: int, required: true, description: A free port of the training range}
+  ports:
+    type: list
+    elements: str
+    default: []
+    description: "Ports of a run, as FIRST-LAST; some of the kernel's own range are tried as well; none: none are tried"
   mtu: {type: int, default: 1500, description: What this node's card takes}
   meet_s: {type: float, default: 15, description: How long to wait until all have been reached}
   load: {type: bool, default: true, description: Whether to measure throughput}
@@ -46,6 +54,7 @@ took: {type: dict, returned: success, description: Seconds of both parts}
 PINGS, PING_GAP_S, PING_WAIT_S = 100, 0.005, 0.5
 FLOOD_S, FLOOD_LIMIT_S = 0.35, 3.0
 TURN_S = 8.0
+DOORS_S = 20.0  # how long a node waits until the others have tried its doors
 CHUNK = bytes(1 << 18)
 ECHO_REQUEST, ECHO_REPLY = 8, 0
 IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # "do not fragment", whatever the kernel believes of the way
@@ -58,6 +67,7 @@ def main() -> None:
             "address": {"type": "str", "required": True},
             "nodes": {"type": "dict", "required": True},
             "port": {"type": "int", "required": True},
+            "ports": {"type": "list", "elements": "str", "default": []},
             "mtu": {"type": "int", "default": 1500},
             "meet_s": {"type": "float", "default": 15},
             "load": {"type": "bool", "default": True},
@@ -74,9 +84,11 @@ def main() -> None:
         threading.Thread(target=here.answer, args=(door,), daemon=True).start()
         start = time.monotonic()
         reached = here.call_all(start + wish["meet_s"])
+        shut = here.try_doors(reached) if wish["ports"] else {}
         met_s = time.monotonic() - start
         links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(wish["name"], list(wish["nodes"]))}
-    links = {peer: (links.get(peer) or {}) | {"reached": reached[peer]} for peer in here.peers}
+    for peer in here.peers:
+        links[peer] = (links.get(peer) or {}) | {"reached": reached[peer], "shut": shut.get(peer)}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
     module.exit_json(changed=False, links=links, heard=sorted(here.heard), took=took)
 
@@ -89,6 +101,8 @@ class Here:
         self.peers = {name: address for name, address in wish["nodes"].items() if name != wish["name"]}
         self.heard: set[str] = set()
         self.calls = {peer: queue.Queue() for peer in self.peers}
+        self.doors, self.tried = knocking.Doors(), set()
+        self.spans = knocking.spans_of(wish["ports"], knocking.kernels_range()) if wish["ports"] else []
 
     def answer(self, door: socket.socket) -> None:
         while True:
@@ -107,6 +121,8 @@ class Here:
                     self.heard.add(words[1])
                     line.sendall(b"motley\n")
                     line.close()
+                elif words[0] == "doors":
+                    self.show_doors(line, words[1])
                 else:
                     self.calls[words[1]].put(line)
         except OSError:
@@ -139,6 +155,52 @@ class Here:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line.sendall(f"{word} {self.wish['name']}\n".encode())
         return line
+
+    def try_doors(self, reached: dict[str, str]) -> dict[str, list | None]:
+        """Peer → [first, last, why] of each range that is closed; None where it could not be tried."""
+        found: dict[str, list | None] = {}
+
+        def ask(peer: str) -> None:
+            with contextlib.suppress(OSError, ValueError):
+                found[peer] = self.closed_at(peer)
+
+        end = time.monotonic() + DOORS_S
+        askers = [threading.Thread(target=ask, args=(peer,), daemon=True) for peer in self.peers if not reached[peer]]
+        for asker in askers:
+            asker.start()
+        for asker in askers:
+            asker.join(max(0.0, end - time.monotonic()))
+        while not self.heard <= self.tried and time.monotonic() < end:  # somebody still calls
+            time.sleep(0.05)
+        self.doors.close()
+        return dict(found)
+
+    def show_doors(self, line: socket.socket, caller: str) -> None:
+        """Each line asks for ports, and is answered with those that are open for it; until the caller hangs up."""
+        try:
+            with line, line.makefile("rw") as words:
+                words.write(json.dumps(self.spans) + "\n")
+                words.flush()
+                for asked in words:
+                    words.write(json.dumps(self.doors.add(json.loads(asked))) + "\n")
+                    words.flush()
+        finally:
+            self.tried.add(caller)
+
+    def closed_at(self, peer: str) -> list:
+        with self.open(peer, "doors", 2.0) as line, line.makefile("rw") as words:
+            line.settimeout(DOORS_S)
+            spans = [tuple(span) for span in json.loads(words.readline())]
+
+            def answers(ports: list[int], tries: int) -> dict[int, str]:
+                words.write(json.dumps(ports) + "\n")
+                words.flush()
+                return knocking.knock(self.peers[peer], json.loads(words.readline()), tries)
+
+            found = answers([port for span in spans for port in knocking.tried(span)], knocking.TRIES)
+            between = [port for span in spans for port in knocking.edges(span, found)]
+            found |= answers(between[: 4 * knocking.AT_ONCE], 2) if between else {}
+            return [list(closed) for span in spans for closed in knocking.closed_ranges(span, found)]
 
     def turn(self, peer: str, *, starts: bool) -> dict | None:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""

@@ -44,6 +44,7 @@ BY_HAND = {
     "firewall flushed": ("nft flush ruleset", "systemctl restart motley-firewall"),
     "owner's rule": (
         "nft 'add table inet owner; add chain inet owner input { type filter hook input priority 0; }; "
+        "add rule inet owner input ct state established accept; "
         "add rule inet owner input tcp dport { 29450-29460, 33000-34000 } drop'",
         "nft delete table inet owner",
     ),

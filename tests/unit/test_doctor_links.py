@@ -124,7 +124,7 @@ def test_an_all_reduce_is_tried_where_it_can_end_well() -> None:
     assert decided(adapter_bytes=80_000_000)["floats"] == 20_000_000
     assert decided(on=True)["run_on"] and decided(on=True)["why"] and decided(load=False)["why"]
     assert "no environment yet on a" in str(decided(torch=False)["why"])
-    assert decided(reached="refused")["why"] == "a does not reach b: it could not end well"
+    assert decided(reached="refused")["why"] == "a does not reach b on all ports: it could not end well"
     assert "at 10 Mbit/s it would take 31 s" in str(decided(mbit=10.0)["why"])
     away = {"look": {"files": {"torch": True}, "network": {"card": "", "links": []}}}
     gone = motley_doctor_collective(["a", "b"], {"a": told(), "b": {"motley_doctor_as_root": away}}, True)

@@ -5,20 +5,14 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-import pytest
 import yaml
 
 from console.doctor.judge import judge
 from plugins.filter import doctor as filters
-from plugins.module_utils import run_here
+from plugins.module_utils import firewall_rules, knocking, run_here
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
 from train.cluster_config import ClusterConfig
-
-try:
-    from plugins.module_utils import firewall_rules, knocking
-except ImportError:  # not written yet
-    firewall_rules = knocking = None  # type: ignore[assignment]
 
 ROOT = Path(__file__).parents[2]
 RULES = """\
@@ -46,7 +40,6 @@ table ip filter {
 """
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: the doctor reads no rule of others")
 def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
     assert firewall_rules.denying(RULES) == [
         {"chain": "inet owner input", "rule": "tcp dport { 29450-29460, 40000 } drop",
@@ -56,7 +49,6 @@ def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: one port stands for all")
 def test_what_is_closed_is_found_to_the_port() -> None:
     span = (32768, 60999, 256)
     closed = range(33000, 34001)
@@ -73,7 +65,6 @@ def test_what_is_closed_is_found_to_the_port() -> None:
     assert knocking.closed_ranges(span, dict.fromkeys(found, "")) == []
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: one port stands for all")
 def test_doors_are_called_and_those_of_others_are_left_alone() -> None:
     doors = knocking.Doors()
     with socket.create_server(("", 0)) as taken, socket.create_server(("", 0)) as free:
@@ -85,7 +76,6 @@ def test_doors_are_called_and_those_of_others_are_left_alone() -> None:
         assert knocking.knock("127.0.0.1", [port], 1) == {port: "refused"}
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: the doctor's own port stands for those of a run")
 def test_the_ports_are_those_that_a_run_takes() -> None:
     """Where a launch takes them, the training package has them as defaults, and a stop looks for what listens there."""
     rendered = yaml.safe_load((ROOT / "roles/motley_render/defaults/main.yml").read_text())
@@ -102,7 +92,6 @@ def test_the_ports_are_those_that_a_run_takes() -> None:
 SHUT = [[29450, 29460, "no answer"], [33000, 34000, "refused"]]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
 def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
     shut = with_links(healthy(), [("head", "left"), ("right", "left")], shut=SHUT)
     look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
@@ -113,7 +102,6 @@ def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
     assert "4 of 6" in {probe.name: probe.seen for probe in judge(shut).probes}["ports"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
 def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
     shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
     look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
@@ -121,7 +109,6 @@ def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
     assert finding.node == "left" and "cannot call" in finding.what and "head, right" in finding.what
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 5: a part that is closed is not seen")
 def test_without_a_known_rule_the_ports_are_named_all_the_same() -> None:
     finding = only(with_links(healthy(), [("head", "left")], shut=SHUT[1:]))
     assert finding.node == "left" and "33000–34000" in finding.what and "nft list ruleset" in finding.fix
