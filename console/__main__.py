@@ -195,6 +195,8 @@ def do_check(args: argparse.Namespace) -> int:
     for place, (name, values) in enumerate(inventory.nodes.items()):
         card = values.get("motley_gpu", "")
         print(f"  {name:<{width}}  {values['motley_address']:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
+    for note in inventory.notes:
+        print(f"  · {note}")
     print("the inventory is good")
     return 0
 

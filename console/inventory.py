@@ -50,6 +50,8 @@ class Inventory:
     path: Path
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    notes: list[Finding] = field(default_factory=list)
+    """Worth knowing, and nothing wrong."""
 
     @property
     def state(self) -> Path:
@@ -210,6 +212,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
         where = str(hosts_file)
         for judge in (_names, _addresses, _networks, _heads, _cards, _logins, _homes, _ports, _rollback, _sets):
             inventory.findings.extend(judge(inventory.nodes, where))
+        inventory.notes.extend(_guarded_ssh(inventory.nodes, where))
         inventory.findings = list(dict.fromkeys(inventory.findings))  # what all nodes share is said once
     return inventory
 
@@ -458,6 +461,25 @@ def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
         if reason:
             mend = "take the machine out, or write motley_gpu: none to train on its processor"
             yield Finding(what=f"{card} {reason}", where=f"{where}, {name}", mend=mend)
+
+
+def _guarded_ssh(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    defaults = load(Path(__file__).parents[1] / "roles/motley_firewall/defaults/main.yml")
+    for name, values in nodes.items():
+        known = {**defaults, **values}
+        ranges = [known["motley_firewall_ports"]]
+        ranges += [known["motley_firewall_high_ports"]] if known["motley_firewall_guard_high_ports"] else []
+        port = values.get("ansible_port", 22)
+        hit = [word for word in map(str, ranges) if _is_port(port) and _within(port, word)]
+        if hit and known["motley_firewall_manage"]:
+            what = f"SSH's port {port} lies in {hit[0]}, which the firewall guards"
+            mend = "it stays open to all, as every port where sshd listens; what else listens there does not"
+            yield Finding(what=what, where=f"{where}, {name}", mend=mend)
+
+
+def _within(port: int, word: str) -> bool:
+    low, _, high = word.partition("-")
+    return low.isdecimal() and high.isdecimal() and int(low) <= port <= int(high)
 
 
 def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:

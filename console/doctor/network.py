@@ -100,7 +100,9 @@ def firewall(readings: Readings) -> Found:
         raise Skipped("motley_firewall_manage is false")
     addresses = {node.address: node.name for node in readings.nodes}
     for node, told in found:
-        strange = sorted(set(addresses) - set(told["friends"]), key=list(addresses).index)
+        strange = [addresses[address] for address in addresses if address not in told["friends"]]
+        if (caller := node.part("caller")) and caller not in told["friends"]:
+            strange.append(f"this controller ({caller})")
         what = ""
         if told["kind"] == "none" and not told["on"]:
             what = "its training ports are open to everybody: the phase firewall was never done there"
@@ -109,7 +111,7 @@ def firewall(readings: Readings) -> Found:
         elif told["gone"]:
             what = f"rules of Motley are gone from ufw: {told['gone'][0]}"
         elif strange:
-            what = f"its rules keep out {listed([addresses[address] for address in strange])}"
+            what = f"its rules keep out {listed(strange)}"
         if what:
             fix = bootstrap("firewall", node.name)
             wrong.append(Finding(probe="firewall", node=node.name, what=what, fix=fix, phase="firewall", safe=True))

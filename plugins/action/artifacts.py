@@ -13,11 +13,18 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-# On the controller our module_utils are not part of the ansible package; the file is loaded from where it lies.
-_spec = importlib.util.spec_from_file_location("motley_relay", Path(__file__).parents[1] / "module_utils/relay.py")
-assert _spec and _spec.loader
-relay = sys.modules[_spec.name] = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(relay)
+
+def _of_a_node(name: str) -> Any:
+    """On the controller our module_utils are not part of the ansible package; the file is loaded from where it lies."""
+    file = Path(__file__).parents[1] / f"module_utils/{name}.py"
+    spec = importlib.util.spec_from_file_location(f"motley_{name}", file)
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+relay, callers = _of_a_node("relay"), _of_a_node("callers")
 
 
 class ActionModule(ActionBase):
@@ -30,6 +37,9 @@ class ActionModule(ActionBase):
         me, chain = known["inventory_hostname"], list(wish.pop("nodes", None) or known["ansible_play_hosts"])
         if me not in chain:
             return result | {"skipped": True, "skip_reason": "it takes no part"}
+        if caller := self._shut_out():
+            what = f"its firewall does not let this controller in, which comes from {caller} now"
+            return result | {"failed": True, "msg": f"{what}\nfix: make bootstrap PHASE=firewall"}
         source = Path(wish.pop("source"))
         places = {name: address_of(known["hostvars"][name]) for name in chain}
         token = self._token(known, wish)
@@ -55,6 +65,12 @@ class ActionModule(ActionBase):
             over.set()
             feeder.join()  # where the connection to the first node was lost, the others are still being served
         return result | told
+
+    def _shut_out(self) -> str:
+        """The controller's address as the node sees it, where the node's own rules do not know it."""
+        if self._task.check_mode or self._connection.transport == "local":
+            return ""
+        return str(callers.shut_out(self._low_level_execute_command(callers.ASK, sudoable=False)["stdout"]))
 
     def _tell(self, store: Any, what: str, over: threading.Event, every_s: float = 5.0) -> None:
         """A line now and then while much is handed on: how far, how fast, and how long it still takes."""

@@ -57,6 +57,31 @@ def motley_friends(names: list[str], hostvars: Any, controller: str) -> list[str
     ]
 
 
+def motley_guarded(ranges: list[str], ssh_ports: list[int]) -> list[str]:
+    """The ranges, each as FIRST-LAST, without the ports where SSH listens: nobody is to be shut out of the machine."""
+    found = []
+    for word in ranges:
+        low, high = ports_of(word)
+        for port in sorted(port for port in set(ssh_ports) if low <= port <= high):
+            found += [f"{low}-{port - 1}"] if low < port else []
+            low = port + 1
+        found += [f"{low}-{high}"] if low <= high else []
+    return found
+
+
+def ports_of(word: str) -> tuple[int, int]:
+    low, _, high = word.partition("-")
+    return int(low), int(high or low)
+
+
+def motley_guarded_services(services: list[dict[str, Any]], ranges: list[str]) -> str:
+    """What others could call until now and cannot from now on; empty where there is none."""
+    pairs = [ports_of(word) for word in ranges]
+    hit = [one for one in services if any(low <= one["port"] <= high for low, high in pairs)]
+    told = ", ".join(f"{one['program']} on port {one['port']}" for one in hit)
+    return f"{told} can be called by the nodes and the controller alone (docs/my-machines.md#firewall)" if hit else ""
+
+
 def motley_name(reported: str) -> str:
     """What one node reports, where it becomes a folder on the others."""
     if not is_name(reported):
@@ -91,6 +116,8 @@ class FilterModule:
             "motley_logins": motley_logins,
             "motley_addresses": motley_addresses,
             "motley_friends": motley_friends,
+            "motley_guarded": motley_guarded,
+            "motley_guarded_services": motley_guarded_services,
             "motley_is_folder": is_folder,
             "motley_name": motley_name,
             "motley_ufw_allow": motley_ufw_allow,

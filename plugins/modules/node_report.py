@@ -16,7 +16,7 @@ import sys
 import time
 from pathlib import Path
 
-from ansible.module_utils import ifupdown
+from ansible.module_utils import callers, ifupdown
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.lan import ip, lower
@@ -90,6 +90,7 @@ def look(user: str) -> dict:
         "cloud_init": Path("/etc/cloud").is_dir(),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
         "ufw": ufw_active(),
+        **callers.look(),
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }

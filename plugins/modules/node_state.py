@@ -54,6 +54,10 @@ RETURN = r"""
 wrote: {type: list, elements: str, returned: always, description: Files that were written}
 ran: {type: list, elements: str, returned: always, description: Commands that were run}
 found: {type: list, elements: str, returned: always, description: What each check printed at the end}
+  say:
+    type: str
+    default: ""
+    description: What to tell about it
 """
 
 
@@ -63,6 +67,7 @@ def main() -> None:
             "phase": {"type": "str", "required": True},
             "files": {"type": "list", "elements": "dict", "default": []},
             "settle": {"type": "list", "elements": "dict", "default": []},
+            "say": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -80,6 +85,7 @@ def main() -> None:
         wrote=[str(change["path"]) for change in changes],
         ran=ran,
         found=[found for _, found in settled],
+        motley_say=module.params["say"],
         diff=[
             {"before_header": str(change["path"]), "after_header": str(change["path"])}
             | {"before": printable(change["old"]), "after": printable(change["new"])}

@@ -59,7 +59,6 @@ def knock(host: Host, port: int, read: str = "") -> list[str]:
     return ["timeout", "3", "bash", "-c", f"exec 3<>/dev/tcp/{host.spec.installed_address}/{port} {read}"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 a: strangers are kept from SSH on a guarded port as well")
 def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     hosts = person.cluster
     head = hosts[HEAD]
@@ -90,9 +89,6 @@ def controller_has(cluster: Cluster, *addresses: str) -> None:
         run("ip", "-n", desk, "address", "add", f"{address}/24", "dev", "eth0")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="issue 14 m: the firewall goes by the address that the controller takes for its own"
-)
 def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_path: Path) -> None:
     hosts, old = person.cluster, person.cluster.lab.profile.controller
     (tmp_path / "files").mkdir()

@@ -13,18 +13,13 @@ import pytest
 
 from console.inventory import check
 from plugins.filter import motley as filters
+from plugins.module_utils import callers
 from tests.support.readings import healthy, with_node
 from tests.support.spoiled import only
-
-try:
-    from plugins.module_utils import callers
-except ImportError:  # not written yet
-    callers = None  # type: ignore[assignment]
 
 GUARDED = ["29400-29899", "32768-60999"]
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 a: SSH on a port of the guarded ranges is rejected too")
 @pytest.mark.parametrize(
     ("ssh", "left"),
     [
@@ -53,7 +48,6 @@ LISTEN 0 64    0.0.0.0:2049  0.0.0.0:*
 """
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 a: nobody asks where sshd listens")
 def test_where_ssh_listens_is_asked_of_sshd_of_its_socket_and_of_the_kernel() -> None:
     assert callers.ssh_ports_of(SSHD, SOCKET, LISTENING, "10.0.0.9 50000 10.0.0.1 22022") == [
         *(22, 2022, 2222, 22022, 52222),
@@ -61,7 +55,6 @@ def test_where_ssh_listens_is_asked_of_sshd_of_its_socket_and_of_the_kernel() ->
     assert callers.ssh_ports_of("", "", "", "") == [22], "where nobody says, the usual one"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 a: what else listens there is not named")
 def test_other_services_in_the_guarded_ranges_are_named() -> None:
     services = callers.services_of(LISTENING, [22, 2022, 52222])
     assert services == [{"port": 2049, "program": "the kernel"}, {"port": 51413, "program": "transmission-da"}]
@@ -70,7 +63,6 @@ def test_other_services_in_the_guarded_ranges_are_named() -> None:
     assert filters.motley_guarded_services(services, GUARDED[:1]) == ""
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 m: the controller's own idea of its address is taken")
 def test_a_caller_is_known_by_what_the_shell_above_sudo_was_started_with(tmp_path: Path) -> None:
     """As with sudo: the program itself no longer has the variable."""
     ask = f"import sys; sys.path.insert(0, {str(Path.cwd())!r}); from plugins.module_utils import callers as c"
@@ -83,7 +75,6 @@ def test_a_caller_is_known_by_what_the_shell_above_sudo_was_started_with(tmp_pat
     assert callers.address_in("fe80::1 50000 fe80::2 22") == "", "friends are addresses of IPv4"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 m: a controller that moved is rejected by the node and waits")
 def test_before_a_relay_the_callers_address_is_compared_with_who_is_let_in() -> None:
     rules = "set friends {\n elements = { 10.0.0.1, 10.0.0.2, 10.0.0.9 }\n}\n"
     assert callers.shut_out(f"{rules}from 10.0.0.11 50000 10.0.0.1 22") == "10.0.0.11"
@@ -92,7 +83,6 @@ def test_before_a_relay_the_callers_address_is_compared_with_who_is_let_in() -> 
     assert callers.shut_out(f"{rules}from ") == "", "nobody came by SSH"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 m: the doctor does not know where the controller comes from")
 def test_the_doctor_names_a_controller_that_is_shut_out() -> None:
     readings = healthy()
     for place, node in enumerate(readings.nodes):
@@ -103,7 +93,6 @@ def test_the_doctor_names_a_controller_that_is_shut_out() -> None:
     assert "keep out this controller (10.0.0.11)" in finding.what and finding.safe
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 a: the check does not warn of it")
 def test_the_check_warns_where_ssh_is_in_a_guarded_range(tmp_path: Path) -> None:
     shared: dict[str, Any] = {"ansible_user": "anna", "motley_subnet": "10.0.0.0/24", "motley_gateway": "10.0.0.1"}
 
