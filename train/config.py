@@ -55,6 +55,7 @@ class RunConfig:
     train_on: str = _option("answers", "agree", "answers|all, where the dataset is still to be prepared")
     pack: bool = _option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
     eval_fraction: float = _option(0.05, "agree", "share held out, where the dataset is still to be prepared")
+    max_bad: float = _option(0.01, "agree", "bad records of the data set allowed: a share below 1, or a number")
     seed: int = _option(3407, "math", "order of the rows and first adapter weights")
 
     method: str = _option("lora", "math", "lora, or full fine-tuning (small models)")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Message = dict[str, str]
+Message = dict[str, Any]
+"""role and content, which is text; of a tool's call also tool_calls, as chat templates read them."""
 ROLES = {
     "human": "user",
     "user": "user",
@@ -15,9 +18,13 @@ ROLES = {
     "assistant": "assistant",
     "model": "assistant",
     "system": "system",
+    "developer": "developer",
     "tool": "tool",
     "function": "tool",
+    "observation": "tool",
+    "function_call": "assistant",
 }
+PASSED_ON = ("name", "tool_call_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,8 @@ class Example:
 
     messages: tuple[Message, ...] = ()
     text: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+    """What the assistant may call, as chat templates read it."""
 
 
 class BadRecord(ValueError):
@@ -44,37 +53,48 @@ def convert(format_name: str, record: dict[str, Any]) -> Example:
         _check(example.messages)
     elif not example.text.strip():
         raise BadRecord("the text is empty")
+    _require_whole_characters(example)
     return example
 
 
 def _check(messages: tuple[Message, ...]) -> None:
-    first = next((message["role"] for message in messages if message["role"] != "system"), None)
-    if first == "assistant":
-        raise BadRecord("the conversation starts with the assistant")
-    answers = [message["content"] for message in messages if message["role"] == "assistant"]
+    answers = [message for message in messages if message["role"] == "assistant"]
     if not answers:
         raise BadRecord("there is no answer in it (no turn of the assistant)")
-    if not all(answer.strip() for answer in answers):
+    if all(message["role"] in ("assistant", "system", "developer") for message in messages):
+        raise BadRecord("there is no question in it (no turn of the user)")
+    if not all(answer["content"].strip() or answer.get("tool_calls") for answer in answers):
         raise BadRecord("the answer is empty")
+
+
+def _require_whole_characters(example: Example) -> None:
+    try:
+        (example.text or json.dumps([example.messages, example.tools], ensure_ascii=False)).encode()
+    except UnicodeEncodeError as error:
+        half = str(error.object[error.start]).encode("unicode_escape").decode()
+        raise BadRecord(f"half a character ({half}, as of a cut emoji), which no tokenizer reads") from None
 
 
 def from_chat(record: dict[str, Any]) -> Example:
     turns = record.get("messages", record.get("conversations"))
-    return Example(tuple(_turn(turn, "role", "content") for turn in _turns(turns)))
+    return Example(tuple(_turn(turn, "role", "content") for turn in _turns(turns)), tools=_tools(record))
 
 
 def from_sharegpt(record: dict[str, Any]) -> Example:
     system = [{"role": "system", "content": _text(record, "system")}] if record.get("system") else []
     turns = [_turn(turn, "from", "value") for turn in _turns(record.get("conversations"))]
-    return Example((*system, *turns))
+    return Example((*system, *turns), tools=_tools(record))
 
 
 def from_alpaca(record: dict[str, Any]) -> Example:
+    """As Alpaca has it (instruction, input, output), and as Dolly does (instruction, context, response)."""
+    dolly = "output" not in record and "response" in record
+    extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
     question = _text(record, "instruction")
-    if extra := record.get("input"):
+    if extra := record.get(extra_key):
         question = f"{question}\n\n{extra}"
     system = [{"role": "system", "content": _text(record, "system")}] if record.get("system") else []
-    return Example((*system, *_exchange(question, _text(record, "output"))))
+    return Example((*system, *_exchange(question, _text(record, answer_key))))
 
 
 def from_pair(record: dict[str, Any]) -> Example:
@@ -108,28 +128,75 @@ def _turn(turn: Any, role_key: str, content_key: str) -> Message:
     role = ROLES.get(str(turn[role_key]).lower())
     if role is None:
         raise BadRecord(f"the role '{turn[role_key]}' is unknown")
-    content = turn[content_key]
+    content, calls = turn[content_key], _calls(turn)
     if isinstance(content, list):  # content in parts, as multimodal data sets write it
         if not all(isinstance(part, dict) and part.get("type") == "text" for part in content):
             raise BadRecord("a turn holds something other than text")
         content = "".join(str(part.get("text", "")) for part in content)
-    if not isinstance(content, str):
-        raise BadRecord(f"a turn's '{content_key}' is not text but {type(content).__name__}")
-    return {"role": role, "content": content}
+    message = {
+        "role": role,
+        "content": "" if content is None and calls else as_text(content, f"a turn's '{content_key}'"),
+    }
+    message |= {key: turn[key] for key in PASSED_ON if isinstance(turn.get(key), str)}
+    return message | ({"tool_calls": calls} if calls else {})
+
+
+def _calls(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    """A turn's calls of tools, in the shape that chat templates read: the arguments an object, not its text."""
+    old = [{"function": turn["function_call"]}] if turn.get("function_call") else []
+    calls = turn.get("tool_calls") or old
+    if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
+        raise BadRecord("a turn's 'tool_calls' is no list of calls")
+    shaped = []
+    for call in calls:
+        function = call.get("function", call)
+        if not isinstance(function, dict) or not isinstance(function.get("name"), str):
+            raise BadRecord("a call in 'tool_calls' has no name")
+        called = {"name": function["name"], "arguments": _arguments(function.get("arguments"))}
+        known = {"id": call["id"]} if isinstance(call.get("id"), str) else {}
+        shaped.append({**known, "type": "function", "function": called})
+    return shaped
+
+
+def _arguments(written: Any) -> Any:
+    if not isinstance(written, str):
+        return written or {}
+    try:
+        return json.loads(written)
+    except ValueError:
+        return written
+
+
+def _tools(record: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+    """A list, or the text of one, as some data sets keep it."""
+    tools = record.get("tools") or []
+    if isinstance(tools, str):
+        tools = _arguments(tools)
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise BadRecord("'tools' is no list of tools")
+    return tuple(tools)
 
 
 def _text(record: dict[str, Any], key: str) -> str:
-    value = record.get(key)
+    if record.get(key) is None:
+        raise BadRecord(f"'{key}' is missing")
+    return as_text(record[key], f"'{key}'")
+
+
+def as_text(value: Any, what: str) -> str:
+    """A number is an answer too, written as JSON has it."""
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return json.dumps(value)
     if not isinstance(value, str):
-        raise BadRecord(f"'{key}' is missing" if value is None else f"'{key}' is not text but {type(value).__name__}")
+        raise BadRecord(f"{what} is not text but {type(value).__name__}")
     return value
 
 
 PAIRS = (("prompt", "completion"), ("prompt", "response"), ("question", "answer"), ("query", "response"))
 
 
-def _has(*keys: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda record: set(keys) <= record.keys()
+def _has_all_of(*choices: tuple[str, ...]) -> Callable[[dict[str, Any]], bool]:
+    return lambda record: any(set(keys) <= record.keys() for keys in choices)
 
 
 def _turns_have(key: str) -> Callable[[dict[str, Any]], bool]:
@@ -144,7 +211,7 @@ Format = tuple[Callable[[dict[str, Any]], bool], Callable[[dict[str, Any]], Exam
 FORMATS: dict[str, Format] = {
     "chat": (lambda record: "messages" in record or _turns_have("role")(record), from_chat),
     "sharegpt": (_turns_have("from"), from_sharegpt),
-    "alpaca": (_has("instruction", "output"), from_alpaca),
-    "prompt": (lambda record: any(set(pair) <= record.keys() for pair in PAIRS), from_pair),
-    "text": (_has("text"), from_text),
+    "alpaca": (_has_all_of(("instruction", "output"), ("instruction", "response")), from_alpaca),
+    "prompt": (_has_all_of(*PAIRS), from_pair),
+    "text": (_has_all_of(("text",)), from_text),
 }

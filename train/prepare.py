@@ -10,6 +10,7 @@ trained on are described in docs/datasets.md.
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import json
 import sys
@@ -49,7 +50,10 @@ class PrepareSettings:
     train_on: str = "answers"
     eval_fraction: float = 0.05
     format: str = "auto"
-    max_bad: int = 20
+    max_bad: float = 0.01
+    """Below 1 the share of all records, otherwise how many; the first few, which are named, are always allowed."""
+    date: str = ""
+    """What templates write as today's."""
 
     def __post_init__(self) -> None:
         if self.max_seq_length < 8:
@@ -60,6 +64,13 @@ class PrepareSettings:
             raise BadInput(f"train_on: '{self.train_on}' is neither 'answers' nor 'all'")
         if self.format not in ("auto", *FORMATS):
             raise BadInput(f"format: '{self.format}' is unknown", fix=f"choose one of: auto {' '.join(FORMATS)}")
+        if self.max_bad < 0:
+            raise BadInput(f"max_bad: {self.max_bad:g} is below 0", fix="0.01 allows 1 % of the records, 20 allows 20")
+        if self.date:
+            try:
+                datetime.date.fromisoformat(self.date)
+            except ValueError:
+                raise BadInput(f"date: '{self.date}' is no day", fix="write it as 2026-01-31") from None
 
 
 @dataclass(slots=True)
@@ -84,7 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--train-on", default="answers", help="answers (default) or all: which tokens are targets")
     parser.add_argument("--eval-fraction", type=float, default=0.05, help="part held out (default 0.05)")
     parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
-    parser.add_argument("--max-bad", type=int, default=20, help="stop after so many bad records (default 20)")
+    parser.add_argument(
+        "--max-bad", type=float, default=0.01, help="bad records allowed: a share below 1, or a number (default 0.01)"
+    )
+    parser.add_argument("--date", default="", help="for templates that write today's date (default: today)")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -112,7 +126,7 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     if not settings.out and (there := _remembered(asked)):
         _report(there, True, say)
         return there
-    chat = load_chat(model)
+    chat = load_chat(model, settings.date)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     name = f"{as_name(data.name)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
@@ -207,6 +221,7 @@ def _build(folder: Path, reader: Reader, chat: Chat, facts: dict[str, Any]) -> N
         "splits": splits,
         "data_format": reader.format,
         "chat_template": chat.template,
+        **({"date": chat.date} if chat.dated else {}),
         "records": asdict(reader.tally),
         **facts,
     }
@@ -227,7 +242,7 @@ class Questions:
         self.file.close()
 
     def keep(self, example: Example) -> None:
-        if example.messages and self.room:
+        if example.messages and not example.tools and self.room:
             self.room -= 1
             self.file.write(json.dumps(list(example.messages)) + "\n")
 
@@ -256,23 +271,29 @@ class Reader:
 
     def __init__(self, files: list[Path], settings: PrepareSettings, say: Say) -> None:
         self.sources = [Source(file) for file in files]
+        self.size = sum(source.size for source in self.sources)
+        self.seen = 0
         self.settings = settings
         self.tally = Tally()
         self.say = say
+        self.last_bad = ""
         self.format = "" if settings.format == "auto" else settings.format
 
     def examples(self) -> Iterator[Read]:
-        bar = Bar("preparing", sum(source.size for source in self.sources))
+        bar = Bar("preparing", self.size)
         read = 0
         for source in self.sources:
             for record in source:
-                bar.at(read + source.position, f"{self.tally.records} records,")
+                self.seen = read + source.position
+                bar.at(self.seen, f"{self.tally.records} records,")
                 self.tally.records += 1
                 where = f"{source.path.name} {record.unit} {record.line}"
                 if example := self._example(record, where):
                     yield Read(example, where, split_of(record.value, self.settings.eval_fraction))
             read += source.size
+            self.seen = read
         bar.done()
+        self._stop_if_bad(self.tally.records)
 
     def _example(self, record: Record, where: str) -> Example | None:
         if record.value is None:
@@ -303,11 +324,17 @@ class Reader:
         if self.tally.bad <= SHOWN_BAD:
             self.tally.first_bad.append(f"{where}: {reason}")
             self.say(f"left out  {where}: {reason}")
-        if self.tally.bad > self.settings.max_bad:
+        self.last_bad = f"{where}: {reason}"
+        # As many as the whole file would have, were it all like this: a broken one is not read to its end.
+        self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
+
+    def _stop_if_bad(self, records: float) -> None:
+        tally, limit = self.tally, self.settings.max_bad
+        if tally.bad > (max(SHOWN_BAD, limit * records) if limit < 1 else limit):
             raise BadInput(
-                f"{self.tally.bad} bad records of {self.tally.records}; the last: {reason}",
-                f"file: {where}; the first: {self.tally.first_bad[0] if self.tally.first_bad else '-'}",
-                "mend the file, or allow more with --max-bad N",
+                f"{tally.bad} bad records of {tally.records}; the last: {self.last_bad}",
+                f"the first: {tally.first_bad[0]}",
+                "fix the file, or allow more of them: max_bad: 0.05 (5 %) or max_bad: 200",
             )
 
 

@@ -118,6 +118,11 @@ def read_index(folder: Path) -> dict[str, Any]:
     return index
 
 
+def date_of(folder: Path) -> str:
+    """What the model's template wrote as today's date into these rows; empty where it writes none."""
+    return str(read_index(folder).get("date", "")) if (folder / "index.json").is_file() else ""
+
+
 class RowWriter:
     """Appends rows to a split; what it holds in memory does not grow with the dataset."""
 

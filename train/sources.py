@@ -43,7 +43,23 @@ class Source:
                 f"file: {self.path}",
                 f"convert it to one of: {' '.join(READERS)}",
             )
+        if self.path.suffix.lower() != ".parquet":
+            _refuse_utf16(self.path)
         return reader(self)
+
+
+def _refuse_utf16(path: Path) -> None:
+    """As Windows' programs write it; read as UTF-8, every record of it would be bad."""
+    with path.open("rb") as file:
+        start = file.read(512)
+    if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
+        raise BadInput(
+            "the file is UTF-16, as Windows' programs write it, not UTF-8"
+            if b"\0" in start[:4]
+            else "the file is not UTF-8 text",
+            f"file: {path}",
+            f"convert it: iconv -f utf-16 -t utf-8 '{path.name}' > 'utf8-{path.name}'",
+        )
 
 
 def read_jsonl(source: Source) -> Iterator[Record]:

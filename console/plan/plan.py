@@ -74,7 +74,7 @@ def prepare_words(plan: Plan) -> list[str]:
     source = f"{raw}/{file.rpartition('/')[2]}" if file else raw or plan.dataset["name"]
     model = f"{plan.nodes[0].look['home']}/models/base/{plan.model['folder_name']}"
     words = ["prepare", "--json", f"--dataset={source}", f"--model={model}"]
-    names = ("max_seq_length", "train_on", "eval_fraction")
+    names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
     words += [f"--{name.replace('_', '-')}={settings[name]}" for name in names]
     return words if settings["pack"] else [*words, "--no-pack"]
 

@@ -33,7 +33,7 @@ def tiny():
 
 
 def with_template(chat, template):
-    return Chat(chat.tokenizer, template, "", chat.specials)
+    return Chat(chat.tokenizer, template, "", chat.specials, chat.date)
 
 
 def trained_text(chat, example, answers_only=True):
@@ -54,7 +54,7 @@ def trained_text(chat, example, answers_only=True):
 def test_answers_and_their_ends_are_found_in_any_template(tiny, template, text):
     chat = with_template(tiny, template)
     rendered = chat.render(TURNS)
-    spans = answer_spans(chat, Example(TURNS), rendered)
+    spans = answer_spans(chat, TURNS, rendered)
     assert "".join(rendered[start:end] for start, end in spans) == text
 
 
@@ -108,3 +108,64 @@ def test_smollm2_is_taught_its_end_of_turn():
     chat = load_chat(resolve_model("smollm2-135m"))
     assert chat.tokenizer.eos_token == "<|im_end|>"
     assert trained_text(chat, Example(TURNS[2:])) == "Red.<|im_end|>"
+
+
+REFUSES_SYSTEM = (
+    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+    "{% for m in messages %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('Conversation roles must alternate') }}{% endif %}[{{ m['role'] }}]{{ m['content'] }}</s>"
+    "{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+KNOWS_CALLS = (
+    "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }}"
+    "{% for c in m.tool_calls or [] %}<call>{{ c.function | tojson }}{% endfor %}</s>{% endfor %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+)
+GREETING = {"role": "assistant", "content": "Hello!"}
+CALLS = ({"type": "function", "function": {"name": "weather", "arguments": {"town": "Ulm"}}},)
+CALLING = {"role": "assistant", "content": "", "tool_calls": list(CALLS)}
+RESULT = {"role": "tool", "content": "12"}
+
+
+def rendered(chat, messages, tools=()):
+    ((tokens, _),) = encode(chat, [Example(messages, tools=tools)], True)
+    return chat.tokenizer.decode(tokens)
+
+
+def test_what_a_strict_template_refuses_is_arranged_for_it(tiny):
+    strict = with_template(tiny, REFUSES_SYSTEM)
+    told = ({"role": "developer", "content": "Be brief."}, GREETING, *TURNS[:2])
+    assert rendered(strict, told) == "[user]Be brief.\n\nName a colour.</s>[assistant] Blue, perhaps. </s>"
+    assert trained_text(strict, Example(told)) == " Blue, perhaps. </s>"
+    assert rendered(strict, TURNS) == "".join(f"[{turn['role']}]{turn['content']}</s>" for turn in TURNS)
+
+
+def test_a_greeting_is_trained_where_the_template_takes_it(tiny):
+    chat = with_template(tiny, CHATML)
+    assert trained_text(chat, Example((GREETING, *TURNS[2:]))) == "Hello!<|im_end|>Red.<|im_end|></s>"
+    told = ({"role": "developer", "content": "Be brief."}, *TURNS[2:])
+    assert rendered(chat, told).startswith("<|im_start|>system\nBe brief.<|im_end|>")
+
+
+def test_a_call_of_a_tool_is_trained_in_the_templates_words_or_in_the_usual_ones(tiny):
+    messages = (TURNS[0], CALLING, RESULT, TURNS[3])
+    knows = with_template(tiny, KNOWS_CALLS)
+    text = rendered(knows, messages, CALLS)
+    assert text.startswith('[{"type": "function"') and "[tool]12</s>" in text
+    called = '<call>{"name": "weather", "arguments": {"town": "Ulm"}}</s>'
+    assert trained_text(knows, Example(messages, tools=CALLS)) == f"{called}Red.</s>"
+    plain = trained_text(with_template(tiny, CHATML), Example(messages))
+    assert plain.startswith('<tool_call>\n{"name": "weather"') and plain.endswith(
+        "</tool_call><|im_end|>Red.<|im_end|></s>"
+    )
+
+
+def test_the_system_message_that_a_template_writes_by_itself_is_known(tiny):
+    default = (
+        "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nYou are kind.<|im_end|>\n{% endif %}" + CHATML
+    )
+    assert with_template(tiny, default).default_system() == "You are kind."
+    for none in (CHATML, LLAMA2, REFUSES_SYSTEM, PLAIN_TEMPLATE):
+        assert with_template(tiny, none).default_system() == ""
+    smollm2 = load_chat(resolve_model("smollm2-135m"))
+    assert smollm2.default_system() == "You are a helpful AI assistant named SmolLM, trained by Hugging Face"

@@ -12,6 +12,13 @@ from train.errors import BadInput
 from train.formats import BadRecord, convert, detect
 from train.sources import Source
 
+
+def said(question, answer):
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+
+
+ANSWER = {"from": "gpt", "value": "A"}
+DEVELOPER = {"role": "developer", "content": "D"}
 ASKED = ({"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"})
 
 
@@ -27,6 +34,20 @@ ASKED = ({"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}
         ("prompt", {"prompt": "Q", "completion": "A"}, ASKED),
         ("prompt", {"prompt": [ASKED[0]], "completion": [ASKED[1]]}, ASKED),
         ("prompt", {"question": "Q", "answer": "A", "id": 7}, ASKED),
+        ("alpaca", {"instruction": "Q", "context": "", "response": "A", "category": "open_qa"}, ASKED),
+        (
+            "alpaca",
+            {"instruction": "Q", "context": "I", "response": "A"},
+            ({**ASKED[0], "content": "Q\n\nI"}, ASKED[1]),
+        ),
+        ("alpaca", {"instruction": "2 + 1?", "output": 3}, tuple(said("2 + 1?", "3"))),
+        ("prompt", {"question": "Half?", "answer": 0.5}, tuple(said("Half?", "0.5"))),
+        (
+            "sharegpt",
+            {"conversations": [{"from": "gpt", "value": "Hello!"}, {"from": "human", "value": "Q"}, ANSWER]},
+            ({"role": "assistant", "content": "Hello!"}, *ASKED),
+        ),
+        ("chat", {"messages": [{"role": "developer", "content": "D"}, *ASKED]}, (DEVELOPER, *ASKED)),
     ],
 )
 def test_each_format_is_detected_and_becomes_a_conversation(name, record, messages):
@@ -45,12 +66,15 @@ def test_plain_text_stays_text():
     [
         ("alpaca", {"instruction": "Q", "output": " "}, "the answer is empty"),
         ("alpaca", {"instruction": "Q"}, "'output' is missing"),
-        ("alpaca", {"instruction": "Q", "output": 3}, "not text but int"),
+        ("alpaca", {"instruction": "Q", "output": [3]}, "not text but list"),
+        ("alpaca", {"instruction": "Q", "output": float("nan")}, "not text but float"),
+        ("alpaca", {"instruction": "Q", "output": "half: \ud83d"}, r"half a character \(\\ud83d"),
+        ("text", {"text": "\udc00 half"}, "half a character"),
         ("alpaca", {"instruction": "", "output": "A"}, "the question is empty"),
         ("chat", {"messages": []}, "empty or no list"),
         ("chat", {"text": "x"}, "empty or no list"),
         ("chat", {"messages": [ASKED[0]]}, "no answer"),
-        ("chat", {"messages": [ASKED[1]]}, "starts with the assistant"),
+        ("chat", {"messages": [ASKED[1]]}, "no question"),
         ("chat", {"messages": [{"role": "user"}]}, "lacks 'role' or 'content'"),
         ("chat", {"messages": [ASKED[0], {"role": "assistant", "content": None}]}, "not text but NoneType"),
         ("chat", {"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "other than text"),
@@ -67,6 +91,37 @@ def test_a_bad_record_says_why(name, record, reason):
 
 def read(path):
     return list(Source(path))
+
+
+CALL = {"id": "call1", "type": "function", "function": {"name": "weather", "arguments": {"town": "Ulm"}}}
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        {"tool_calls": [CALL]},
+        {"tool_calls": [{**CALL, "function": {"name": "weather", "arguments": '{"town": "Ulm"}'}}]},
+        {"function_call": {"name": "weather", "arguments": '{"town": "Ulm"}'}},
+    ],
+)
+def test_a_call_of_a_tool_is_an_answer(turn):
+    result = {"role": "tool", "content": "12 degrees", "tool_call_id": "call1"}
+    record = {"messages": [ASKED[0], {"role": "assistant", "content": None, **turn}, result, ASKED[1]]}
+    record["tools"] = '[{"type": "function", "function": {"name": "weather"}}]'
+    example = convert("chat", record)
+    assert example.messages[1]["content"] == ""
+    assert example.messages[1]["tool_calls"][0]["function"] == CALL["function"]
+    assert example.messages[2] == result
+    assert example.tools[0]["function"]["name"] == "weather"
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.txt"])
+def test_a_file_of_windows_is_said_to_be_one(tmp_path, name, encoding):
+    path = tmp_path / name
+    path.write_bytes('{"text": "once"}\n'.encode(encoding))
+    with pytest.raises(BadInput, match=r"UTF-16, as Windows.*\n.*\n.*iconv -f utf-16 -t utf-8 'a\."):
+        read(path)
 
 
 def test_jsonl_goes_on_behind_a_bad_line(tmp_path):

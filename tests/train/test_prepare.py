@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import subprocess
 import sys
 
@@ -125,10 +126,67 @@ def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):
     assert any("data.jsonl line 10: the answer is empty" in line for line in said)
     assert index(folder)["records"]["bad"] == 2
     with pytest.raises(
-        BadInput, match=r"2 bad records of 10.*\n.*line 10; the first: data.jsonl line 5.*\n.*--max-bad"
+        BadInput, match=r"2 bad records of 10; the last: .*line 10.*\nthe first: data.jsonl line 5.*\n.*max_bad"
     ):
         run(tmp_path, data, "limited", max_bad=1)
     assert not (tmp_path / "limited").exists()
+
+
+@pytest.mark.parametrize(("good", "bad", "passes"), [(20, 5, True), (20, 6, False), (1000, 9, True), (1000, 14, False)])
+def test_one_in_a_hundred_may_be_bad_and_the_few_that_are_named(tmp_path, good, bad, passes):
+    items = [*records(good), *([{"instruction": "x", "output": ""}] * bad)]
+    random.Random(1).shuffle(items)
+    data = write(tmp_path / "data.jsonl", items)
+    if passes:
+        folder, _ = run(tmp_path, data)
+        assert index(folder)["records"]["bad"] == bad
+    else:
+        with pytest.raises(BadInput, match="bad records of"):
+            run(tmp_path, data)
+
+
+def test_a_broken_file_is_not_read_to_its_end(tmp_path):
+    data = write(tmp_path / "data.jsonl", [{"instruction": "x", "output": ""}] * 5000)
+    with pytest.raises(BadInput, match=r"bad records of (\d{1,2});"):
+        run(tmp_path, data)
+
+
+def test_a_template_that_writes_the_date_writes_one_for_all_of_the_run(tmp_path, monkeypatch):
+    """Llama 3.2's does: without a fixed date the rows would be others after midnight."""
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
+    dated = tmp_path / "dated"
+    shutil.copytree(model_folder("tiny"), dated)
+    today = "{% set d = strftime_now('%d %b %Y') %}{% for m in messages %}{{ d }} {{ m['role'] }} {{ m['content'] }}"
+    (dated / "chat_template.jinja").write_text(
+        today + "</s>{% endfor %}{% if add_generation_prompt %}{{ d }} assistant {% endif %}"
+    )
+    data = write(tmp_path / "data.jsonl", records(30))
+    wanted = {"dataset": str(data), "model": str(dated), "max_seq_length": 128}
+    first = prepare(PrepareSettings(**wanted, date="2026-01-31"), say=lambda _: None)
+    assert index(first)["date"] == "2026-01-31"
+    assert "31 Jan 2026 assistant" in decoded(first)
+    assert prepare(PrepareSettings(**wanted, date="2026-02-01"), say=lambda _: None) == first
+    other = prepare(PrepareSettings(**wanted, date="2026-02-01", out=str(tmp_path / "out")), say=lambda _: None)
+    assert index(other)["splits"]["train"]["hash"] != index(first)["splits"]["train"]["hash"]
+
+
+def test_what_a_tokenizer_file_says_of_cutting_and_filling_is_not_obeyed(tmp_path):
+    data = write(tmp_path / "data.jsonl", records(60))
+    plain, _ = run(tmp_path, data)
+    cut = tmp_path / "cut"
+    shutil.copytree(model_folder("tiny"), cut)
+    tokenizer = json.loads((cut / "tokenizer.json").read_text())
+    tokenizer["truncation"] = {"direction": "Right", "max_length": 6, "strategy": "LongestFirst", "stride": 0}
+    tokenizer["padding"] = {
+        "strategy": {"Fixed": 40}, "direction": "Right", "pad_to_multiple_of": None,
+        "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>",
+    }  # fmt: skip
+    (cut / "tokenizer.json").write_text(json.dumps(tokenizer))
+    folder = prepare(
+        PrepareSettings(dataset=str(data), model=str(cut), out=str(tmp_path / "cut-out"), max_seq_length=128),
+        say=lambda _: None,
+    )
+    assert index(folder)["splits"] == index(plain)["splits"]
 
 
 def test_long_text_goes_on_in_the_next_row_and_long_answers_are_cut(tmp_path):
