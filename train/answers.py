@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,7 +12,9 @@ import torch
 from train import backends
 from train.catalogue import model_folder, resolve_model
 from train.chat import load_chat
+from train.decide import precision_of
 from train.made import Made
+from train.rows import date_of
 
 Messages = list[dict[str, str]]
 
@@ -19,9 +22,9 @@ Messages = list[dict[str, str]]
 class Questioner:
     """Greedy answers: the same question gets the same answer, so that a change is the training's."""
 
-    def __init__(self, model: Any, base_folder: str, answer_tokens: int, device: str) -> None:
+    def __init__(self, model: Any, base_folder: str, answer_tokens: int, device: str, *, rows: str | Path) -> None:
         self.model = model
-        self.chat = load_chat(resolve_model(base_folder))
+        self.chat = load_chat(resolve_model(base_folder), date_of(Path(rows)))
         self.answer_tokens = answer_tokens
         self.device = device
 
@@ -75,7 +78,7 @@ class BeforeAndAfter:
         base_folder = model_folder(made.base)
         options: dict[str, Any] = {
             "device": self.device,
-            "precision": "fp32" if self.device == "cpu" else "bf16",
+            "precision": precision_of(self.device),
             "max_seq_length": made.max_seq_length,
             "load_in": made.load_in,
         }
@@ -89,8 +92,9 @@ class BeforeAndAfter:
                 build(backends.ModelSpec(folder=str(folder), method="base", **options))
                 for folder in (base_folder, made.folder)
             )
-        self._before = Questioner(before, base_folder, answer_tokens, self.device)
-        self._after = Questioner(after, base_folder, answer_tokens, self.device)
+        self._before, self._after = (
+            Questioner(model, base_folder, answer_tokens, self.device, rows=made.dataset) for model in (before, after)
+        )
 
     def before(self, question: Messages, **how: Any) -> str:
         with self.without():

@@ -120,13 +120,14 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
     from train import backends, sync
     from train.catalogue import model_folder
     from train.checkpoint import trained_weights
+    from train.decide import precision_of
 
     device = this_device(world.local_rank)
     backend = backends.get("hf")
     spec = backends.ModelSpec(
         folder=model_folder(args.model),
         device=device,
-        precision="bf16" if device != "cpu" else "fp32",
+        precision=precision_of(device),
         lora_r=args.lora_r,
         max_seq_length=args.max_seq_length,
     )

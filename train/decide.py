@@ -47,13 +47,26 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Facts:
         if local_rank >= torch.cuda.device_count():
             raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
         memory = torch.cuda.get_device_properties(local_rank).total_memory
-        bf16 = torch.cuda.get_device_capability(local_rank) >= (8, 0)  # before that torch only emulates it
+        bf16 = has_bf16(local_rank)
         device = f"cuda:{local_rank}"
     else:
         memory, bf16, device = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), True, "cpu"
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors"))
     unsloth = importlib.util.find_spec("unsloth") is not None
     return Facts(node, device, bf16, memory, unsloth, weights)
+
+
+def has_bf16(card: int) -> bool:
+    import torch
+
+    return bool(torch.cuda.get_device_capability(card) >= (8, 0))  # before that torch only emulates it
+
+
+def precision_of(device: str) -> str:
+    """What one device computes in where it works alone, as for an answer."""
+    if device == "cpu":
+        return "fp32"
+    return "bf16" if has_bf16(int(device.rpartition(":")[2])) else "fp16"
 
 
 def decide(config: RunConfig, facts: list[Facts]) -> Decisions:

@@ -72,6 +72,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     from train import backends
     from train.answers import Questioner
     from train.catalogue import model_folder
+    from train.decide import precision_of
     from train.rows import open_rows
 
     folder = prepared_folder(args)
@@ -81,7 +82,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
             "nothing is held out in this data set", f"folder: {folder}", "prepare it with --eval-fraction 0.05"
         )
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    precision = "bf16" if device != "cpu" else "fp32"
+    precision = precision_of(device)
     backend = backends.get("hf")
     base_folder = model_folder(args.model)
     spec = backends.ModelSpec(
@@ -94,7 +95,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     )
     model: Any = backend.build(spec)
     some = list(range(min(args.rows, len(rows))))
-    ask = Questioner(model, base_folder, args.answer_tokens, device)
+    ask = Questioner(model, base_folder, args.answer_tokens, device, rows=folder)
     questions = held_out_questions(folder)[: args.questions]
     scores, answers = {}, {}
     scores["adapter"] = score(backend, model, rows, some, precision=precision, device=device)

@@ -119,7 +119,7 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
             "converter: convert-hf-to-gguf",
             "export it as merged instead; transformers and vLLM load that",
         )
-    (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model).template))
+    (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model)))
 
 
 def environment_of(converter: Path) -> dict[str, str]:
@@ -134,10 +134,11 @@ def save_tokenizer(chat: Chat, folder: Path) -> None:
     chat.tokenizer.save_pretrained(folder)
 
 
-def modelfile(gguf: str, template: str) -> str:
-    """Ollama knows the common templates by the one in the gguf; these two it is told."""
+def modelfile(gguf: str, chat: Chat) -> str:
+    """Ollama knows the common templates by the one in the gguf; these two it is told, and a template's own message."""
+    template, system = chat.template, chat.default_system()
     known = PLAIN_MODELFILE if template == PLAIN_TEMPLATE else CHATML_MODELFILE if "<|im_start|>" in template else ""
-    return f"FROM ./{gguf}\n{known}"
+    return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
 
 
 def gguf_converter() -> Path:

@@ -73,9 +73,9 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         total_steps=total_steps,
         log=log,
         progress=events.Progress(out, total_steps),
-        board=make_board(config) if world.speaks and config.tensorboard else None,
     )
     why_start = resume.bring_up_to_date(run)
+    run.board = make_board(config, run.step) if world.speaks and config.tensorboard else None
     run.shares, why_shares = first_shares(config, run.balance)
     reasons = [*decisions.reasons, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     why_sync = local_reason(run.rounds) if run.rounds else run.sync.reason or "both are tried in the first steps"
@@ -135,7 +135,7 @@ def dataset_folder(config: RunConfig, out: TextIO | None) -> Path:
         return folder
     from train.prepare import PrepareSettings, prepare
 
-    names = ("dataset", "model", "max_seq_length", "pack", "train_on", "eval_fraction")
+    names = ("dataset", "model", "max_seq_length", "pack", "train_on", "eval_fraction", "max_bad")
     settings = PrepareSettings(**{name: getattr(config, name) for name in names})
     return prepare(settings, say=lambda text: print(text, file=out, flush=True) if out else None)
 
@@ -195,14 +195,15 @@ def choose_micro_batch(
     return choice.micro_batch, choice.reason
 
 
-def make_board(config: RunConfig) -> Any:
+def make_board(config: RunConfig, step: int) -> Any:
+    """The curves; points of steps that are made again after a resume are hidden."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise BadInput(
             "tensorboard: it is not installed here", fix="pip install tensorboard, or leave it out"
         ) from None
-    return SummaryWriter(str(config.log_folder / "tensorboard"))
+    return SummaryWriter(str(config.log_folder / "tensorboard"), purge_step=step + 1)
 
 
 def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:

@@ -5,8 +5,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 
-from tests.train import cluster
+from tests.train import cluster, families
 from train.backends import ModelSpec, get
 from train.batches import to_tensors
 from train.catalogue import model_folder
@@ -41,3 +42,24 @@ def test_without_their_own_positions_samples_would_see_each_other(tmp_path):
     packed = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
     mixed = model(input_ids=batch["input_ids"], use_cache=False).logits
     assert (packed - mixed).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
+def test_every_family_keeps_packed_samples_apart_and_loses_none_of_its_attention(family, tmp_path):
+    """gemma2 caps its attention's scores; transformers' sdpa leaves that out without a word."""
+    folder = families.make(family, tmp_path / family)
+    backend = get("hf")
+    model = backend.build(ModelSpec(folder=str(folder)))
+    rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
+    place = int(np.argmax(np.diff(rows.rows)))
+    batch = to_tensors(rows.batch([place]), "cpu")
+    bounds = rows.samples[rows.rows[place] : rows.rows[place + 1] + 1] - rows.samples[rows.rows[place]]
+    alone = sum(
+        backend.loss_sum(model, {name: values[:, start:end] for name, values in batch.items()})
+        for start, end in pairwise(bounds)
+    )
+    torch.testing.assert_close(backend.loss_sum(model, batch), alone, rtol=2e-6, atol=0)
+    eager = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    start, end = bounds[0], bounds[1]
+    sample = {name: values[:, start:end] for name, values in batch.items()}
+    torch.testing.assert_close(backend.loss_sum(model, sample), backend.loss_sum(eager, sample), rtol=2e-6, atol=0)

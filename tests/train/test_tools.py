@@ -20,12 +20,14 @@ from train.__main__ import main
 from train.answers import Listener
 from train.ask import Voice
 from train.bench import ring_bytes
-from train.catalogue import model_folder
-from train.chat import PLAIN_TEMPLATE
+from train.catalogue import model_folder, resolve_model
+from train.chat import PLAIN_TEMPLATE, Chat, load_chat
+from train.config import RunConfig
 from train.export import environment_of, modelfile
 from train.hashes import package_hash
 from train.made import Made, made_by
 from train.prepare import PrepareSettings, prepare
+from train.setup import make_board
 from train.versions import collect
 
 
@@ -246,10 +248,28 @@ def test_the_converter_is_not_taken_for_a_process_of_a_run(monkeypatch, tmp_path
     assert "MOTLEY_HOME" not in environment_of(tmp_path) and environment_of(tmp_path)["PYTHONPATH"] == str(tmp_path)
 
 
+def test_curves_hide_the_steps_that_a_resume_makes_again(monkeypatch, tmp_path):
+    made = []
+    writer = SimpleNamespace(SummaryWriter=lambda folder, purge_step: made.append((folder, purge_step)))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
+    make_board(RunConfig(home=str(tmp_path), run="a"), 40)
+    assert made == [(str(tmp_path / "logs/runs/a/tensorboard"), 41)]
+
+
 def test_modelfile_gives_ollama_the_template_that_was_trained():
-    assert "### Instruction:\n{{ .Prompt }}" in modelfile("a.gguf", PLAIN_TEMPLATE)
-    assert 'PARAMETER stop "<|im_end|>"' in modelfile("a.gguf", "…<|im_start|>…")
-    assert modelfile("a.gguf", "[INST]") == "FROM ./a.gguf\n"
+    def written(template):
+        chat = load_chat(resolve_model("tiny"))
+        return modelfile("a.gguf", Chat(chat.tokenizer, template, "", chat.specials, chat.date))
+
+    assert "### Instruction:\n{{ .Prompt }}" in written(PLAIN_TEMPLATE)
+    assert 'PARAMETER stop "<|im_end|>"' in written("…<|im_start|>…")
+    assert written("[INST]") == "FROM ./a.gguf\n"
+    assert "SYSTEM" not in written(PLAIN_TEMPLATE)
+
+
+def test_modelfile_says_what_the_template_said_while_it_was_trained():
+    text = modelfile("a.gguf", load_chat(resolve_model("smollm2-135m")))
+    assert 'SYSTEM """You are a helpful AI assistant named SmolLM, trained by Hugging Face"""' in text
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def _base(spec: ModelSpec) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "sdpa", "local_files_only": True}
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(spec), "local_files_only": True}
     if spec.device != "cpu":
         options["device_map"] = {"": spec.device}
     if spec.load_in == "4bit":
@@ -61,6 +61,17 @@ def _base(spec: ModelSpec) -> Any:
         return AutoModelForCausalLM.from_pretrained(spec.folder, **options)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
+
+
+def _attention(spec: ModelSpec) -> str:
+    """sdpa, but for families that cap their attention's scores (gemma2): it leaves the cap out."""
+    from transformers import AutoConfig
+
+    try:
+        config = AutoConfig.from_pretrained(spec.folder, local_files_only=True)
+    except (OSError, ValueError):
+        return "sdpa"  # loading the model says what is wrong
+    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
 
 
 def require_targets(model: nn.Module, spec: ModelSpec) -> None:
