@@ -12,7 +12,7 @@ import torch
 from train import backends
 from train.catalogue import model_folder, resolve_model
 from train.chat import load_chat
-from train.decide import precision_of
+from train.device import precision_of
 from train.made import Made
 from train.rows import date_of
 

@@ -120,7 +120,7 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
     from train import backends, sync
     from train.catalogue import model_folder
     from train.checkpoint import trained_weights
-    from train.decide import precision_of
+    from train.device import precision_of
 
     device = this_device(world.local_rank)
     backend = backends.get("hf")

@@ -143,13 +143,14 @@ def measure(args: argparse.Namespace) -> Speed:
     from train.catalogue import model_folder
     from train.checkpoint import trained_weights
     from train.config import load_config
-    from train.decide import decide, look
-    from train.setup import model_spec
+    from train.decide import decide
+    from train.device import look
+    from train.setup import model_spec, shape_of
 
     config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
     base = Path(model_folder(config.model))
     facts = look(config, "here", 0, base)
-    decisions = decide(config, [facts])
+    decisions = decide(config, [facts], shape_of(base))
     backend = backends.get(decisions.backend)
     model: Any = backend.build(model_spec(config, decisions, str(base), facts.device, config.max_seq_length))
     parameters = list(trained_weights(model).values())

@@ -105,7 +105,7 @@ class RunConfig:
             "eval_rows",
         ):
             _at_least(self, name, 1)
-        for name in ("warmup_steps", "eval_every", "weight_decay", "grad_clip", "seed"):
+        for name in ("warmup_steps", "eval_every", "weight_decay", "grad_clip", "seed", "max_bad"):
             _at_least(self, name, 0)
         for name in ("max_steps", "micro_batch"):
             if getattr(self, name) is not None:

@@ -1,27 +1,42 @@
-"""The automatic choices of a run, made once for all nodes from what each tells of itself. `decide` is pure."""
+"""The automatic choices of a run: one rule for the plan of a launch and for the trainer. Pure, and without torch.
+
+A launch decides for all nodes that are to take part, and writes it into the run's settings. Where `train run` is
+started by hand, its first generation does (decided.py). From then on it is obeyed, whoever leaves or comes.
+"""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from train.catalogue import Facts
 from train.config import RunConfig
 from train.errors import BadInput
+from train.memory import GIB, LINEARS, Setup, fits
+
+NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
+CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
+EIGHT_BIT = "as set; in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What one rank tells the others before anything is decided."""
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one process computes on."""
 
     node: str
     device: str
-    bf16: bool
+    """cpu, cuda or cuda:N."""
     memory_bytes: int
-    unsloth: bool
-    base_bytes: int
+    bf16: bool = True
+    unsloth: bool = True
+    bitsandbytes: bool = True
+    base_bytes: int = 0
+    """Of the base's files, where they are here already."""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.device != "cpu"
 
 
 @dataclass(frozen=True)
@@ -36,45 +51,14 @@ class Decisions:
         return {name: value for name, value in asdict(self).items() if name != "reasons"}
 
 
-def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Facts:
-    """The facts of this rank."""
-    import torch
-
-    cuda = torch.cuda.is_available()
-    if config.device == "cuda" and not cuda:
-        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="check with: python -m train selftest")
-    if cuda and config.device != "cpu":
-        if local_rank >= torch.cuda.device_count():
-            raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
-        memory = torch.cuda.get_device_properties(local_rank).total_memory
-        bf16 = has_bf16(local_rank)
-        device = f"cuda:{local_rank}"
-    else:
-        memory, bf16, device = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), True, "cpu"
-    weights = sum(file.stat().st_size for file in base.glob("*.safetensors"))
-    unsloth = importlib.util.find_spec("unsloth") is not None
-    return Facts(node, device, bf16, memory, unsloth, weights)
-
-
-def has_bf16(card: int) -> bool:
-    import torch
-
-    return bool(torch.cuda.get_device_capability(card) >= (8, 0))  # before that torch only emulates it
-
-
-def precision_of(device: str) -> str:
-    """What one device computes in where it works alone, as for an answer."""
-    if device == "cpu":
-        return "fp32"
-    return "bf16" if has_bf16(int(device.rpartition(":")[2])) else "fp16"
-
-
-def decide(config: RunConfig, facts: list[Facts]) -> Decisions:
-    gpu = all(f.device != "cpu" for f in facts)
-    backend, why_backend = _backend(config, facts, gpu)
-    precision, why_precision = _precision(config, facts, gpu)
-    load_in, why_load = _load_in(config, facts, gpu)
+def decide(config: RunConfig, devices: Sequence[Device], shape: Facts | None) -> Decisions:
+    """`shape` is the model's; None for a family whose memory is not known."""
+    gpu = all(device.is_gpu for device in devices)
+    backend, why_backend = _backend(config, devices, shape, gpu)
+    precision, why_precision = _precision(config, devices, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
+    setup = setup_for(config, backend, checkpointing)
+    load_in, why_load = _load_in(config, devices, shape, setup, gpu)
     reasons = (
         f"backend {backend}: {why_backend}",
         f"precision {precision}: {why_precision}",
@@ -84,38 +68,54 @@ def decide(config: RunConfig, facts: list[Facts]) -> Decisions:
     return Decisions(backend, precision, load_in, checkpointing, reasons)
 
 
-def _backend(config: RunConfig, facts: list[Facts], gpu: bool) -> tuple[str, str]:
-    without = [f.node for f in facts if not f.unsloth]
+def setup_for(config: RunConfig, backend: str, checkpointing: str) -> Setup:
+    """What memory depends on, of a run with these settings; the base's form is still open."""
+    named = LINEARS if config.lora_targets == "all-linear" else config.lora_targets.split(",")
+    return Setup(
+        lora_r=config.lora_r,
+        lora_targets=tuple(name for name in LINEARS if name in named),
+        row_length=config.max_seq_length,
+        micro_batch=config.micro_batch or 1,
+        checkpointing=CHECKPOINTING[checkpointing],
+        optimizer_bytes=8 if config.optimizer == "adamw" else 2,
+        fused_loss=backend == "unsloth",
+        full=config.method == "full",
+    )
+
+
+def on_device(setup: Setup, device: Device) -> Setup:
+    """A CPU holds the base in fp32 and computes the loss unfused."""
+    return setup if device.is_gpu else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
+
+
+def _backend(config: RunConfig, devices: Sequence[Device], shape: Facts | None, gpu: bool) -> tuple[str, str]:
+    mixes = shape is not None and shape.family == "gemma2"
+    if config.backend == "unsloth" and mixes and config.pack:
+        raise BadInput(
+            "backend: unsloth lets the packed samples of a gemma2 model see each other",
+            fix="use backend: hf, or pack: false",
+        )
+    without = _names(device for device in devices if not device.unsloth)
+    if config.backend == "unsloth" and without:
+        raise BadInput(f"backend: it is unsloth, which {without} has not", fix="use backend: hf, or other nodes")
     if config.backend != "auto":
         return config.backend, "as set"
     if not gpu:
-        return "hf", f"no GPU on {', '.join(sorted({f.node for f in facts if f.device == 'cpu'}))}"
+        return "hf", f"no GPU on {_names(device for device in devices if not device.is_gpu)}"
+    if mixes:
+        return "hf", "unsloth lets the packed samples of a gemma2 model see each other"
     if without:
-        return "hf", f"unsloth is not installed on {', '.join(sorted(set(without)))}"
+        return "hf", f"unsloth is not installed on {without}"
     return "unsloth", "a GPU and unsloth on every node"
 
 
-def _precision(config: RunConfig, facts: list[Facts], gpu: bool) -> tuple[str, str]:
+def _precision(config: RunConfig, devices: Sequence[Device], gpu: bool) -> tuple[str, str]:
     if config.precision != "auto":
         return config.precision, "as set"
     if not gpu:
         return "fp32", "a CPU takes part"
-    old = sorted({f.node for f in facts if not f.bf16})
-    return ("fp16", f"no bf16 on {', '.join(old)}") if old else ("bf16", "every card has it")
-
-
-def _load_in(config: RunConfig, facts: list[Facts], gpu: bool) -> tuple[str, str]:
-    if config.load_in != "auto":
-        if config.load_in != "16bit" and (not gpu or config.method == "full"):
-            reason = "needs a GPU on every node" if not gpu else "cannot be trained in full"
-            raise BadInput(f"load_in: {config.load_in} {reason}", fix="use load_in: 16bit")
-        return config.load_in, "as set"
-    if not gpu or config.method == "full":
-        return "16bit", "no GPU" if not gpu else "all weights are trained"
-    smallest = min(facts, key=lambda f: f.memory_bytes)
-    if smallest.base_bytes > 0.5 * smallest.memory_bytes:
-        return "4bit", f"the weights would fill more than half of {smallest.node}'s card"
-    return "16bit", "the weights fill less than half of the smallest card"
+    old = _names(device for device in devices if not device.bf16)
+    return ("fp16", f"no bf16 on {old}") if old else ("bf16", "every GPU has it")
 
 
 def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str]:
@@ -123,4 +123,37 @@ def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str
         return config.gradient_checkpointing, "as set"
     if not gpu:
         return "false", "main memory is plenty"
-    return ("unsloth", "its own way needs least") if backend == "unsloth" else ("true", "saves card memory")
+    return ("unsloth", "its own way needs least") if backend == "unsloth" else ("true", "saves GPU memory")
+
+
+def _load_in(
+    config: RunConfig, devices: Sequence[Device], shape: Facts | None, setup: Setup, gpu: bool
+) -> tuple[str, str]:
+    if config.load_in != "auto":
+        if config.load_in != "16bit" and setup.full:
+            raise BadInput(f"load_in: {config.load_in} cannot be trained in full", fix="use load_in: 16bit")
+        without = _names(device for device in devices if not device.bitsandbytes)
+        if config.load_in != "16bit" and without:
+            raise BadInput(
+                f"load_in: {config.load_in} needs bitsandbytes, which {without} has not",
+                fix="use load_in: 16bit, or only nodes with a GPU",
+            )
+        slow = "as set; on a CPU it is slow, and meant for tests"
+        why = EIGHT_BIT if config.load_in == "8bit" else slow if config.load_in == "4bit" and not gpu else "as set"
+        return config.load_in, why
+    if not gpu or setup.full:
+        return "16bit", "all weights are trained" if setup.full else "a CPU takes part"
+    small = next((device for device in devices if not _holds_16bit(device, shape, setup)), None)
+    if small is None:
+        return "16bit", "it fits every GPU"
+    return "4bit", f"in 16 bit it does not fit {small.node}'s {small.memory_bytes / GIB:.0f} GB"
+
+
+def _holds_16bit(device: Device, shape: Facts | None, setup: Setup) -> bool:
+    if shape is None:  # nothing but the size of its files is known: the rest of the memory is for training
+        return device.base_bytes <= 0.5 * device.memory_bytes
+    return fits(shape, replace(setup, load_in="16bit"), device.memory_bytes)
+
+
+def _names(devices: Any) -> str:
+    return ", ".join(sorted({device.node for device in devices}))

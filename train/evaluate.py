@@ -72,7 +72,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     from train import backends
     from train.answers import Questioner
     from train.catalogue import model_folder
-    from train.decide import precision_of
+    from train.device import precision_of
     from train.rows import open_rows
 
     folder = prepared_folder(args)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from train import checkpoint, proofs
+from train import checkpoint, decided, proofs
 from train.balance import Balance
 from train.batches import to_tensors
 from train.config import RunConfig
@@ -140,6 +140,8 @@ def choose_sync(run: Run, event: dict[str, Any]) -> None:
     run.sync.learn(max(node["compute_s"] for node in event["nodes"].values()) + event["sync_s"])
     if undecided and run.sync.reason:
         run.progress.say(f"sync {run.sync.now.kind}: {run.sync.reason}")
+        if run.world.writes:
+            decided.keep(run.config, sync=run.sync.now.kind)
 
 
 def rebalance(run: Run, event: dict[str, Any]) -> None:
@@ -162,6 +164,8 @@ def choose_local_steps(run: Run, event: dict[str, Any]) -> None:
     rounds.seconds.append(max(node["compute_s"] for node in event["nodes"].values()))
     if rounds.began == run.step and (reason := rounds.choose()):
         run.log.write("local", step=run.step, steps=rounds.steps, reason=reason)
+        if run.world.writes:
+            decided.keep(run.config, local_steps=str(rounds.steps))
         run.progress.say(f"rounds of {rounds.steps} steps from step {run.step + 1}: {reason}")
 
 

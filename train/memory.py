@@ -175,7 +175,7 @@ def steps_down(setup: Setup) -> list[dict[str, Any]]:
         steps.append({"checkpointing": True})
     if setup.device == "cuda" and not setup.full:
         now = BYTES_PER_WEIGHT[setup.load_in]
-        steps += [{"load_in": smaller} for smaller in ("8bit", "4bit") if BYTES_PER_WEIGHT[smaller] < now]
+        steps += [{"load_in": "4bit"}] if BYTES_PER_WEIGHT["4bit"] < now else []
     length = setup.row_length // 2
     while length >= 256:
         steps.append({"row_length": length})

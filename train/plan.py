@@ -19,7 +19,8 @@ from typing import Any
 from train import outlook
 from train.balance import parse_speeds
 from train.catalogue import Facts, Model, model_facts, resolve_model
-from train.config import CHOICES
+from train.config import CHOICES, RunConfig, load_config
+from train.decide import Decisions, Device, decide, on_device, setup_for
 from train.errors import BadInput
 from train.memory import (
     GIB,
@@ -36,22 +37,18 @@ from train.memory import (
     wire_bytes,
 )
 
-CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
 LINK_EFFICIENCY = outlook.LINK_EFFICIENCY
 FEWER = ("q_proj", "v_proj")
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    name: str
-    device: str
-    bytes: int
+SETTINGS = (
+    "max_seq_length", "micro_batch", "load_in", "lora_r", "lora_targets", "method", "optimizer", "pack",
+    "gradient_checkpointing", "backend", "precision",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    node: Node
+    node: Device
     memory: Memory
     fits: bool
     micro_batch_up_to: int
@@ -63,6 +60,7 @@ class Plan:
     model: Model
     facts: Facts
     setup: Setup
+    decisions: Decisions
     nodes: list[NodePlan]
     link_mbit: float
 
@@ -86,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
     parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
     parser.add_argument("--micro-batch", type=int, default=1, help="rows at a time (default 1)")
-    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto (default: the most that fits all)")
+    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto (default: 16bit if it fits all GPUs)")
     parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
     parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
     parser.add_argument("--method", default="lora", help="lora (default) or full")
@@ -94,7 +92,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gradient-checkpointing", default="auto", help="auto (default: on cards only), true, unsloth or false"
     )
-    parser.add_argument("--backend", default="auto", help="unsloth (default on cards) or hf: holds all logits")
+    parser.add_argument("--backend", default="auto", help="unsloth (default on GPUs) or hf: holds all logits")
+    parser.add_argument("--precision", default="auto", help="bf16|fp16|fp32|auto (default)")
+    parser.add_argument("--no-pack", dest="pack", action="store_false", help="one sample per row")
+    parser.add_argument("--without-bf16", default="", help="NAME,… whose GPU is too old for it")
+    parser.add_argument("--without-unsloth", default="", help="NAME,… that have it not")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
     parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: foretell the run instead")
     parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
@@ -106,12 +108,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    model, nodes = resolve_model(args.model), parse_nodes(args.nodes)
-    facts = model_facts(model)
-    setup = choose_load_in(facts, setup_of(args), nodes, args.load_in)
+    model, nodes = resolve_model(args.model), parse_nodes(args)
+    facts, config = model_facts(model), config_of(args)
+    decisions = decide(config, nodes, facts)
+    setup = setup_for(config, decisions.backend, decisions.gradient_checkpointing)
+    setup = replace(setup, load_in=decisions.load_in)
     if args.speeds:
         return foretell(args, model, facts, setup)
-    plan = Plan(model, facts, setup, [plan_node(facts, setup, node) for node in nodes], args.link_mbit)
+    fitted = [plan_node(facts, setup, node) for node in nodes]
+    plan = Plan(model, facts, setup, decisions, fitted, args.link_mbit)
     print(json.dumps(as_json(plan)) if args.json else "\n".join(as_text(plan)))
     return 0 if plan.ok else 1
 
@@ -161,43 +166,22 @@ def parse_machines(args: argparse.Namespace) -> list[outlook.Machine]:
     ]
 
 
-def setup_of(args: argparse.Namespace) -> Setup:
-    targets = LINEARS if args.lora_targets == "all-linear" else tuple(args.lora_targets.split(","))
-    unknown = set(targets) - set(LINEARS)
-    if unknown:
+def config_of(args: argparse.Namespace) -> RunConfig:
+    """As `run` would be given them."""
+    if not args.link_mbit > 0:
+        raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
+    if args.lora_targets != "all-linear" and (unknown := set(args.lora_targets.split(",")) - set(LINEARS)):
         raise BadInput(
             f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
         )
-    for name in ("max_seq_length", "micro_batch", "lora_r", "link_mbit"):
-        if getattr(args, name) <= 0:
-            raise BadInput(f"{name}: {getattr(args, name)} is not above 0")
-    choices = {
-        "load_in": ("auto", "4bit", "8bit", "16bit"),
-        "method": ("lora", "full"),
-        "optimizer": ("adamw", "adamw8bit"),
-        "gradient_checkpointing": CHECKPOINTING,
-        "backend": ("auto", "unsloth", "hf"),
-    }
-    for name, known in choices.items():
-        if str(getattr(args, name)).lower() not in known:
-            raise BadInput(f"{name}: '{getattr(args, name)}' is not one of {'|'.join(known)}")
-    return Setup(
-        lora_r=args.lora_r,
-        lora_targets=targets,
-        row_length=args.max_seq_length,
-        micro_batch=args.micro_batch,
-        checkpointing=CHECKPOINTING[str(args.gradient_checkpointing).lower()],
-        optimizer_bytes=8 if args.optimizer == "adamw" else 2,
-        fused_loss=args.backend != "hf",
-        full=args.method == "full",
-    )
+    return load_config({name: getattr(args, name) for name in SETTINGS})
 
 
-def parse_nodes(text: str) -> list[Node]:
+def parse_nodes(args: argparse.Namespace) -> list[Device]:
+    old, without = (args.without_bf16.split(","), args.without_unsloth.split(","))
     nodes = []
-    for part in text.split(","):
+    for part in args.nodes.split(","):
         name, _, size = part.strip().partition("=")
-        device = "cpu" if size.startswith("cpu:") else "cuda"
         try:
             gigabytes = float(size.removeprefix("cpu:"))
         except ValueError:
@@ -206,37 +190,22 @@ def parse_nodes(text: str) -> list[Node]:
             raise BadInput(
                 f"nodes: '{part}' is not NAME=GB or NAME=cpu:GB", fix="for example --nodes desktop=24,laptop=8"
             )
-        nodes.append(Node(name, device, int(gigabytes * GIB)))
+        device = "cpu" if size.startswith("cpu:") else "cuda"
+        # A node that computes on its CPU has the set without bitsandbytes.
+        has = {"bf16": name not in old, "unsloth": name not in without, "bitsandbytes": device == "cuda"}
+        nodes.append(Device(name, device, int(gigabytes * GIB), **has))
     return nodes
 
 
-def on_node(setup: Setup, node: Node) -> Setup:
-    """A CPU holds the base in fp32 and computes the loss unfused."""
-    return setup if node.device == "cuda" else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
-
-
-def choose_load_in(facts: Facts, setup: Setup, nodes: list[Node], wanted: str) -> Setup:
-    """The base is held alike on all cards, or the loss curve would depend on the cluster."""
-    if wanted != "auto":
-        return replace(setup, load_in=wanted)
-    if setup.full:
-        return replace(setup, load_in="16bit")
-    for load_in in ("16bit", "8bit", "4bit"):
-        tried = replace(setup, load_in=load_in)
-        if all(fits(facts, on_node(tried, node), node.bytes) for node in nodes):
-            return tried
-    return replace(setup, load_in="4bit")
-
-
-def plan_node(facts: Facts, setup: Setup, node: Node) -> NodePlan:
-    own = on_node(setup, node)
-    enough = fits(facts, own, node.bytes)
+def plan_node(facts: Facts, setup: Setup, node: Device) -> NodePlan:
+    own = on_device(setup, node)
+    enough = fits(facts, own, node.memory_bytes)
     return NodePlan(
         node=node,
         memory=memory(facts, own),
         fits=enough,
-        micro_batch_up_to=largest_micro_batch(facts, own, node.bytes),
-        fix=None if enough else named(changes_that_fit(facts, own, node.bytes)),
+        micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
+        fix=None if enough else named(changes_that_fit(facts, own, node.memory_bytes)),
     )
 
 
@@ -255,6 +224,7 @@ def as_text(plan: Plan) -> list[str]:
     lines = [
         f"{plan.model.name}: {parameters(plan.facts) / 1e9:.2f} B parameters ({plan.model.reason})",
         f"base in {setup.load_in}, {way}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
+        *(f"  {reason}" for reason in plan.decisions.reasons),
         "",
         "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",
         *(node_line(node) for node in plan.nodes),
@@ -273,7 +243,7 @@ def node_line(plan: NodePlan) -> str:
     parts = (m.base, m.adapter + m.gradients, m.optimizer, m.activations + m.logits, m.runtime)
     figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
     mark = f"✓ up to {plan.micro_batch_up_to} rows at a time" if plan.fits else f"✗ {fix_text(plan)}"
-    return f"{plan.node.name:14}{plan.node.bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
+    return f"{plan.node.node:14}{plan.node.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
 
 
 def fix_text(plan: NodePlan) -> str:
@@ -285,18 +255,19 @@ def fix_text(plan: NodePlan) -> str:
 def as_json(plan: Plan) -> dict[str, Any]:
     return {
         "ok": plan.ok,
-        "failures": [f"{node.node.name}: {fix_text(node)}" for node in plan.nodes if not node.fits],
+        "failures": [f"{node.node.node}: {fix_text(node)}" for node in plan.nodes if not node.fits],
         "model": plan.model.name,
         "parameters": parameters(plan.facts),
         "trained_weights": plan.trained_weights,
-        "load_in": plan.setup.load_in,
+        "decisions": plan.decisions.as_dict(),
+        "reasons": list(plan.decisions.reasons),
         "max_seq_length": plan.setup.row_length,
         "micro_batch": plan.setup.micro_batch,
         "nodes": [
             {
-                "name": node.node.name,
+                "name": node.node.node,
                 "device": node.node.device,
-                "has_bytes": node.node.bytes,
+                "has_bytes": node.node.memory_bytes,
                 "needs_bytes": node.memory.total,
                 "parts": asdict(node.memory),
                 "fits": node.fits,

@@ -81,13 +81,15 @@ def versions() -> str:
 def device(bench: Bench, args: argparse.Namespace) -> str:
     from train.catalogue import model_folder
     from train.config import load_config
-    from train.decide import decide, look
+    from train.decide import decide
+    from train.device import look
+    from train.setup import shape_of
 
     names = ("model", "backend", "device", "load_in")
     bench.config = load_config({name: getattr(args, name) for name in names})
     bench.base = Path(model_folder(bench.config.model))
     bench.facts = look(bench.config, platform.node(), 0, bench.base)
-    bench.decisions = decide(bench.config, [bench.facts])
+    bench.decisions = decide(bench.config, [bench.facts], shape_of(bench.base))
     return (
         f"{bench.facts.device}, {bench.facts.memory_bytes / 1e9:.1f} GB, backend {bench.decisions.backend}, "
         f"{bench.decisions.precision}"

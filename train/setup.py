@@ -3,6 +3,7 @@ process group, and what is to be trained is proven to be the same everywhere bef
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import asdict
 from importlib.metadata import version
@@ -12,13 +13,14 @@ from typing import Any, TextIO
 import torch
 from torch import nn
 
-from train import backends, events, microbatch, proofs, resume, sync
+from train import backends, decided, events, microbatch, proofs, resume, sync
 from train.backends import ModelSpec
 from train.balance import Balance, parse_speeds
-from train.catalogue import model_folder
+from train.catalogue import Facts, facts_of, model_folder
 from train.checkpoint import Named, trained_weights
 from train.config import RunConfig
-from train.decide import Decisions, Facts, decide, look
+from train.decide import Decisions, Device, decide
+from train.device import look
 from train.errors import BadInput
 from train.hashes import base_hash
 from train.local import Rounds
@@ -29,9 +31,10 @@ from train.world import World
 
 def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     base = Path(model_folder(config.model))
-    facts = [Facts(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    decisions = decide(config, facts)
-    device = facts[world.rank].device
+    config, why_decided = decided.obey(config, world.gather(decided.read(config)))
+    devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
+    decisions = decide(config, devices, shape_of(base))
+    device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
     check_shares(config, world.size)
@@ -45,7 +48,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     identity = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": eval_rows.hash})
     model = backend.build(model_spec(config, decisions, str(base), device, rows.row_length))
 
-    world.start_group(cards=all(fact.device != "cpu" for fact in facts))
+    world.start_group(cards=all(found.is_gpu for found in devices))
     named = dict(sorted(trained_weights(model).items()))
     parameters = list(named.values())
     shell = sync.make_shell(backend, model, decisions.precision, device)
@@ -77,11 +80,23 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     why_start = resume.bring_up_to_date(run)
     run.board = make_board(config, run.step) if world.speaks and config.tensorboard else None
     run.shares, why_shares = first_shares(config, run.balance)
-    reasons = [*decisions.reasons, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    if world.writes:
+        measured = {"wire": wire} if world.size > 1 else {}
+        decided.keep(config, **decisions.as_dict(), **measured)
+    made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
+    reasons = [*why_decided, *made_now, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     why_sync = local_reason(run.rounds) if run.rounds else run.sync.reason or "both are tried in the first steps"
     reasons += [f"sync {config.sync}: {why_sync}", why_shares, why_start]
     announce(run, reasons, decisions.as_dict() | {"wire": wire})
     return run
+
+
+def shape_of(base: Path) -> Facts | None:
+    """None for a family whose memory is not known."""
+    try:
+        return facts_of(json.loads((base / "config.json").read_text()), str(base))
+    except BadInput:
+        return None
 
 
 def make_rounds(

@@ -24,6 +24,11 @@ class Node:
     """Memory that one process may count on."""
 
     @property
+    def bf16(self) -> bool:
+        """Of its oldest card; where the driver does not say, the node itself looks again before it trains."""
+        return all(float(card.get("capability") or 8.0) >= 8.0 for card in self.look["cards"])
+
+    @property
     def computes_on(self) -> str:
         if self.device == "cpu":
             return f"CPU, {self.look['cores']} cores"

@@ -11,6 +11,8 @@ from typing import Any
 
 from train.names import as_name
 
+DECIDED = ("backend", "precision", "load_in", "gradient_checkpointing")
+
 
 @dataclass(kw_only=True, slots=True)
 class Run:
@@ -43,6 +45,13 @@ def known_runs(looks: Mapping[str, Any]) -> dict[str, Known]:
     return dict(sorted(found.items()))
 
 
+def settings_before(known: Known) -> dict[str, Any]:
+    """As it was launched, and what was decided for it then: other nodes must not decide otherwise."""
+    everything = known.launched.get("all", {})
+    decided = {name: everything[name] for name in DECIDED if everything.get(name, "auto") != "auto"}
+    return {**decided, **known.launched.get("given", {})} if "given" in known.launched else {}
+
+
 Chosen = tuple["Run | None", list[str]]
 """A run, or what stands against it."""
 
@@ -59,7 +68,7 @@ def choose_run(values: dict[str, Any], about: dict[str, Any], runs: dict[str, Kn
         return None, [f"run: '{name}' is done\nfix: -e run={unused(name, runs)}, or begin it anew: -e resume=never"]
     if known and (changed := conflicts(values, about, known)):
         return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(name, runs)}"]
-    before, step = (known.launched.get("given", {}), known.step) if known else ({}, 0)
+    before, step = (settings_before(known), known.step) if known else ({}, 0)
     # A restart within the run must go on, not begin anew: nodes are told `auto` in any case.
     merged = {**before, **values, "run": name, "resume": "auto"}
     return Run(name=name, values=merged, why=start_of(step), step=step, anew=anew), []
@@ -74,7 +83,7 @@ def resumed(name: str, values: dict[str, Any], about: dict[str, Any], runs: dict
     own = {key: value for key, value in values.items() if key != "resume"}
     if changed := conflicts(own, about, known):
         return None, [f"{changed}\nfix: leave that out, or begin a new run: -e run={unused(name, runs)}"]
-    merged = {**known.launched.get("given", {}), **own}
+    merged = {**settings_before(known), **own}
     if "model" not in merged:
         return None, [f"resume: how {name} was launched is not written down any more\nfix: give its settings again"]
     if values.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on

@@ -63,6 +63,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     return [
         ("model", model),
         ("data", plan.dataset["reason"]),
+        ("decided", "; ".join(reason for reason in plan.memory["reasons"][:3] if not reason.endswith(": as set"))),
         ("network", network if count > 1 else ""),
         ("foretold", speed),
         ("run", plan.run.why if plan.run.why != "from the start" else ""),

@@ -139,9 +139,9 @@ def with_memory(
     gpu = all(node.device == "cuda" for node in nodes)
     shape, size, memory = model["folder"] or model["name"], 0, None
     if gpu and model["hub_4bit"] and settings["load_in"] in ("auto", "4bit"):
-        memory = ask_memory(shape, settings, nodes, mbit)
-        settings["load_in"] = memory["load_in"]
-        model["in_4bit"] = memory["load_in"] == "4bit"
+        memory = ask_memory(shape, settings, nodes, mbit, told)
+        settings["load_in"] = memory["decisions"]["load_in"]
+        model["in_4bit"] = settings["load_in"] == "4bit"
     name = model["local_name"] + ("-4bit" if model.get("in_4bit") else "")
     here = plan.who_has(f"model {name}", told)
     if model["source"] == "folder":
@@ -156,9 +156,8 @@ def with_memory(
         model["comes_from"] = "head" if failures else "hub"
         shape, size = (model["name"], 0) if failures else (str(Path(seen["config"]).parent), seen["bytes"])
         memory = None  # the true shape is known now
-    memory = memory or ask_memory(shape, settings, nodes, mbit)
-    if gpu and settings["load_in"] == "auto":
-        settings["load_in"] = memory["load_in"]
+    memory = memory or ask_memory(shape, settings, nodes, mbit, told)
+    settings |= memory["decisions"]  # here, once for all nodes: none of them decides again when another leaves
     settings["run"] = run.name
     model["folder_name"] = name
     if model.get("in_4bit"):
@@ -178,9 +177,14 @@ def with_memory(
     )
 
 
-def ask_memory(shape: str, settings: dict[str, Any], nodes: list[Node], mbit: float) -> dict[str, Any]:
+def ask_memory(
+    shape: str, settings: dict[str, Any], nodes: list[Node], mbit: float, told: dict[str, Any]
+) -> dict[str, Any]:
     sizes = [f"{node.name}={'cpu:' * (node.device == 'cpu')}{node.bytes / GIB:.3f}" for node in nodes]
-    return ask_plan(shape, settings, mbit, "--nodes", ",".join(sizes))
+    old = ",".join(node.name for node in nodes if node.device == "cuda" and not node.bf16)
+    without = ",".join(node.name for node in nodes if not told[node.name].get("unsloth"))
+    has = ["--without-bf16", old, "--without-unsloth", without]
+    return ask_plan(shape, settings, mbit, "--nodes", ",".join(sizes), *has)
 
 
 def ask_outlook(found: plan.Plan) -> dict[str, Any]:
@@ -190,8 +194,9 @@ def ask_outlook(found: plan.Plan) -> dict[str, Any]:
 
 def ask_plan(shape: str, settings: dict[str, Any], mbit: float, *more: str) -> dict[str, Any]:
     names = ("max_seq_length", "load_in", "lora_r", "lora_targets", "method", "optimizer", "gradient_checkpointing")
+    names += ("backend", "precision")
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
-    words += ["--micro-batch", str(settings["micro_batch"] or 1), "--backend", settings["backend"]]
+    words += ["--micro-batch", str(settings["micro_batch"] or 1), *([] if settings["pack"] else ["--no-pack"])]
     told, failures = asked.train("plan", "--model", shape, "--link-mbit", f"{mbit:.0f}", *words, *more)
     if failures:
         raise asked.Refused("\n".join(failures))

@@ -70,14 +70,15 @@ def cards() -> list[dict]:
     program = shutil.which("nvidia-smi")
     if not program:
         return []
-    ask = [program, "--query-gpu=name,memory.total,memory.used", "--format=csv,noheader,nounits"]
+    ask = [program, "--query-gpu=name,memory.total,memory.used,compute_cap", "--format=csv,noheader,nounits"]
     try:
         done = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return []
     lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
     return [
-        {"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20} for name, all_, used in lines
+        {"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20, "capability": capability}
+        for name, all_, used, capability in lines
     ]
 
 

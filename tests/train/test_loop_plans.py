@@ -7,9 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train import microbatch
-from train.config import RunConfig
-from train.decide import Facts, decide
-from train.errors import BadInput
 from train.order import rows_of_step
 from train.schedule import learning_rate
 from train.shares import spans, split_rows
@@ -119,33 +116,3 @@ def test_stepping_down_ends_at_one_row():
     assert [microbatch.step_down(8), microbatch.step_down(3)] == [4, 1]
     with pytest.raises(microbatch.OutOfMemoryError, match="max_seq_length"):
         microbatch.step_down(1)
-
-
-def card(node="a", *, device="cuda:0", bf16=True, memory=24 * GB, unsloth=True, base=2 * GB) -> Facts:
-    return Facts(node, device, bf16, memory, unsloth, base)
-
-
-@pytest.mark.parametrize(
-    ("facts", "expected"),
-    [
-        ([card()], ("unsloth", "bf16", "16bit", "unsloth")),
-        ([card(), card("b", memory=8 * GB, base=14 * GB)], ("unsloth", "bf16", "4bit", "unsloth")),
-        ([card(), card("b", bf16=False)], ("unsloth", "fp16", "16bit", "unsloth")),
-        ([card(), card("b", unsloth=False)], ("hf", "bf16", "16bit", "true")),
-        ([card(), card("b", device="cpu")], ("hf", "fp32", "16bit", "false")),
-    ],
-)
-def test_one_choice_for_all_nodes(facts, expected):
-    made = decide(RunConfig(), facts)
-    assert (made.backend, made.precision, made.load_in, made.gradient_checkpointing) == expected
-    assert len(made.reasons) == 4
-
-
-def test_a_choice_names_the_node_that_decides_it():
-    made = decide(RunConfig(), [card("master"), card("old-laptop", bf16=False)])
-    assert "precision fp16: no bf16 on old-laptop" in made.reasons
-
-
-def test_quantised_weights_need_a_gpu_everywhere():
-    with pytest.raises(BadInput, match="needs a GPU on every node"):
-        decide(RunConfig(load_in="4bit"), [card(), card("b", device="cpu")])

@@ -154,8 +154,8 @@ def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
 
 
 def test_the_base_is_held_alike_on_all_cards(capsys):
-    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24")[1]["load_in"] == "16bit"
-    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24,b=8")[1]["load_in"] == "4bit"
+    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24")[1]["decisions"]["load_in"] == "16bit"
+    assert plan(capsys, "--model", "llama2-7b", "--nodes", "a=24,b=8")[1]["decisions"]["load_in"] == "4bit"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_the_base_is_held_alike_on_all_cards(capsys):
         (("--model", "lama2-7b"), "did you mean llama2-7b?"),
         (("--model", "tiny", "--nodes", "a=b"), "'a=b' is not NAME=GB"),
         (("--model", "tiny", "--lora-targets", "q_proj,w"), "no layer is called w"),
-        (("--model", "tiny", "--load-in", "3bit"), "'3bit' is not one of"),
-        (("--model", "tiny", "--micro-batch", "0"), "micro_batch: 0 is not above 0"),
+        (("--model", "tiny", "--load-in", "3bit"), "'3bit' is none of"),
+        (("--model", "tiny", "--micro-batch", "0"), "micro_batch: 0 is below 1"),
     ],
 )
 def test_bad_input_is_said_in_three_lines(capsys, flags, said):

@@ -66,6 +66,7 @@ def memory(found: list[Node], *, fits: bool = True, fix: Any = None) -> dict[str
         "wire_seconds_per_step": seconds,
         "wire_bytes_per_step": sent,
         "trained_weights": 4_900_000,
+        "reasons": ["backend hf: no GPU on n1", "precision bf16: as set", "base not quantised: a CPU takes part", "…"],
     }
 
 
@@ -91,6 +92,12 @@ def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
     assert found[0].computes_on == "2 × RTX 4070"
     found = nodes(look(), look(), processes={"n0": 2})
     assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 16, "cpu"), (1, 32, "cpu")]
+
+
+def test_a_card_too_old_for_bf16_is_known_before_the_launch() -> None:
+    rtx, gtx, unknown = (card("x", 8) | {"capability": number} for number in ("8.6", "7.5", ""))
+    found = nodes(look(cards=[rtx, gtx]), look(cards=[rtx]), look(cards=[unknown]), cuda=True)
+    assert [node.bf16 for node in found] == [False, True, True]
 
 
 def test_cards_count_only_where_the_environment_can_compute_on_them() -> None:
@@ -256,6 +263,17 @@ def choose(known: dict[str, runs.Known], **values: Any) -> tuple[Any, list[str]]
 def test_the_run_that_is_meant(values: dict[str, Any], name: str, step: int) -> None:
     run, findings = choose({"tiny-stdlib-qa": KNOWN}, **values)
     assert findings == [] and (run.name, run.step) == (name, step)
+
+
+def test_what_was_decided_for_a_run_is_asked_for_again() -> None:
+    """Its CPU node may be gone by now: what is left would compute in bf16, and be refused."""
+    decided = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}
+    before = runs.Known(KNOWN.launched | {"all": ABOUT["all"] | decided}, 12, False)
+    for values in ({"run": "qa"}, {"resume": "qa"}, {"resume": "qa", "run": "branch"}):
+        run, findings = choose({"qa": before}, **values)
+        assert findings == [] and {name: run.values[name] for name in decided} == decided
+    run, _ = choose({"qa": before}, run="other")
+    assert not decided.keys() & run.values.keys()
 
 
 def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:

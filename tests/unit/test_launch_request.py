@@ -38,6 +38,7 @@ BAD = {
     "train_on": ("answer", "did you mean 'answers'?"),
     "pack": ("perhaps", "pack: 'perhaps' is not true or false"),
     "eval_fraction": ("1", "eval_fraction: 1.0 is not from 0 to below 1"),
+    "max_bad": ("-1", "max_bad: -1.0 is below 0"),
     "rslora": ("maybe", "rslora: 'maybe' is not true or false"),
     "precision": ("bf61", "did you mean 'bf16'?"),
     "gradient_checkpointing": ("yess", "gradient_checkpointing: 'yess' is none of auto|true|false|unsloth"),
