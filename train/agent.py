@@ -24,6 +24,7 @@ from train.cards import GpuReadings
 from train.cluster_config import ClusterConfig, read_cluster
 from train.config import RunConfig, load_config, read_yaml
 from train.errors import BadInput
+from train.fitness import Fitness
 from train.members import Diary, Memory, Progress, write_now
 from train.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
 from train.presence import MUTE_S, Presence, now
@@ -33,7 +34,6 @@ from train.warm import Warm
 TICK_S = 0.25
 PAUSE_S = MUTE_S + 1
 """Away for longer than the others' patience: they go on without this node, so its plan is void."""
-OWN_FAILURES = 3
 FINISH_S = 30.0
 FAREWELL_S = 3.0
 
@@ -70,7 +70,7 @@ class Agent:
         self.group: workers.Group | None = None
         self.reason = "starting"
         self.condition, self.cause = "fit", ""
-        self.own_failures = 0
+        self.fitness = Fitness()
         self.failures = 0
         self.failure_at = 0.0
         self.failure_step = -1
@@ -130,6 +130,7 @@ class Agent:
             self.group.stop()
             if self.group.poll():
                 self.group = None
+            self._note_stuck(self.group.unkillable if self.group else [])
         elif self.group:
             self._look_at_group(self.group)
         if self.group is None and self.plan is not None:
@@ -143,7 +144,18 @@ class Agent:
             self._failed(failure)
 
     def _made_progress(self) -> None:
-        self.failures = self.own_failures = 0
+        self.failures = 0
+        self.fitness.trained()
+
+    def _note_stuck(self, pids: list[int]) -> None:
+        """What cannot be ended holds the GPU: nothing can start here, and the others must not wait for it."""
+        was, self.fitness.stuck = self.fitness.stuck, ""
+        if pids:
+            who = f"process {pids[0]}" if len(pids) == 1 else f"processes {', '.join(map(str, pids))}"
+            self.fitness.stuck = f"{who} cannot be ended (it waits in the kernel; most often its GPU is gone: reboot)"
+            self.cause = self.fitness.stuck
+        if pids and not was:
+            self._tell("unfit", self.fitness.stuck, [self.cluster.node])
 
     def _failed(self, failure: workers.Failure) -> None:
         first, *rest = failure.message.removeprefix(f"{self.cluster.node}: ").strip().splitlines() or ["no message"]
@@ -156,11 +168,11 @@ class Agent:
         if failure.kind == "check" or (failure.kind in ("input", "odd") and not started):
             self._decide_end(Verdict(done=False, reason=" ".join([f"{self.cluster.node}: {first}", *rest])))
         elif failure.kind in ("own", "input", "odd"):
-            self.own_failures += 1
-            if self.own_failures >= OWN_FAILURES or failure.kind != "own":
-                self.condition = "unfit"
+            now_ = self.fitness.failed(self.cause, now(), own=failure.kind == "own", run_has_trained=started)
+            if now_ != "fit":
+                again = f"; tried again in {(self.fitness.rests_until - now()) / 60:.0f} min" * (now_ == "resting")
                 self.reason = self.cause
-                self._tell("unfit", f"its workers cannot run here: {self.cause}", [self.cluster.node])
+                self._tell("unfit", f"its workers cannot run here: {self.cause}{again}", [self.cluster.node])
 
     def _decide_end(self, verdict: Verdict) -> None:
         self.memory.verdict = verdict
@@ -170,6 +182,8 @@ class Agent:
 
     def _view(self) -> View:
         alive, at = self.presence.alive(), now()
+        if self.condition != "leaving":
+            self._note_condition(self.fitness.condition(at))
         group_state = "none"
         if self.plan and self.group and self.group.plan == self.plan and self.group.kill_at is None:
             group_state = self.group.state
@@ -185,6 +199,7 @@ class Agent:
             condition=self.condition,
             cause=self.cause,
             group=group_state,
+            loading=self._loads(group_state),
             step=self.progress.step,
             begun=self.memory.begun,
             verdict=self.memory.verdict,
@@ -208,9 +223,20 @@ class Agent:
             wait_all_s=self.args.wait_s,
             failures=self.failures,
             failed_s=at - self.failure_at if self.failure_at else 0.0,
-            idle_s=at - self.progress.since,
+            idle_s=self.progress.idle_s(at, loading=any(words.loading for words in (self.said, *heard.values()))),
             limit_s=self.progress.limit_s,
         )
+
+    def _loads(self, group_state: str) -> bool:
+        if self.group is None or group_state != "running" or self.progress.stepped:
+            return False
+        return self.group.work.seen(self.group.living, now())
+
+    def _note_condition(self, condition: str) -> None:
+        if (self.condition, condition) == ("resting", "fit"):
+            self.cause = ""
+            self._tell("waiting", "its workers are tried again", [])
+        self.condition = condition
 
     def _welcome(self, alive: dict[str, Any], at: float) -> list[str]:
         """A node that was lost soon after it had joined must be heard for longer each time before it may again."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -26,11 +27,24 @@ from train.speech import may_get_lost
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 NAME = "motley-worker"
 """As `ps` and `pgrep -x` know it."""
+OWN_SIGNS = (
+    "cuda error",
+    "cuda failure",
+    "unhandled cuda",
+    "cublas",
+    "cudnn",
+    "out of memory",
+    "nvml",
+    "internal error",
+)
+"""A sick card speaks through the libraries of the network too; it is this node's, whatever else the text holds."""
 PEER_SIGNS = (
-    "closed by peer", "reset by peer", "connection reset", "broken pipe", "did not answer", "cannot start:",
-    "connectfullmesh", "failed to connect", "timed out", "timeout", "connection refused", "remote process exited",
-    "remote peer", "no route to host", "gloo", "tcpstore", "c10d", "socket",
+    "/gloo/", "gloo connect", "connectfullmesh", "closed by peer", "reset by peer", "broken pipe", "connection refused",
+    "no route to host", "remote process exited", "remote peer", "collective operation timeout", "tcpstore",
+    "communicator was aborted", "did not answer", "cannot start:",
 )  # fmt: skip
+NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
+PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 
 def belong_to_agent() -> None:
@@ -71,5 +85,12 @@ def kind(error: BaseException) -> str:
         return "peer"
     if isinstance(cause, BadInput):
         return "check" if isinstance(cause, CheckFailed) else "input"
-    network = name.startswith("Dist") or isinstance(cause, ConnectionError)
-    return "peer" if network or (isinstance(cause, RuntimeError) and any(s in text for s in PEER_SIGNS)) else "own"
+    return "peer" if _of_a_peer(cause, name, text) else "own"
+
+
+def _of_a_peer(cause: BaseException, name: str, text: str) -> bool:
+    if isinstance(cause, OSError):
+        return isinstance(cause, ConnectionError) or cause.errno in PEER_ERRNOS
+    if name in ("AcceleratorError", "OutOfMemoryError") or any(sign in text for sign in OWN_SIGNS):
+        return False
+    return name in NETWORK_TYPES or (isinstance(cause, RuntimeError) and any(sign in text for sign in PEER_SIGNS))

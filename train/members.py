@@ -147,6 +147,12 @@ class Progress:
                 self.best_step = max(self.best_step, self.step)
             self.since = at
 
+    def idle_s(self, at: float, *, loading: bool) -> float:
+        """Seconds without a sign of life; until the first step loading is one: a joining node's disk is cold."""
+        if loading and not self.stepped and at - self.started < self.FIRST_S:
+            self.since = at
+        return at - self.since
+
     @property
     def limit_s(self) -> float:
         if not self.stepped:

@@ -49,10 +49,12 @@ class Said:
     plan: Plan | None = None
     hears: tuple[str, ...] = ()
     condition: str = "fit"
-    """fit, unfit (its own workers cannot run) or leaving."""
+    """fit, unfit (its own workers cannot run), resting (the same, and it will be tried again) or leaving."""
     cause: str = ""
     group: str = "none"
     """Its workers, in its plan: none, running, failed, done."""
+    loading: bool = False
+    """Its workers read or compute on their way to the first step."""
     step: int = 0
     begun: bool = False
     """Whether this launch has had a plan already."""
@@ -139,6 +141,8 @@ def decide(view: View) -> Action:  # noqa: PLR0911 - one rule after the other, i
         return End(Verdict(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
     if me.name in unfit:
         return Rest(f"left out: {me.cause}")
+    if me.condition == "resting":
+        return Rest(f"left out for now: {me.cause}")
     fit = {name: said for name, said in everyone.items() if said.condition == "fit"}
     if not majority(fit, view.order):
         return Rest(why_too_few(fit, view.order))

@@ -48,6 +48,8 @@ class Peer:
     since: float = 0.0
     """Heard without a break since then."""
     beat: tuple[int, int] = (0, 0)
+    answered_boot: int = 0
+    """Which life of its agent has answered a number of ours: only that one is heard unasked."""
     absent_rounds: int = 0
     mute_rounds: int = 0
     how: str = "not heard yet"
@@ -106,7 +108,7 @@ class Presence:
         """After a pause: whoever is there must be heard anew."""
         with self.lock:
             for peer in self.peers.values():
-                peer.said, peer.how = None, "not heard since this node woke"
+                peer.said, peer.answered_boot, peer.how = None, 0, "not heard since this node woke"
 
     # -- the wire ------------------------------------------------------------------------------------------------
 
@@ -135,6 +137,11 @@ class Presence:
             # An answer holds a number of ours and is fresh; only one that was overtaken is dropped.
             old = beat <= peer.beat if not answered else beat[0] == peer.beat[0] and beat < peer.beat
             if said.name != body["from"] or old:
+                return
+            if answered:
+                peer.answered_boot = beat[0]
+            elif peer.answered_boot != beat[0]:  # perhaps a recording, from before this listener began
+                self.hurry[body["from"]].set()
                 return
             changed = peer.said is None or peer.said != said
             peer.heard(said, now(), beat)

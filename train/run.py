@@ -115,8 +115,11 @@ def fail(run: Run, error: Exception) -> Exception:
     # Weights in doubt are not saved: the last proven checkpoint is the one to go on from.
     in_doubt = run.updating or isinstance(error, (proofs.Disagreement, loop.LossNotFiniteError))
     if run.world.writes and not in_doubt:
-        with leave.beside_the_usual_stream(run.device):
-            loop.write_checkpoint(run)
+        try:
+            with leave.beside_the_usual_stream(run.device):
+                loop.write_checkpoint(run)
+        except Exception as second:  # a sick card gives nothing back: what made it sick is what counts
+            loop.warn(run, f"{node}: the last step could not be saved: {second}")
     trace = "".join(traceback.format_exception(error))
     run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):

@@ -8,10 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -22,6 +23,7 @@ from train.presence import now
 from train.warm import Born, Warm, with_source
 
 SAVE_S = 3.5
+UNKILLABLE_S = 3.0
 Process = subprocess.Popen[bytes] | Born
 
 
@@ -30,6 +32,38 @@ class Failure:
     kind: str
     message: str
     code: int
+
+
+@dataclass
+class Work:
+    """Whether processes compute or read from the disk: looked at every two seconds, with all that they have started."""
+
+    EVERY_S = 2.0
+    at: float = 0.0
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+    found: bool = True
+
+    def seen(self, processes: Sequence[Process], at: float) -> bool:
+        if at - self.at >= self.EVERY_S:
+            cpu_s, read_bytes = used_by({process.pid for process in processes if process.pid})
+            if self.at:
+                self.found = cpu_s - self.cpu_s > 0.5 * (at - self.at) or read_bytes - self.read_bytes > 1 << 20
+            self.at, self.cpu_s, self.read_bytes = at, cpu_s, read_bytes
+        return self.found
+
+
+def used_by(sessions: Collection[int]) -> tuple[float, int]:
+    """Processor time and bytes from the disk of all processes of these sessions."""
+    ticks = read_bytes = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            stat = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            if int(stat[3]) in sessions:
+                ticks += sum(map(int, stat[11:15]))
+                read = re.search(r"^read_bytes: (\d+)", (folder / "io").read_text(), re.MULTILINE)
+                read_bytes += int(read[1]) if read else 0
+    return ticks / os.sysconf("SC_CLK_TCK"), read_bytes
 
 
 @dataclass
@@ -45,6 +79,7 @@ class Group:
     finished: bool = False
     """Set when the diary says that the run is done: what a process does after that does not count."""
     failure: Failure | None = None
+    work: Work = field(default_factory=Work)
 
     @property
     def living(self) -> list[Process]:
@@ -82,6 +117,13 @@ class Group:
     def halted(self) -> bool:
         """Whether a process is stopped (SIGSTOP, a debugger)."""
         return any(_halted(process) for process in self.living)
+
+    @property
+    def unkillable(self) -> list[int]:
+        """Those that have outlived their SIGKILL: they wait in the kernel, as for a card that has left its bus."""
+        if self.kill_at is None or now() < self.kill_at + UNKILLABLE_S:
+            return []
+        return [process.pid for process in self.living if process.pid]
 
     def stop(self) -> None:
         """Let them save what is finished; what has not left in time is killed by `poll`."""

@@ -236,6 +236,18 @@ def full_disk() -> None:
     loop.checkpoint.write = no_room
 
 
+def sick_card() -> None:
+    """Its kernel is ended by the driver, and after that the card gives nothing back."""
+
+    def ended(*_, **__):
+        raise torch.AcceleratorError("CUDA error: the launch timed out and was terminated")
+
+    def gives_nothing(*_, **__):
+        raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+    loop.compute, loop.checkpoint.write = ended, gives_nothing
+
+
 if __name__ == "__main__":
     what, *numbers = sys.argv[1].split("=")
     globals()[what](*[int(number) for number in numbers])

@@ -55,3 +55,14 @@ def test_help_and_mistakes_do_not_wait_for_torch(flag):
     done = subprocess.run(command, check=False, cwd=cluster.ROOT, capture_output=True, text=True, timeout=60)
     read = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
     assert "train.config" in read and "torch" not in read
+
+
+def test_a_sick_card_does_not_hide_what_made_it_sick(tmp_path):
+    """Nothing can be saved from it any more; the first cause is what a person needs."""
+    program = ["tests/train/broken.py", "sick_card"]
+    run = cluster.Cluster(tmp_path, {**OPTIONS, "dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, 1, program)
+    assert run.wait() == [1]
+    failed = run.events()[-1]
+    assert failed["event"] == "failed" and "the launch timed out" in failed["message"]
+    assert "unspecified launch failure" in [e["message"] for e in run.events() if e["event"] == "warning"][-1]
+    assert "step 1: AcceleratorError: CUDA error: the launch timed out" in run.said()

@@ -54,12 +54,31 @@ def test_words_that_were_played_back_are_not_taken():
     one, other = Presence(a, lambda: Said(name="n0")), Presence(b, lambda: Said(name="n1"))
     first = one.unpack(other.pack("x", {}))
     later = one.unpack(other.pack("y", {}))
-    one.take(later, answered=False)
+    one.take(later, answered=True)
     at = one.peers["n1"].at
     one.take(first, answered=False)
     assert one.peers["n1"].at == at
     forged = other.pack("z", {}).replace(b'"step": 0', b'"step": 9')
     assert one.unpack(forged) is None
+
+
+def test_a_recording_is_no_life_for_a_listener_that_has_just_started():
+    """Words count unasked only from an agent that has answered a number of ours; until then it is asked."""
+    a, b = network()
+    other = Presence(b, lambda: Said(name="n1"))
+    recorded = [other.pack("x", {}) for _ in range(3)]
+    one = Presence(a, lambda: Said(name="n0"))
+    for words in recorded:
+        one.take(one.unpack(words), answered=False)
+    assert not one.alive() and one.hurry["n1"].is_set()
+    one.take(one.unpack(other.pack("y", {})), answered=True)
+    assert one.alive()
+    began_again = Presence(b, lambda: Said(name="n1", epoch=1))
+    one.take(one.unpack(began_again.pack("z", {})), answered=False)
+    assert one.alive()["n1"].said.epoch == 0
+    one.forget()
+    one.take(one.unpack(other.pack("w", {})), answered=False)
+    assert not one.alive()
 
 
 @pytest.mark.parametrize("kind", ["silent", "nonsense", "refused"])
@@ -68,7 +87,7 @@ def test_what_does_not_answer_is_lost_in_time_and_said_how(kind):
     address = (b.nodes[1].address, b.presence_port)
     other = Presence(b, lambda: Said(name="n1"))
     one = started(a)
-    one.take(one.unpack(other.pack("x", {})), answered=False)
+    one.take(one.unpack(other.pack("x", {})), answered=True)
     if kind != "refused":
         server = socket.create_server(address)
         answer = b"" if kind == "silent" else b"hello\n"

@@ -1,0 +1,119 @@
+"""When a node is skipped for its own failures, for how long, and what counts as a sign of life."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.train.test_membership import said, seen_by
+from tests.train.test_presence import until
+from train.fitness import AGAIN_S, Fitness
+from train.members import Progress
+from train.membership import End, Propose, Rest, decide
+from train.presence import now
+from train.workers import Group, Work, used_by
+
+
+def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
+    one, at = Fitness(), 1000.0
+    assert [one.failed("out of memory", at, own=True, run_has_trained=True) for _ in range(3)] == [
+        "fit",
+        "fit",
+        "resting",
+    ]
+    for pause_s in (*AGAIN_S, AGAIN_S[-1]):
+        assert one.condition(at) == one.condition(at + pause_s - 1) == "resting"
+        at += pause_s
+        assert one.condition(at) == "fit"
+        assert one.failed("out of memory", at, own=True, run_has_trained=True) == "resting"
+    one.trained()
+    assert one.failed("out of memory", at, own=True, run_has_trained=True) == "fit"
+
+
+@pytest.mark.parametrize("facts", [{"own": False, "run_has_trained": True}, {"own": True, "run_has_trained": False}])
+def test_what_does_not_pass_by_waiting_is_for_good(facts):
+    one = Fitness()
+    conditions = [one.failed("there is no file x", 0.0, **facts) for _ in range(3)]
+    assert conditions[-1] == "unfit" and one.condition(1e9) == "unfit"
+
+
+def test_while_a_worker_cannot_be_ended_its_node_is_skipped():
+    one = Fitness()
+    one.stuck = "process 7 cannot be ended"
+    assert one.condition(0.0) == "resting"
+    one.stuck = ""
+    assert one.condition(0.0) == "fit"
+
+
+def test_a_resting_node_is_named_and_waited_for():
+    tired = said("b", condition="resting", cause="out of memory")
+    action = decide(seen_by("a", [tired, said("c")], me={"begun": True}))
+    assert isinstance(action, Propose) and action.members == ("a", "c")
+    action = decide(seen_by("a", [tired, said("c", condition="resting", cause="out of memory")]))
+    assert isinstance(action, Rest), "they may come back"
+    action = decide(seen_by("b", [said("a"), said("c")], me={"condition": "resting", "cause": "out of memory"}))
+    assert action == Rest("left out for now: out of memory")
+    gone = [said(name, condition="unfit", cause="no driver") for name in ("b", "c")]
+    assert isinstance(decide(seen_by("a", gone)), End)
+
+
+class Unkillable:
+    """As in state D after Xid 79: no signal ends it."""
+
+    pid, returncode = 4242, None
+
+    def poll(self):
+        return self.returncode
+
+    def send_signal(self, number):
+        pass
+
+
+def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch):
+    monkeypatch.setattr("train.workers._signal", lambda *_: None)
+    monkeypatch.setattr("train.workers._halted", lambda _: False)
+    group = Group(plan=None, processes=[Unkillable()], causes=[])
+    group.stop()
+    assert group.unkillable == [] and not group.poll()
+    group.kill_at = now() - 3.1
+    assert group.unkillable == [4242]
+    group.processes[0].returncode = -9
+    assert group.poll() and group.unkillable == []
+
+
+def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
+    progress = Progress(tmp_path / "events.jsonl", 0, setup_s=5.0)
+    progress.begin()
+    began = progress.started
+    assert progress.limit_s == 60
+    assert progress.idle_s(began + 300, loading=True) == 0
+    assert progress.idle_s(began + 361, loading=False) == 61 > progress.limit_s
+    assert progress.idle_s(began + Progress.FIRST_S + 1, loading=True) > progress.limit_s
+    progress.stepped = True
+    assert progress.idle_s(began + 400, loading=True) > progress.idle_s(began + 350, loading=True)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "read_bytes", "wanted"), [(1.5, 0, True), (0.5, 0, False), (0.0, 5 << 20, True), (0.0, 4096, False)]
+)
+def test_who_computes_or_reads_is_told_from_who_waits(monkeypatch, cpu_s, read_bytes, wanted):
+    used = iter([(7.0, 100), (7.0 + cpu_s, 100 + read_bytes)])
+    monkeypatch.setattr("train.workers.used_by", lambda _: next(used))
+    work = Work()
+    assert work.seen([], 100.0), "nothing is known yet"
+    assert work.seen([], 101.0), "too early to look again"
+    assert work.seen([], 102.0) == wanted
+
+
+def test_what_a_worker_has_started_counts_as_its_own():
+    """A compiler of kernels, say."""
+    burns = "import os\nif os.fork():\n    os.wait()\nwhile True: pass"
+    process = subprocess.Popen([sys.executable, "-c", burns], start_new_session=True)
+    try:
+        until(lambda: used_by({process.pid})[0] > 0.3, 60)
+        assert used_by({1 << 30}) == (0.0, 0)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
