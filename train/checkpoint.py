@@ -167,7 +167,8 @@ def set_optimizer_state(
         name, kind = key.rsplit("|", 1)
         parameter = named[name]
         moves = isinstance(value, Tensor) and value.dim()  # AdamW keeps its step counter, a scalar, on the host
-        optimizer.state[parameter][kind] = value.to(parameter.device) if moves else value
+        place = getattr(optimizer, "state_device", parameter.device)
+        optimizer.state[parameter][kind] = value.to(place) if moves else value
 
 
 def file_hash(path: Path) -> str:

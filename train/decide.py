@@ -54,6 +54,9 @@ class Decisions:
 def decide(config: RunConfig, devices: Sequence[Device], shape: Facts | None) -> Decisions:
     """`shape` is the model's; None for a family whose memory is not known."""
     gpu = all(device.is_gpu for device in devices)
+    if config.optimizer == "adamw8bit" and not gpu:
+        without = _names(device for device in devices if not device.is_gpu)
+        raise BadInput(f"optimizer: adamw8bit needs a GPU, which {without} has not", fix="use optimizer: adamw")
     backend, why_backend = _backend(config, devices, shape, gpu)
     precision, why_precision = _precision(config, devices, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)

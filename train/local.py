@@ -50,7 +50,10 @@ class Rounds:
         rate: float,
         momentum: float,
         wire: str,
+        on_cpu: bool = False,
     ) -> None:
+        self.on_cpu = on_cpu
+        """GPUs and CPUs train together: all take the outer step on the same kind of processor (train/optimizer.py)."""
         self.named, self.optimizer = named, optimizer
         self.total_steps, self.rate, self.momentum, self.wire = total_steps, rate, momentum, wire
         self.measured = steps is None
@@ -105,9 +108,11 @@ class Rounds:
         """The Nesterov step, from the weights that all had in common."""
         with torch.no_grad():
             for name, parameter in self.named.items():
-                way, velocity = self.average[name], self.velocity[name]
-                velocity.mul_(self.momentum).add_(way)
-                parameter.copy_(self.weights[name] - self.rate * (way + self.momentum * velocity))
+                place = torch.device("cpu") if self.on_cpu else parameter.device
+                way, start = self.average[name].to(place), self.weights[name].to(place)
+                velocity = self.velocity[name].to(place) * self.momentum + way
+                self.velocity[name].copy_(velocity)
+                parameter.copy_(start - self.rate * (way + self.momentum * velocity))
         self.begin(step)
 
     def _added_up(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -98,7 +98,8 @@ def device(bench: Bench, args: argparse.Namespace) -> str:
 
 def load(bench: Bench) -> str:
     from train import backends, sync
-    from train.setup import make_optimizer, model_spec
+    from train.optimizer import make_optimizer
+    from train.setup import model_spec
 
     where = bench.facts.device
     backend = backends.get(bench.decisions.backend)

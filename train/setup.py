@@ -25,6 +25,7 @@ from train.errors import BadInput
 from train.hashes import base_hash
 from train.local import Rounds
 from train.loop import Run
+from train.optimizer import is_mixed, make_optimizer
 from train.rows import Rows, open_rows
 from train.world import World
 
@@ -52,7 +53,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     named = dict(sorted(trained_weights(model).items()))
     parameters = list(named.values())
     shell = sync.make_shell(backend, model, decisions.precision, device)
-    optimizer = make_optimizer(config, parameters)
+    mixed = is_mixed(devices)
+    optimizer = make_optimizer(config, parameters, on_cpu=mixed and config.sync != "local")
     wire, why_wire = sync.choose_wire(config.wire, world, parameters)
     micro_batch, why_micro = choose_micro_batch(config, shell, parameters, rows, device)
     log = events.EventLog(config.log_folder / "events.jsonl" if world.writes else None)
@@ -69,7 +71,9 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         optimizer=optimizer,
         scaler=make_scaler(decisions.precision, device),
         sync=sync.SyncChoice(config.sync, wire, shell, parameters, device),
-        rounds=make_rounds(config, named, optimizer, wire, total_steps) if config.sync == "local" else None,
+        rounds=make_rounds(config, named, optimizer, wire, total_steps, on_cpu=mixed)
+        if config.sync == "local"
+        else None,
         shares=[1.0] * world.size,
         balance=make_balance(config, identity["names"]),
         micro_batch=micro_batch,
@@ -100,7 +104,7 @@ def shape_of(base: Path) -> Facts | None:
 
 
 def make_rounds(
-    config: RunConfig, named: Named, optimizer: torch.optim.Optimizer, wire: str, total_steps: int
+    config: RunConfig, named: Named, optimizer: torch.optim.Optimizer, wire: str, total_steps: int, *, on_cpu: bool
 ) -> Rounds:
     return Rounds(
         named,
@@ -110,6 +114,7 @@ def make_rounds(
         rate=config.outer_learning_rate,
         momentum=config.outer_momentum,
         wire=wire,
+        on_cpu=on_cpu,
     )
 
 
@@ -174,16 +179,6 @@ def agree(config: RunConfig, decisions: Decisions, world: World, base: Path, dat
     nodes = [node for node, _ in claims]
     names = [node if nodes.count(node) == 1 else f"{node}:{nodes[:i].count(node)}" for i, node in enumerate(nodes)]
     return {"math": math_facts, "versions": versions, "names": names}
-
-
-def make_optimizer(config: RunConfig, parameters: list[nn.Parameter]) -> Any:
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
-    try:
-        import bitsandbytes
-    except ImportError:
-        raise BadInput("optimizer: adamw8bit needs bitsandbytes, which is not installed", fix="use adamw") from None
-    return bitsandbytes.optim.AdamW8bit(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
 
 
 def make_scaler(precision: str, device: str) -> Any:

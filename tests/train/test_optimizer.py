@@ -1,0 +1,52 @@
+"""A step in main memory: the same numbers, and nothing else of the weights is touched."""
+
+import pytest
+import torch
+from torch import nn
+
+from train import checkpoint
+from train.config import RunConfig
+from train.decide import Device, decide
+from train.errors import BadInput
+from train.optimizer import AdamWOnCpu, is_mixed, make_optimizer
+
+GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
+
+
+def test_gpus_and_cpus_together_step_on_the_processor():
+    assert is_mixed([GPU, CPU]) and not is_mixed([GPU, GPU]) and not is_mixed([CPU])
+    weights = [nn.Parameter(torch.zeros(2))]
+    assert type(make_optimizer(RunConfig(), weights, on_cpu=True)) is AdamWOnCpu
+    assert type(make_optimizer(RunConfig(), weights)) is torch.optim.AdamW
+    with pytest.raises(BadInput, match="adamw8bit needs a GPU, which b has not"):
+        decide(RunConfig(optimizer="adamw8bit"), [GPU, CPU], None)
+
+
+def trained(kind, steps=5):
+    torch.manual_seed(1)
+    weights = [nn.Parameter(torch.randn(64, 8)), nn.Parameter(torch.randn(8))]
+    memory = [p.data_ptr() for p in weights]
+    optimizer = kind(weights, lr=1e-2, weight_decay=0.1)
+    for _ in range(steps):
+        for p in weights:
+            p.grad = torch.randn_like(p)
+        gradients = [p.grad for p in weights]
+        optimizer.step()
+        assert all(p.grad is gradient for p, gradient in zip(weights, gradients, strict=True))
+    assert [p.data_ptr() for p in weights] == memory, "an exchange may hold on to where they lie"
+    return weights, optimizer
+
+
+def test_its_numbers_are_those_of_adamw_bit_for_bit():
+    (ours, kept), (theirs, reference) = trained(AdamWOnCpu), trained(torch.optim.AdamW)
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    for name, tensor in checkpoint.optimizer_state(dict(zip("ab", ours, strict=True)), kept)[0].items():
+        assert torch.equal(tensor, checkpoint.optimizer_state(dict(zip("ab", theirs, strict=True)), reference)[0][name])
+
+
+def test_what_a_checkpoint_brings_lies_where_the_step_is_computed():
+    """The weights' own device would be the GPU, as far as a machine without one can show: here it is `meta`."""
+    weights = {"a": nn.Parameter(torch.empty(4, device="meta"))}
+    optimizer = AdamWOnCpu(weights.values(), lr=1e-2)
+    checkpoint.set_optimizer_state(weights, optimizer, {"a|exp_avg": torch.ones(4)}, {})
+    assert optimizer.state[weights["a"]]["exp_avg"].device.type == "cpu"
