@@ -56,7 +56,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     mixed = is_mixed(devices)
     optimizer = make_optimizer(config, parameters, on_cpu=mixed and config.sync != "local")
     wire, why_wire = sync.choose_wire(config.wire, world, parameters)
-    micro_batch, why_micro = choose_micro_batch(config, shell, parameters, rows, device)
+    micro_batch, why_micro = choose_micro_batch(config, shell, parameters, optimizer, rows, device=device)
     log = events.EventLog(config.log_folder / "events.jsonl" if world.writes else None)
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
     run = Run(
@@ -191,7 +191,7 @@ def make_scaler(precision: str, device: str) -> Any:
 
 
 def choose_micro_batch(
-    config: RunConfig, shell: sync.Shell, parameters: list[nn.Parameter], rows: Rows, device: str
+    config: RunConfig, shell: sync.Shell, parameters: list[nn.Parameter], optimizer: Any, rows: Rows, *, device: str
 ) -> tuple[int, str]:
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
@@ -200,7 +200,7 @@ def choose_micro_batch(
     else:
         from train.trial import gpu_trial
 
-        trial, ceiling = gpu_trial(shell, parameters, rows, device, config.memory_ceiling)
+        trial, ceiling = gpu_trial(shell, parameters, optimizer, rows, device=device, ceiling=config.memory_ceiling)
         choice = microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
     return choice.micro_batch, choice.reason
 

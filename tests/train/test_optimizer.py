@@ -9,6 +9,7 @@ from train.config import RunConfig
 from train.decide import Device, decide
 from train.errors import BadInput
 from train.optimizer import AdamWOnCpu, is_mixed, make_optimizer
+from train.trial import whole_step
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 
@@ -50,3 +51,20 @@ def test_what_a_checkpoint_brings_lies_where_the_step_is_computed():
     optimizer = AdamWOnCpu(weights.values(), lr=1e-2)
     checkpoint.set_optimizer_state(weights, optimizer, {"a|exp_avg": torch.ones(4)}, {})
     assert optimizer.state[weights["a"]]["exp_avg"].device.type == "cpu"
+
+
+def test_a_trial_makes_a_whole_step_and_leaves_nothing_of_it():
+    model = nn.Linear(4, 1)
+    weights, seen = list(model.parameters()), []
+    optimizer = torch.optim.AdamW(weights, lr=0.1)
+    before = [p.detach().clone() for p in weights]
+    step = optimizer.step
+    optimizer.step = lambda: (
+        step(),
+        seen.extend(p.detach().clone() for p in weights),
+        seen.append(len(optimizer.state)),
+    )
+    whole_step(lambda batch: model(batch["x"]).sum(), {"x": torch.ones(2, 4)}, weights, optimizer)
+    assert seen[-1] == 2 and not torch.equal(seen[0], before[0]), "no step was made"
+    assert all(torch.equal(a, b) and a.grad is None for a, b in zip(weights, before, strict=True))
+    assert not optimizer.state
