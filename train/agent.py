@@ -29,12 +29,16 @@ from train.members import Diary, Memory, Progress, write_now
 from train.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
 from train.presence import MUTE_S, Presence, now
 from train.speech import may_get_lost
+from train.staging import Stage
 from train.warm import Warm
 
 TICK_S = 0.25
 PAUSE_S = MUTE_S + 1
 """Away for longer than the others' patience: they go on without this node, so its plan is void."""
 FINISH_S = 30.0
+LEAVE_S = 4.5
+KEEP_S = 40.0
+"""Together less than the unit's TimeoutStopSec."""
 FAREWELL_S = 3.0
 
 
@@ -63,6 +67,7 @@ class Agent:
         self.diary = Diary(self.folder, cluster.node)
         eval_steps = settings.eval_rows / settings.rows_per_step
         self.progress = Progress(self.folder / "events.jsonl", eval_steps)
+        self.stage = Stage(settings.checkpoint_folder(), cluster.node)
         self.gpus = GpuReadings(self.folder / "gpu.jsonl", cluster.node)
 
         self.plan: Plan | None = None
@@ -132,8 +137,9 @@ class Agent:
                 self.group = None
             self._note_stuck(self.group.unkillable if self.group else [])
         elif self.group:
+            self.group.save_s = self.progress.save_s
             self._look_at_group(self.group)
-        if self.group is None and self.plan is not None:
+        if self.group is None and self.stage.is_kept() and self.plan is not None:
             self._start_group(self.plan)
 
     def _look_at_group(self, group: workers.Group) -> None:
@@ -304,7 +310,7 @@ class Agent:
         resume = "auto" if self.settings.resume == "never" else self.settings.resume
         words = workers.run_words(self.cluster, self.args.config, self.settings.home_folder, resume, self.args.program)
         self.progress.begin()
-        self.group = workers.start(self.cluster, plan, words, self.warm)
+        self.group = workers.start(self.cluster, plan, words, self.warm, stage=self.stage.open())
 
     def _set_old_run_aside(self) -> None:
         """`resume: never` counts once for each launch and node: a later plan goes on from what was trained since."""
@@ -325,7 +331,7 @@ class Agent:
         self._drop_plan()
         self._view()
         self._tell("leaving", f"stopped by {signal.Signals(self.stop_signal).name}", [self.cluster.node])
-        self._wait_for_group(4.5)
+        self._wait_for_group()
         self.presence.tell()
         time.sleep(0.3)
         self._show(force=True)
@@ -348,7 +354,7 @@ class Agent:
         note = "" if not verdict.done or had_part else "; this node has no result of its own, the others have"
         self._view()
         self._tell("ended", ("done: " if verdict.done else "failed: ") + verdict.reason + note, [])
-        self._wait_for_group(4.5)
+        self._wait_for_group()
         deadline = now() + FAREWELL_S
         while now() < deadline:
             peers = self.presence.alive().values()
@@ -359,13 +365,19 @@ class Agent:
         self._show(force=True)
         return 0 if verdict.done else 1
 
-    def _wait_for_group(self, limit_s: float) -> None:
-        deadline = now() + limit_s
+    def _wait_for_group(self) -> None:
+        """Until its workers are gone, and what they have saved is on the disk; systemd waits for this too."""
+        deadline = now() + LEAVE_S + (0 if self.group and self.group.staged else self.progress.save_s)
         while self.group and now() < deadline:
             self.group.stop()
             if self.group.poll():
                 self.group = None
             time.sleep(0.05)
+        deadline = now() + KEEP_S
+        while not self.stage.is_kept() and now() < deadline:
+            time.sleep(0.05)
+        if self.stage.is_kept():
+            self.stage.close()
 
     # -- telling -------------------------------------------------------------------------------------------------
 

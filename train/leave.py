@@ -49,7 +49,7 @@ def leave(run: Run, reason: str) -> None:
     try:
         if run.world.writes and run.step > 0:
             with beside_the_usual_stream(run.device):
-                write_checkpoint(run)
+                write_checkpoint(run, leaving=True)
         run.log.write("stopped", step=run.step, reason=reason)
         run.progress.say(f"stopped by {reason} at step {run.step}; the same command goes on from there")
     except Exception as error:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from train import checkpoint, decided, proofs
+from train import checkpoint, decided, proofs, staging
 from train.balance import Balance
 from train.batches import to_tensors
 from train.config import RunConfig
@@ -394,7 +394,8 @@ def save(run: Run) -> None:
         write_checkpoint(run)
 
 
-def write_checkpoint(run: Run) -> None:
+def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
+    """On leaving into main memory where there is room: the GPU must be free within seconds, the disk may be slow."""
     root = run.config.checkpoint_folder()
     with run.state_lock:
         if run.rounds and run.step != run.rounds.began:
@@ -403,14 +404,16 @@ def write_checkpoint(run: Run) -> None:
             return
         started = time.perf_counter()
         outer = run.rounds.velocity if run.rounds else None
+        stage = staging.room_for(12 * sum(p.numel() for p in run.parameters)) if leaving else None
         try:
-            folder = checkpoint.write(root, run.step, run.shell.model, run.optimizer, state_of(run), outer=outer)
+            checkpoint.write(stage or root, run.step, run.shell.model, run.optimizer, state_of(run), outer=outer)
         except checkpoint.WRITE_ERRORS as error:
             warn(run, f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}")
             return
         run.saved = run.step
         checkpoint.prune(root, run.step, run.config.keep, run.best["step"] if run.best else None)
-        run.log.write("checkpoint", step=run.step, folder=str(folder), seconds=round(time.perf_counter() - started, 3))
+        where = {"folder": str(root / f"step-{run.step}")} | ({"staged": True} if stage else {})
+        run.log.write("checkpoint", step=run.step, **where, seconds=round(time.perf_counter() - started, 3))
 
 
 def state_of(run: Run) -> dict[str, Any]:

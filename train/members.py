@@ -139,7 +139,7 @@ class Progress:
                 self.step_s = max(self.step_s, float(event["step_s"]))
             if kind == "start" and not self.saved:
                 self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
-            if kind == "checkpoint" and not self.old:
+            if kind == "checkpoint" and not self.old and not event.get("staged"):
                 self.save_s, self.saved = 4 * float(event["seconds"]), True
             self.done = self.done or kind == "done"
             self.step = int(event.get("step", self.step))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from train import staging
 from train.cluster_config import ClusterConfig
 from train.membership import Plan
 from train.presence import now
@@ -78,6 +79,9 @@ class Group:
     kill_at: float | None = None
     finished: bool = False
     """Set when the diary says that the run is done: what a process does after that does not count."""
+    staged: bool = False
+    """They save into main memory when they leave; otherwise to the disk, which may take longer."""
+    save_s: float = 0.0
     failure: Failure | None = None
     work: Work = field(default_factory=Work)
 
@@ -129,7 +133,7 @@ class Group:
         """Let them save what is finished; what has not left in time is killed by `poll`."""
         if self.kill_at is not None:
             return
-        self.kill_at = now() + SAVE_S
+        self.kill_at = now() + (SAVE_S if self.staged else max(SAVE_S, self.save_s))
         for process in self.living:
             _signal(process, signal.SIGKILL if _halted(process) else signal.SIGTERM)
 
@@ -149,7 +153,9 @@ class Group:
 _WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
-def start(config: ClusterConfig, plan: Plan, words: Sequence[str], warm: Warm | None = None) -> Group:
+def start(
+    config: ClusterConfig, plan: Plan, words: Sequence[str], warm: Warm | None = None, *, stage: str = ""
+) -> Group:
     """The processes of this node, `python WORDS…`; ranks follow the plan, the host's first."""
     sizes = [config.of(name).processes for name in plan.members]
     first = sum(sizes[: plan.members.index(config.node)])
@@ -168,13 +174,14 @@ def start(config: ClusterConfig, plan: Plan, words: Sequence[str], warm: Warm | 
             "MOTLEY_NODE": config.node,
             "MOTLEY_AGENT": str(os.getpid()),
             "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{causes[local].fileno()}",
+            staging.VARIABLE: stage,
         }
         if config.interface:
             env.setdefault("GLOO_SOCKET_IFNAME", config.interface)
             env.setdefault("NCCL_SOCKET_IFNAME", f"={config.interface}")
         born = warm.start(words, env) if warm else None
         processes.append(born or _cold(words, env))
-    return Group(plan, processes, causes)
+    return Group(plan, processes, causes, staged=bool(stage))
 
 
 def _cold(words: Sequence[str], env: dict[str, str]) -> Process:

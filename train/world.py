@@ -82,6 +82,9 @@ class World:
         """`cards`: every rank has one. Where some compute on processors, all must exchange the same way."""
         if self.size == 1:
             return
+        # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
+        # Half an exchange is never applied: the step's figures travel over gloo before the update, and need every peer.
+        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         backend = "cpu:gloo,cuda:nccl" if cards else "gloo"
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)

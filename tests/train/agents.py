@@ -49,10 +49,13 @@ class Agents:
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
 
-    def start(self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "") -> None:
+    def start(
+        self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "", slow_disk_s: int = 0
+    ) -> None:
         for name in names or self.names:
             words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
-            command = [sys.executable, "-m", "train", "agent", *words]
+            agent = ["tests/train/broken.py", f"slow_disk={slow_disk_s}"] if slow_disk_s else ["-m", "train"]
+            command = [sys.executable, *agent, "agent", *words]
             env = cluster.environment(name)
             with Path(out_to or self.folder(name) / "out.txt").open("a") as out:
                 process = subprocess.Popen(command, env=env, cwd=cluster.ROOT, stdout=out, stderr=out)

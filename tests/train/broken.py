@@ -9,7 +9,7 @@ import time
 
 import torch
 
-from train import __main__, batches, leave, local, loop, sync
+from train import __main__, batches, leave, local, loop, staging, sync
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -246,6 +246,17 @@ def sick_card() -> None:
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
     loop.compute, loop.checkpoint.write = ended, gives_nothing
+
+
+def slow_disk(seconds: int) -> None:
+    """The agent's: what it brings to the disk takes long."""
+    copy = staging.shutil.copytree
+
+    def slow(*paths):
+        time.sleep(seconds)
+        return copy(*paths)
+
+    staging.shutil.copytree = slow
 
 
 if __name__ == "__main__":

@@ -1,0 +1,95 @@
+"""A worker that leaves is gone within seconds, however slow the disk: its last checkpoint waits in main memory."""
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.train import cluster
+from tests.train.agents import Agents
+from train import checkpoint, staging
+from train.staging import Stage
+
+OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000, "sync": "flat"}
+
+
+def checkpoint_in(folder: Path, step: int, text: str = "weights") -> Path:
+    made = folder / f"step-{step}"
+    made.mkdir(parents=True)
+    (made / "state.json").write_text(text)
+    return made
+
+
+def until_kept(stage: Stage) -> None:
+    deadline = time.monotonic() + 20
+    while not stage.is_kept():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def stage(tmp_path) -> Stage:
+    root = tmp_path / "checkpoints"
+    root.mkdir()
+    return Stage(root, "node-0", memory=tmp_path)
+
+
+def test_what_was_left_there_is_kept_also_from_an_agent_that_was_killed(stage, tmp_path):
+    checkpoint_in(Path(stage.open()), 7)
+    again = Stage(stage.root, "node-0", memory=tmp_path)
+    assert again.folder == stage.folder != Stage(stage.root, "node-1", memory=tmp_path).folder
+    until_kept(again)
+    assert (stage.root / "step-7/state.json").read_text() == "weights"
+    assert not list(Path(stage.folder).iterdir())
+    again.close()
+    assert not stage.folder.exists()
+
+
+def test_the_same_step_made_again_replaces_the_old(stage):
+    checkpoint_in(stage.root, 7, "old")
+    checkpoint_in(Path(stage.open()), 7, "new")
+    until_kept(stage)
+    assert (stage.root / "step-7/state.json").read_text() == "new"
+
+
+def test_what_cannot_be_kept_leaves_nothing_half_done(stage, monkeypatch, capsys):
+    checkpoint_in(Path(stage.open()), 7)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(shutil, "copytree", lambda *_: (_ for _ in ()).throw(full))
+    until_kept(stage)
+    assert list(stage.root.iterdir()) == [] and "step-7 could not be kept" in capsys.readouterr().out
+
+
+def test_a_folder_of_somebody_else_is_not_used(stage, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    stage.folder.symlink_to(elsewhere)
+    assert stage.open() == ""
+
+
+def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
+    monkeypatch.delenv(staging.VARIABLE, raising=False)
+    assert staging.room_for(1) is None
+    monkeypatch.setenv(staging.VARIABLE, str(tmp_path))
+    assert staging.room_for(1) == tmp_path
+    assert staging.room_for(1 << 60) is None
+
+
+def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
+    """Its disk takes six seconds for a checkpoint; its worker has been gone for long by then."""
+    agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
+    agents.start(slow_disk_s=6)
+    agents.together("node-0", step=8)
+    (worker,) = agents.workers("node-0")
+    began = time.monotonic()
+    agents.running["node-0"].terminate()
+    while Path(f"/proc/{worker}").exists():
+        assert time.monotonic() - began < 5, "it holds its GPU"
+        time.sleep(0.02)
+    assert agents.running["node-0"].wait(30) == 143
+    steps = checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")
+    assert steps and steps[-1] >= agents.last_step("node-0")["step"] - 1
+    root = agents.folder("node-0") / "models/checkpoints/run"
+    assert checkpoint.damage(root / f"step-{steps[-1]}") == ""
+    assert not Stage(root, "node-0").folder.exists(), "it is still in main memory"
