@@ -136,13 +136,11 @@ def decide(view: View) -> Action:  # noqa: PLR0911 - one rule after the other, i
         return End(verdict)
     if me.condition == "leaving":
         return Rest("this node was told to stop")
-    unfit = {name: said.cause for name, said in everyone.items() if said.condition == "unfit"}
+    unfit = {name: said.cause for name, said in everyone.items() if said.condition in ("unfit", "resting")}
     if not majority([name for name in view.order if name not in unfit], view.order):
         return End(Verdict(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
     if me.name in unfit:
-        return Rest(f"left out: {me.cause}")
-    if me.condition == "resting":
-        return Rest(f"left out for now: {me.cause}")
+        return Rest(f"left out{' for now' if me.condition == 'resting' else ''}: {me.cause}")
     fit = {name: said for name, said in everyone.items() if said.condition == "fit"}
     if not majority(fit, view.order):
         return Rest(why_too_few(fit, view.order))

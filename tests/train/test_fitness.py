@@ -11,7 +11,7 @@ from tests.train.test_membership import said, seen_by
 from tests.train.test_presence import until
 from train.fitness import AGAIN_S, Fitness
 from train.members import Progress
-from train.membership import End, Propose, Rest, decide
+from train.membership import End, Propose, Rest, Verdict, decide
 from train.presence import now
 from train.workers import Group, Work, used_by
 
@@ -47,16 +47,14 @@ def test_while_a_worker_cannot_be_ended_its_node_is_skipped():
     assert one.condition(0.0) == "fit"
 
 
-def test_a_resting_node_is_named_and_waited_for():
+def test_the_others_train_without_a_resting_node():
     tired = said("b", condition="resting", cause="out of memory")
     action = decide(seen_by("a", [tired, said("c")], me={"begun": True}))
     assert isinstance(action, Propose) and action.members == ("a", "c")
-    action = decide(seen_by("a", [tired, said("c", condition="resting", cause="out of memory")]))
-    assert isinstance(action, Rest), "they may come back"
     action = decide(seen_by("b", [said("a"), said("c")], me={"condition": "resting", "cause": "out of memory"}))
     assert action == Rest("left out for now: out of memory")
-    gone = [said(name, condition="unfit", cause="no driver") for name in ("b", "c")]
-    assert isinstance(decide(seen_by("a", gone)), End)
+    action = decide(seen_by("a", [tired, said("c", condition="unfit", cause="no driver")]))
+    assert action == End(Verdict(done=False, reason="b: out of memory; c: no driver")), "nobody would train any more"
 
 
 class Unkillable:
