@@ -20,7 +20,7 @@ from typing import Any
 
 from train.config import nearest, read_yaml
 from train.errors import BadInput
-from train.names import check_name
+from train.names import RULE, is_name
 
 NODE_KEYS = ("name", "address", "processes")
 
@@ -78,7 +78,8 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
     if str(values["node"]) not in names:
         raise BadInput(f"node: '{values['node']}' is none of nodes{nearest(str(values['node']), names)}")
     run = str(values["run"])
-    check_name("run", run)
+    if not is_name(run):
+        raise BadInput(f"run: '{run}' cannot name a run; use {RULE}")
     return ClusterConfig(
         run=run,
         node=str(values["node"]),

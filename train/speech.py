@@ -53,13 +53,14 @@ def may_get_lost() -> None:
 def may_be_unread() -> Iterator[None]:
     """`… | head -3`: the rest of what is said is lost, and what was begun is done to its end."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (Forgiving(stream, BrokenPipeError) for stream in before)
+    ours = sys.stdout, sys.stderr = [Forgiving(stream, BrokenPipeError) for stream in before]
     try:
         yield
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        sys.stdout, sys.stderr = before
+        if [sys.stdout, sys.stderr] == ours:  # who forgives more, as an agent does of a full disk, does so to the end
+            sys.stdout, sys.stderr = before
 
 
 def unread() -> bool:
