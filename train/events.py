@@ -23,7 +23,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "local": ("step", "steps", "reason"),
     "eval": ("step", "loss", "targets", "best"),
     "proof": ("step", "adapter"),
-    "checkpoint": ("step", "folder", "seconds"),
+    "checkpoint": ("step", "folder", "seconds", "staged"),
     "warning": ("step", "message"),
     "stopped": ("step", "reason"),
     "failed": ("step", "node", "message", "trace"),

@@ -412,8 +412,8 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
             return
         run.saved = run.step
         checkpoint.prune(root, run.step, run.config.keep, run.best["step"] if run.best else None)
-        where = {"folder": str(root / f"step-{run.step}")} | ({"staged": True} if stage else {})
-        run.log.write("checkpoint", step=run.step, **where, seconds=round(time.perf_counter() - started, 3))
+        folder, took_s = str(root / f"step-{run.step}"), round(time.perf_counter() - started, 3)
+        run.log.write("checkpoint", step=run.step, folder=folder, seconds=took_s, staged=stage is not None)
 
 
 def state_of(run: Run) -> dict[str, Any]:

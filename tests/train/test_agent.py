@@ -174,7 +174,8 @@ def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 1000}, size=2)
     agents.start("node-0")
     agents.start("node-1", program="tests/train/broken.py fails=1")
-    agents.wait(lambda: agents.now("node-1").get("state") == "unfit", 90, "it goes on for ever")
+    left_out = ("unfit", "resting")  # the second where the head has trained a step before it failed again
+    agents.wait(lambda: agents.now("node-1").get("state") in left_out, 90, "it goes on for ever")
     agents.together("node-0", within_s=40)
     assert "the cat pulled the plug" in agents.members("node-1", "unfit")[-1]["reason"]
     agents.stop()

@@ -91,5 +91,7 @@ def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     steps = checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")
     assert steps and steps[-1] >= agents.last_step("node-0")["step"] - 1
     root = agents.folder("node-0") / "models/checkpoints/run"
+    last = [event for event in agents.events("node-0") if event["event"] in ("checkpoint", "stopped")]
+    assert [event["event"] for event in last] == ["checkpoint", "stopped"] and last[0]["staged"]
     assert checkpoint.damage(root / f"step-{steps[-1]}") == ""
     assert not Stage(root, "node-0").folder.exists(), "it is still in main memory"
