@@ -26,7 +26,7 @@ from train.speech import unread
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-STOP_S = 15.0
+STOP_S = 60.0
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
 

@@ -375,6 +375,7 @@ class Agent:
             time.sleep(0.05)
         deadline = now() + KEEP_S
         while not self.stage.is_kept() and now() < deadline:
+            self._show()  # who stops a run waits for an agent that still says how it is
             time.sleep(0.05)
         if self.stage.is_kept():
             self.stage.close()

@@ -29,13 +29,16 @@ OUT = "logs/run.out"
 TAIL_BYTES = 1 << 18
 PORTS = range(29400, 29490)
 SAVE_S = 6.0
+KEEP_S = 45.0
+"""An agent that still says so may be bringing the last checkpoint to a slow disk."""
+FRESH_S = 3.0
 
 
 # -- what is on ------------------------------------------------------------------------------------------------------
 
 
 def processes(home: Path) -> dict[int, dict]:
-    """Every process of a run below this home: pid → its part (agent or worker), and what started it."""
+    """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
     found = {}
     wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
     for folder in Path("/proc").glob("[0-9]*"):
@@ -49,7 +52,7 @@ def processes(home: Path) -> dict[int, dict]:
                 continue
             group = (folder / "cgroup").read_text()
             how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
-            part = "agent" if b"train" in words and b"agent" in words else "worker"
+            part = next((kind for kind in ("agent", "warm") if b"train" in words and kind.encode() in words), "worker")
             found[pid] = {"part": part, "how": how}
     return found
 
@@ -217,7 +220,7 @@ def stop(home: Path) -> dict:
     for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
         end(pid, signal.SIGTERM)
     forced = []
-    while processes(home) and time.time() - began < SAVE_S:
+    while processes(home) and time.time() - began < (KEEP_S if keeps(home, run) else SAVE_S):
         time.sleep(0.1)
     if left := processes(home):
         forced = sorted(left)
@@ -235,6 +238,16 @@ def stop(home: Path) -> dict:
         "ports": listening(home),
         "seconds": round(time.time() - began, 2),
     }
+
+
+def keeps(home: Path, run: str) -> bool:
+    """Whether an agent without workers is at work: it writes down each second how it is."""
+    if any(facts["part"] == "worker" for facts in processes(home).values()):
+        return False
+    try:
+        return time.time() - (home / "logs/runs" / run / "agent.json").stat().st_mtime < FRESH_S
+    except OSError:
+        return False
 
 
 def end(pid: int, number: int) -> None:

@@ -70,6 +70,33 @@ def test_stop_asks_the_agent_kills_what_stays_and_touches_nobody_else(
     assert not here.stop(home)["was_on"]
 
 
+KEEPS = """
+import pathlib, signal, sys, time
+file, lasts = pathlib.Path(sys.argv[3]), float(sys.argv[4])
+left = lambda *_: [(file.write_text("{}"), time.sleep(0.1)) for _ in range(int(lasts * 10))] and sys.exit(143)
+signal.signal(15, left)
+print("on", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+def test_an_agent_that_brings_a_checkpoint_to_a_slow_disk_is_given_time(
+    here: ModuleType, home: Path, starts: Starter
+) -> None:
+    agent = starts(KEEPS, "train", "agent", str(home / "logs/runs/r/agent.json"), "2.5")
+    starts(OBEYS, "train", "warm")
+    told = here.stop(home)
+    assert agent.wait(5) == 143 and told["forced"] <= 1 and told["seconds"] > 2
+
+
+def test_an_agent_that_no_longer_says_how_it_is_is_not(here: ModuleType, home: Path, starts: Starter) -> None:
+    (home / "logs/runs/r/agent.json").write_text("{}")
+    os.utime(home / "logs/runs/r/agent.json", (1, 1))
+    agent = starts(IGNORES, "train", "agent")
+    assert here.stop(home)["seconds"] < 4 and agent.wait(5) == -9
+
+
 def test_with_an_agent_its_workers_are_left_to_it(here: ModuleType, home: Path, starts: Starter) -> None:
     """It tells them to save; a signal of ours on top would end them in the middle of that."""
     starts(OBEYS, "train", "agent")
