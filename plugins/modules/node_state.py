@@ -38,6 +38,10 @@ options:
         undo (what takes it back; {before} stands for the output found first), makes (files that it makes, to be
         removed on the way back), and on_change (run after any file changed as well). It fails where the check does not
         hold afterwards. What the checks print at the end is returned as found."
+  say:
+    type: str
+    default: ""
+    description: What to tell about it
 """
 EXAMPLES = r"""
 - name: Have a time service
@@ -54,10 +58,6 @@ RETURN = r"""
 wrote: {type: list, elements: str, returned: always, description: Files that were written}
 ran: {type: list, elements: str, returned: always, description: Commands that were run}
 found: {type: list, elements: str, returned: always, description: What each check printed at the end}
-  say:
-    type: str
-    default: ""
-    description: What to tell about it
 """
 
 
