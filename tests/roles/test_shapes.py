@@ -5,6 +5,7 @@ Each shape as three machines, on each base, and one phase after the other, takes
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ ONE_BY_ONE = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"
 SUITES = ("bookworm", "trixie", "forky")
 # As people have it: NetworkManager and ifupdown take longer than networkd.
 PATIENT = {"motley_static_ip_reconnect_s": 25, "motley_static_ip_rollback_s": 60}
+# An undo leaves what was installed, as docs/my-machines.md says: here netplan with what it needs.
+INSTALLED = r"\+[a-z0-9.+-]+(:\w+)?( \S+ ii )?"
 
 
 @pytest.fixture
@@ -72,6 +75,14 @@ def gives_sudo_where_it_is_missing(person: Person) -> None:
         host.run("env", f"USER={USER}", "sh", "-ec", command[0])
 
 
+def amiss(person: Person) -> set[str]:
+    """The doctor's probes that found something wrong."""
+    looked = person.types("doctor", "--json")
+    verdict = json.loads(looked.out)
+    print(looked.out)
+    return {finding["probe"] for finding in verdict["findings"] if not finding["note"]}
+
+
 def goes_there_and_back(person: Person, *phases: str) -> None:
     assert person.types("check").rc == 0
     gives_sudo_where_it_is_missing(person)
@@ -81,19 +92,20 @@ def goes_there_and_back(person: Person, *phases: str) -> None:
         person.bootstraps(phase="" if phase == "all" else phase)
     again = person.bootstraps()
     assert set(again.changed().values()) == {0}, again.out
-    looked = person.types("doctor")
-    assert looked.rc == 0, looked.out
+    assert amiss(person) == {"versions"}, "no environment was asked for; all else is in order"
     for phase, before in reversed(found):
         if phase == "all" and len(found) > 1:
             continue  # each of its phases is undone by itself
         said = person.types("undo", phase=phase)
         assert said.rc == 0, said.out
         after = photographed(person)
-        for name, photograph in before.items():
-            assert not differences(photograph, after[name]), f"{phase} on {name}"
+        for host in person.cluster.hosts:
+            changed = differences(before[host.name], after[host.name])
+            if has(host, "debian-ifupdown"):
+                changed = [line for line in changed if not re.fullmatch(INSTALLED, line)]
+            assert not changed, f"{phase} on {host.name}"
 
 
-@pytest.mark.xfail(strict=True, reason="issue 14 k, o and ifupdown's consent are not all in yet", raises=AssertionError)
 def test_three_differently_installed_machines_go_there_and_back(mixed: Person) -> None:
     mixed.writes(consented(mixed), **PATIENT)
     goes_there_and_back(mixed, "all")
