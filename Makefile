@@ -47,7 +47,7 @@ check-versions: env ## what must agree between the nodes, and whether it does: F
 	@$(IN_LAB) $(PY) -m console check-versions --inventory "$(INVENTORY)" $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(JSON),--json)
 
-doctor: env ## what is wrong with the cluster, each with its cause and mend: NODES=a,b FIX=yes QUICK=1 FULL=1 JSON=1
+doctor: env ## what is wrong with the cluster, each with its cause and fix: NODES=a,b FIX=yes QUICK=1 FULL=1 JSON=1
 	@$(IN_LAB) $(PY) -m console doctor --inventory "$(INVENTORY)" $(if $(NODES),--limit "$(NODES)") \
 	  $(if $(FIX),--fix) $(if $(QUICK),--quick) $(if $(FULL),--full) $(if $(JSON),--json)
 

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from train import decide
 from train.config import RunConfig
 from train.files import write_atomic
 
 FILE = "decided.json"
-NAMES = ("backend", "precision", "load_in", "gradient_checkpointing", "wire", "sync", "local_steps")
+NAMES = (*decide.NAMES, "wire", "sync", "local_steps")
 
 
 def read(config: RunConfig) -> dict[str, str]:

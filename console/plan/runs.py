@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from train import decide
 from train.names import as_name
-
-DECIDED = ("backend", "precision", "load_in", "gradient_checkpointing")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -48,7 +47,7 @@ def known_runs(looks: Mapping[str, Any]) -> dict[str, Known]:
 def settings_before(known: Known) -> dict[str, Any]:
     """As it was launched, and what was decided for it then: other nodes must not decide otherwise."""
     everything = known.launched.get("all", {})
-    decided = {name: everything[name] for name in DECIDED if everything.get(name, "auto") != "auto"}
+    decided = {name: everything[name] for name in decide.NAMES if everything.get(name, "auto") != "auto"}
     return {**decided, **known.launched.get("given", {})} if "given" in known.launched else {}
 
 
