@@ -111,7 +111,7 @@ test-unit: env ## tests that need no host
 test-lab: env ## tests on real hosts (root)
 	@tests/run.sh lab
 
-test-long: env ## each shape of machine as three of them, on each base, there and back (root, hours)
+test-long: env ## what is marked long: each shape of machine as three of them on each base, and more of the training (root, hours)
 	@tests/run.sh long
 
 test-train: ## tests of the training package, in its own environment

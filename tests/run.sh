@@ -33,8 +33,9 @@ train_env=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs/train
 make_train_env() { requirements/make_env.sh "$train_env" node-cpu test-train; }
 
 train() {
-  echo "== tests: tests/train"
-  OMP_NUM_THREADS=1 "$train_env/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile tests/train
+  echo "== tests: tests/train, ${1:-not long}"
+  OMP_NUM_THREADS=1 "$train_env/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m "${1:-not long}" \
+    tests/train
 }
 
 tests() {
@@ -50,7 +51,7 @@ lab() {
   tests "$@" -m "alone and not long"
 }
 
-left_out() { echo "not run: each shape of machine as three of them on each base, which takes hours: make test-long"; }
+left_out() { echo "not run: what is marked long (each shape of machine as three of them on each base), which takes hours: make test-long"; }
 
 case $part in
   all)
@@ -70,7 +71,12 @@ case $part in
   unit) tests tests/unit ;;
   lab) lab_packages && lab tests/lab ;;
   train) make_train_env && train ;;
-  long) lab_packages && tests tests -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load ;;
+  long)
+    make_train_env
+    train long
+    lab_packages
+    tests tests --ignore tests/train -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load
+    ;;
   *)
     echo "tests/run.sh: no part '$part': all, lint, unit, train, lab, long" >&2
     exit 2
