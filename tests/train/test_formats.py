@@ -3,9 +3,11 @@
 import csv
 import json
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from train import sources
 from train.errors import BadInput
@@ -195,11 +197,19 @@ def test_text_is_cut_between_paragraphs_and_nothing_is_lost(tmp_path):
 
 
 def test_parquet_is_read_where_pyarrow_is(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    pyarrow = pytest.importorskip("pyarrow")
     path = tmp_path / "a.parquet"
     parquet.write_table(pyarrow.table({"instruction": ["Q", "R"], "output": ["A", "B"]}), path)
     assert [record.value["output"] for record in read(path)] == ["A", "B"]
+    turns = [{**ASKED[0], "tool_calls": None}, ASKED[1]]  # a column that some turns do not have comes as null
+    parquet.write_table(pyarrow.table({"messages": [turns] * 3, "text": [None] * 3}), path, row_group_size=2)
+    assert [convert(detect(record.value), record.value).messages for record in read(path)] == [ASKED] * 3
+
+
+def test_a_file_that_is_no_parquet_says_so(tmp_path):
+    path = tmp_path / "a.parquet"
+    path.write_text('{"instruction": "Q", "output": "A"}')
+    with pytest.raises(BadInput, match="not parquet"):
+        read(path)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

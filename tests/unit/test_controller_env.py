@@ -1,4 +1,4 @@
-"""The controller's environment: which ansible-core each Python gets, and what a Python that is too new is told."""
+"""The environments: which ansible-core each Python gets, what a Python that is too new is told, and which agree."""
 
 import os
 import re
@@ -25,6 +25,18 @@ def test_each_python_gets_an_ansible_core_that_runs_on_it(lock: str, python: str
     wanted = for_python((REQUIREMENTS / f"{lock}.txt").read_text(), python)
     (found,) = re.findall(r"^ansible-core==(\S+)", wanted, re.MULTILINE)
     assert re.match(branch, found)
+
+
+@pytest.mark.parametrize("lock", ["node-gpu", "node-gpu-r570", "node-cpu", "parquet", "dev"])
+def test_training_is_tested_with_the_versions_of_the_other_sets(lock: str) -> None:
+    """As bitsandbytes on GPU nodes, pyarrow where a data set needs it."""
+    tested, other = (dict(re.findall(r"^(\S+)==(\S+)", text(name), re.MULTILINE)) for name in ("test-train", lock))
+    assert {"bitsandbytes", "pyarrow"} <= tested.keys()
+    assert {name: version for name, version in tested.items() if other.get(name, version) != version} == {}
+
+
+def text(lock: str) -> str:
+    return (REQUIREMENTS / f"{lock}.txt").read_text()
 
 
 def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path) -> None:
