@@ -36,6 +36,8 @@ class Facts:
     vocab: int
     tied: bool
     positions: int
+    on_disk: str = ""
+    """4bit or 8bit where the model's files are quantised already, by bitsandbytes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +67,7 @@ def catalogue() -> dict[str, Any]:
 def resolve_model(name: str) -> Model:
     entry_name, entry = _entry("models", name)
     if entry:
-        facts = Facts(**{key: entry[key] for key in Facts.__slots__})
+        facts = Facts(**{key: entry[key] for key in Facts.__slots__ if key in entry})
         copy = home_dir() / "models" / "base" / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
@@ -154,7 +156,13 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         vocab=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family == "gemma2"),
         positions=config["max_position_embeddings"],
+        on_disk=form_on_disk(config.get("quantization_config")),
     )
+
+
+def form_on_disk(quantised: dict[str, Any] | None) -> str:
+    """What a model's config.json says of how its files are quantised."""
+    return next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
 
 
 def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:

@@ -17,7 +17,9 @@ from train.memory import GIB, LINEARS, Setup, fits
 
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
-EIGHT_BIT = "as set; in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
+EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
+UNQUANTISED = "the model before it was quantised"
+SLOW = "on a CPU it is slow, and meant for tests"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +134,36 @@ def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str
 def _load_in(
     config: RunConfig, devices: Sequence[Device], shape: Facts | None, setup: Setup, gpu: bool
 ) -> tuple[str, str]:
-    if config.load_in != "auto":
-        if config.load_in != "16bit" and setup.full:
-            raise BadInput(f"load_in: {config.load_in} cannot be trained in full", fix="use load_in: 16bit")
-        without = _names(device for device in devices if not device.bitsandbytes)
-        if config.load_in != "16bit" and without:
-            raise BadInput(
-                f"load_in: {config.load_in} needs bitsandbytes, which {without} has not",
-                fix="use load_in: 16bit, or only nodes with a GPU",
-            )
-        slow = "as set; on a CPU it is slow, and meant for tests"
-        why = EIGHT_BIT if config.load_in == "8bit" else slow if config.load_in == "4bit" and not gpu else "as set"
-        return config.load_in, why
+    on_disk = shape.on_disk if shape else ""
+    if on_disk and config.load_in not in ("auto", on_disk):
+        raise BadInput(
+            f"load_in: {config.load_in}, but the model's files are in {on_disk}",
+            fix=f"use load_in: {on_disk}, or {UNQUANTISED}",
+        )
+    asked = on_disk or config.load_in
+    if asked != "auto":
+        _require_quantising(asked, devices, setup, instead=UNQUANTISED if on_disk else "load_in: 16bit")
+        why = "so are the model's files" if on_disk and config.load_in == "auto" else "as set"
+        more = EIGHT_BIT if asked == "8bit" else SLOW if asked == "4bit" and not gpu else ""
+        return asked, f"{why}; {more}" if more else why
     if not gpu or setup.full:
         return "16bit", "all weights are trained" if setup.full else "a CPU takes part"
     small = next((device for device in devices if not _holds_16bit(device, shape, setup)), None)
     if small is None:
         return "16bit", "it fits every GPU"
     return "4bit", f"in 16 bit it does not fit {small.node}'s {small.memory_bytes / GIB:.0f} GB"
+
+
+def _require_quantising(form: str, devices: Sequence[Device], setup: Setup, *, instead: str) -> None:
+    if form == "16bit":
+        return
+    if setup.full:
+        raise BadInput(f"load_in: {form} cannot be trained in full", fix=f"use {instead}")
+    if without := _names(device for device in devices if not device.bitsandbytes):
+        raise BadInput(
+            f"load_in: {form} needs bitsandbytes, which {without} has not",
+            fix=f"use {instead}, or only nodes with a GPU",
+        )
 
 
 def _holds_16bit(device: Device, shape: Facts | None, setup: Setup) -> bool:

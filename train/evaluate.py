@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--eval-fraction", type=float, default=0.05, help="as in `run`")
     parser.add_argument("--train-on", default="answers", help="as in `run`")
     parser.add_argument(
-        "--load-in", choices=("4bit", "8bit", "16bit"), help="the base (default 16bit); 4bit needs a GPU"
+        "--load-in", choices=("4bit", "8bit", "16bit"), help="the base (default 16bit); 4bit needs bitsandbytes"
     )
     parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
     parser.add_argument("--questions", type=int, default=3, help="held-out questions asked of both (default 3)")

@@ -1,10 +1,12 @@
 """The truth that every run is compared with: plain PyTorch, one process, one batch a step. It shares nothing with the
-loop but the data on disk and the first weights; it has its own row order, loss, schedule and update."""
+loop but the data on disk and the first weights; it has its own row order, loss, schedule and update. A base in 4 bit is
+here an ordinary one of the rounded weights."""
 
 import math
 
 import numpy as np
 import torch
+from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
@@ -12,11 +14,22 @@ from train.rows import open_rows
 
 
 def losses(
-    model_folder, data, *, steps, rows_per_step, rate=2e-3, warmup=5, clip=0.3, seed=3407, full=False, of_steps=None
+    model_folder,
+    data,
+    *,
+    steps,
+    rows_per_step,
+    rate=2e-3,
+    warmup=5,
+    clip=0.3,
+    seed=3407,
+    full=False,
+    nf4=False,
+    of_steps=None,
 ):
     """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
     rows = open_rows(data)
-    model = build(model_folder, seed, full)
+    model = build(model_folder, seed, full, nf4)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
     stream = order(rows, seed)
@@ -33,13 +46,23 @@ def losses(
     return found
 
 
-def build(model_folder, seed, full=False):
+def build(model_folder, seed, full=False, nf4=False):
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32, attn_implementation="eager")
     if full:
         return model
+    if nf4:
+        round_to_nf4(model)
     torch.manual_seed(seed)
     lora = LoraConfig(r=8, lora_alpha=16, target_modules="all-linear", task_type="CAUSAL_LM")
     return get_peft_model(model, lora)
+
+
+def round_to_nf4(model):
+    """Every linear layer but the last, as QLoRA has it: NF4 in blocks of 64, their scales quantised once more."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.nn.Linear) and name != "lm_head":
+            codes, state = quantize_4bit(layer.weight.data, quant_type="nf4", compress_statistics=True)
+            layer.weight.data = dequantize_4bit(codes, state)
 
 
 def order(rows, seed):

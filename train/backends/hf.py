@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.backends import ModelSpec
+from train.catalogue import form_on_disk
 from train.config import nearest
 from train.errors import BadInput
 
@@ -45,32 +47,56 @@ def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
 
 
 def _base(spec: ModelSpec) -> Any:
-    from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers import AutoModelForCausalLM
 
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
-    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(spec), "local_files_only": True}
+    config = _config(spec)
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
     if spec.device != "cpu":
         options["device_map"] = {"": spec.device}
-    if spec.load_in == "4bit":
-        options["quantization_config"] = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
-        )
-    elif spec.load_in == "8bit":
-        options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
+    on_disk = form_on_disk(getattr(config, "quantization_config", None))
+    form = on_disk or spec.load_in
+    if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
+        raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
+    if form != on_disk:  # else the files say how
+        options["quantization_config"] = _quantisation(form, dtype)
     try:
-        return AutoModelForCausalLM.from_pretrained(spec.folder, **options)
+        return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
 
 
-def _attention(spec: ModelSpec) -> str:
-    """sdpa, but for families that cap their attention's scores (gemma2): it leaves the cap out."""
+def _quantisation(form: str, dtype: torch.dtype) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if form == "4bit":
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+        )
+    return BitsAndBytesConfig(load_in_8bit=True) if form == "8bit" else None
+
+
+def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """4-bit layers that compute in this precision, whatever their files say, and keep to one form: for evaluation
+    bitsandbytes turns them into another on CPUs with AVX512-BF16, less exact, without gradients and for good."""
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+            module.compute_dtype = dtype
+    return model
+
+
+def _config(spec: ModelSpec) -> Any:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(spec.folder, local_files_only=True)
+        return AutoConfig.from_pretrained(spec.folder, local_files_only=True)
     except (OSError, ValueError):
-        return "sdpa"  # loading the model says what is wrong
+        return None  # loading the model says what is wrong
+
+
+def _attention(config: Any) -> str:
+    """sdpa, but for families that cap their attention's scores (gemma2): it leaves the cap out."""
     return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
 
 
