@@ -3,8 +3,8 @@
     python -m train export gguf --run qa [--outtype q8_0]
     python -m train export merged --model smollm2-135m --adapter results/qa/adapter --out out/merged
 
-adapter: PEFT's format with the tokenizer. merged: a model of its own, for transformers or vLLM. gguf: one file and a
-Modelfile: `ollama create NAME -f Modelfile`. Its converter is fetched once, into a folder of its own.
+adapter: PEFT's format with the tokenizer. merged: a model of its own, for transformers or vLLM, never quantised. gguf:
+one file and a Modelfile: `ollama create NAME -f Modelfile`. Its converter is fetched once, into a folder of its own.
 """
 
 from __future__ import annotations
@@ -98,9 +98,12 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    base = AutoModelForCausalLM.from_pretrained(model_folder(args.model), dtype="auto", local_files_only=True)
+    base: Any = AutoModelForCausalLM.from_pretrained(model_folder(args.model), dtype="auto", local_files_only=True)
+    packed = getattr(base, "is_quantized", False)  # no other copy is known
+    if packed:
+        base = base.dequantize()
     merged: Any = PeftModel.from_pretrained(base, str(args.adapter)).merge_and_unload()
-    merged.save_pretrained(folder)
+    merged.save_pretrained(folder, save_original_format=not packed)
     save_tokenizer(load_chat(model), folder)
 
 

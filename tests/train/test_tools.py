@@ -1,5 +1,6 @@
 """versions, bench, eval and export, as a person runs them."""
 
+import functools
 import io
 import json
 import re
@@ -7,15 +8,20 @@ import shutil
 import subprocess
 import sys
 from argparse import Namespace
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from peft import PeftModel
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.train import cluster
+from tests.train.bases import FORMS, save_in_4bit
 from tests.train.cluster import ROOT, environment, free_port
+from train import backends, export
 from train.__main__ import main
 from train.answers import Listener
 from train.ask import Voice
@@ -32,18 +38,30 @@ from train.versions import collect
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A short run on the tiny model, far enough to differ from its base."""
-    home = tmp_path_factory.mktemp("home")
+def trained_in(tmp_path_factory):
+    """A short run on the tiny model in that form, far enough to differ from its base."""
+    return functools.cache(lambda form: short_run(tmp_path_factory.mktemp(form), form))
+
+
+@pytest.fixture
+def form():
+    return "16bit"
+
+
+@pytest.fixture
+def trained(trained_in, form):
+    return trained_in(form)
+
+
+def short_run(home, form):
     data = home / "data.jsonl"
     pairs = [{"prompt": f"Say {n % 5}.", "completion": "blue red blue red"} for n in range(400)]
     data.write_text("".join(json.dumps({**pair, "id": n}) + "\n" for n, pair in enumerate(pairs)))
     folder = prepare(PrepareSettings(dataset=str(data), model="tiny", out=str(home / "rows"), max_seq_length=64), str)
-    flags = {"model": "tiny", "dataset": folder, "home": home, "max-steps": 25, "rows-per-step": 8}
-    flags |= {"learning-rate": 0.01, "save-every": 100, "device": "cpu"}
-    command = [sys.executable, "-m", "train", "run", *(f"--{name}={value}" for name, value in flags.items())]
-    subprocess.run(command, env=environment(), cwd=ROOT, check=True, capture_output=True)
-    return home / "results" / "run" / "adapter", folder
+    options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
+    options |= {"learning_rate": 0.01, "save_every": 100, "device": "cpu"}
+    done = cluster.train(home, options)
+    return done.node_home(0) / "results" / "run" / "adapter", folder
 
 
 def run(capsys, *flags):
@@ -129,8 +147,11 @@ def launched(trained, monkeypatch):
     return home
 
 
-def test_a_run_is_measured_asked_and_exported_by_its_name_alone(capsys, launched, monkeypatch):
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, launched, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(launched))
+    built, build = [], backends.get("hf").build
+    monkeypatch.setattr(backends.get("hf"), "build", lambda spec: built.append(spec.load_in) or build(spec))
     code, scores = run(capsys, "eval", "--run", "run", "--answer-tokens", 12, "--questions", 1)
     assert code == 0 and scores["adapter"]["loss"] < 0.75 * scores["base"]["loss"]
     held_out = scores["questions"][0]
@@ -139,6 +160,7 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(capsys, launched
     assert out["answers"] == [
         {"question": held_out["question"], "before": held_out["base"], "after": held_out["adapter"]}
     ]
+    assert built == [form, form], "what is measured and asked is what was trained"
     code, out = run(capsys, "export", "adapter", "--run", "run", "--home", launched)
     assert code == 0 and out["folder"] == f"{launched}/exports/run/adapter"
     assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
@@ -210,18 +232,59 @@ def test_a_merge_wants_the_base_in_16_bit(tmp_path):
     assert Made(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == str(tmp_path)
 
 
-def test_merged_model_answers_like_the_adapter(capsys, trained, tmp_path):
+TOKENS = torch.arange(3, 40)[None]
+
+
+@torch.no_grad()
+def scores(folder, adapter=None, form="16bit", *, trained=True):
+    spec = backends.ModelSpec(folder=str(folder), adapter=adapter, load_in=form, method="lora" if adapter else "base")
+    model = backends.get("hf").build(spec)
+    with nullcontext() if trained else model.disable_adapter():
+        return model(TOKENS).logits
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_merged_model_answers_like_the_adapter(form, capsys, trained, launched, tmp_path):
+    """It is the base as it was before it was quantised, and the adapter: nothing is rounded but that base."""
     adapter, _ = trained
-    code, out = run(capsys, "export", "merged", "--model", "tiny", "--adapter", adapter, "--out", tmp_path / "m")
+    code, out = run(capsys, "export", "merged", "--run", "run", "--home", launched, "--out", tmp_path / "m")
     assert code == 0
     assert "model.safetensors" in out["files"]
     base = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
-    tokens = torch.arange(3, 40)[None]
     with torch.no_grad():
-        wanted = PeftModel.from_pretrained(base, str(adapter))(tokens).logits
-        found = AutoModelForCausalLM.from_pretrained(tmp_path / "m")(tokens).logits
+        wanted = PeftModel.from_pretrained(base, str(adapter))(TOKENS).logits
+        found = AutoModelForCausalLM.from_pretrained(tmp_path / "m")(TOKENS).logits
     assert torch.allclose(wanted, found, atol=1e-3)
+    config = json.loads((tmp_path / "m/config.json").read_text())
+    assert "quantization_config" not in config and config["dtype"] == "float32"
     assert AutoTokenizer.from_pretrained(tmp_path / "m").chat_template
+
+    asked, before = (scores(model_folder("tiny"), adapter, form, trained=trained) for trained in (True, False))
+    assert (found - asked).norm() < (0.1 if form == "4bit" else 1e-3) * (asked - before).norm()
+
+
+def test_a_base_that_is_only_there_in_4_bit_is_unpacked_for_the_merge(capsys, trained_in, tmp_path):
+    adapter, _ = trained_in("4bit")
+    base = save_in_4bit(tmp_path / "tiny-4bit")
+    assert run(capsys, "export", "merged", "--model", base, "--adapter", adapter, "--out", tmp_path / "m")[0] == 0
+    assert "quantization_config" not in json.loads((tmp_path / "m/config.json").read_text())
+    assert {tensor.dtype for tensor in load_file(tmp_path / "m/model.safetensors").values()} == {torch.float32}
+    torch.testing.assert_close(scores(tmp_path / "m"), scores(base, adapter, "4bit"), rtol=0, atol=1e-3)
+
+
+def test_what_becomes_a_gguf_is_the_merged_model_in_16_bit(capsys, trained_in, tmp_path, monkeypatch):
+    """The converter here only writes down what it was given."""
+    adapter, _ = trained_in("4bit")
+    (tmp_path / "convert_hf_to_gguf.py").write_text(
+        "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[-1] + '.given'); open(sys.argv[-1], 'w').close()"
+    )
+    monkeypatch.setattr(export, "gguf_converter", lambda: tmp_path)
+    for what in ("merged", "gguf"):
+        flags = ("export", what, "--model", "tiny", "--adapter", adapter, "--out", tmp_path / what)
+        assert run(capsys, *flags)[0] == 0
+    given = tmp_path / "gguf/tiny.gguf.given"
+    for name in ("model.safetensors", "config.json"):
+        assert (given / name).read_bytes() == (tmp_path / "merged" / name).read_bytes()
 
 
 def test_exported_adapter_names_its_base_for_others(capsys, tmp_path, trained):
