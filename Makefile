@@ -117,6 +117,12 @@ test-long: env ## what is marked long: each shape of machine as three of them on
 test-train: ## tests of the training package, in its own environment
 	@tests/run.sh train
 
+# Any Python with torch; that of a node's own environment where there is one. LINES is also the height of a terminal.
+TORCH_PYTHON = $(or $(PYTHON),$(firstword $(wildcard $(HOME)/ai-cluster/env/bin/python)),python3)
+test-gpu: ## what only graphics cards can prove: PYTHON=python3 LINES=a,b DEVICE=cpu AGAIN=1; two machines: PAIR=NODE,NODE
+	@"$(TORCH_PYTHON)" -m tests.gpu $(if $(DEVICE),--device $(DEVICE)) $(if $(AGAIN),--again) \
+	  $(if $(filter command,$(firstword $(origin LINES))),--lines "$(LINES)") $(if $(PAIR),--pair "$(PAIR)" --inventory "$(INVENTORY)")
+
 bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling predict slow_links look launch bootstrap faults" REPEATS=3
 	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))
 

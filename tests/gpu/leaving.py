@@ -1,0 +1,153 @@
+"""SIGTERM while a kernel spins on the card: saved and gone within seconds. And the warm process beside a card."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tests.gpu import runs
+from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, within
+
+STEP = 4
+"""In which the kernel spins."""
+SPIN_CYCLES = int(60e9)
+"""Half a minute at the clock of a card; it ends by itself."""
+LEAVES_WITHIN_S = 5.0
+TRAINS = ("transformers and peft",)
+
+
+def spin_in_a_step(device: str, mark: Path) -> Callable[[int], None]:
+    def change(rank: int) -> None:
+        import threading
+
+        import torch
+
+        from train import loop
+
+        compute = loop.compute
+
+        def spinning(run: Any, mine: list[int], weight: float) -> Any:
+            if run.step + 1 == STEP:
+                mark.touch()
+                if device == "cpu":
+                    threading.Event().wait(30)
+                else:
+                    torch.cuda._sleep(SPIN_CYCLES)
+            return compute(run, mine, weight)
+
+        loop.compute = spinning
+
+    return change
+
+
+def measure_sigterm(place: Place) -> Figures:
+    options, home, mark = runs.options_for(place, save_every=50), place.folder / "run", place.folder / "spins"
+    first = runs.Runs(home, options, [place.device], change=spin_in_a_step(place.device, mark))
+    end = time.monotonic() + 30
+    while not mark.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    os.kill(first.pids[0], signal.SIGTERM)
+    began = time.monotonic()
+    codes = first.wait(40)
+    seconds = time.monotonic() - began
+    saved = [event["step"] for event in first.events(0, "checkpoint")]
+    last = runs.train(home, options, [place.device])
+    starts = [event["step"] for event in last.events(0, "start")]
+    found = {"codes": codes, "seconds": round(seconds, 2), "finished": STEP - 1, "saved": saved, "starts": starts}
+    return {**found, "losses": last.losses(), "truth": runs.truth(place)}
+
+
+def judge_sigterm(values: Figures) -> Verdict:
+    saved, code = values["saved"], 128 + signal.SIGTERM
+    return together(
+        (values["codes"] == [code], f"left with {values['codes'][0]}"),
+        (values["seconds"] <= LEAVES_WITHIN_S, f"{values['seconds']} s after SIGTERM"),
+        (saved[-1:] == [values["finished"]], f"saved step {saved}"),
+        (values["starts"] == [0, values["finished"]], f"began at steps {values['starts']}"),
+        within("losses off the undisturbed run by", furthest(values["losses"], values["truth"]), 1e-4),
+    )
+
+
+def measure_warm(place: Place) -> Figures:
+    """A run as a fork of a process that has read the libraries, and the same run from nothing."""
+    from train.warm import Warm
+
+    warm = Warm(dict(os.environ))
+    try:
+        warm_words(warm, place.folder, ["-m", "train", "versions", "--json"])  # it has read them
+        began = time.perf_counter()
+        code = warm_words(warm, place.folder, words(place, "warm"))
+        warm_s = time.perf_counter() - began
+        opened = open_cards(warm.process.pid)
+    finally:
+        warm.process.kill()
+        warm.process.wait()
+    began = time.perf_counter()
+    with (place.folder / "cold.txt").open("w") as out:
+        cold = subprocess.run(
+            [sys.executable, *words(place, "cold")], stdout=out, stderr=out, check=False, timeout=runs.DEADLINE_S
+        )
+    cold_s = time.perf_counter() - began
+    losses = [runs.losses_of(place.folder / name) for name in ("warm", "cold")]
+    found = {"codes": [code, cold.returncode], "warm_s": round(warm_s, 2), "cold_s": round(cold_s, 2)}
+    return {**found, "opened": opened, "losses": losses[0], "truth": losses[1]}
+
+
+def warm_words(warm: Any, folder: Path, given: list[str]) -> int:
+    with (folder / "warm.txt").open("a") as out:
+        born = warm.start(given, dict(os.environ), out.fileno())
+        return int(born.wait(runs.DEADLINE_S))
+
+
+def words(place: Place, name: str) -> list[str]:
+    own = runs.options_for(place, max_steps=4, home=place.folder / name, device="cpu" if not place.on_card else "cuda")
+    return ["-m", "train", "run", *(f"--{key.replace('_', '-')}={value}" for key, value in own.items())]
+
+
+def open_cards(pid: int) -> list[str]:
+    found = set()
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            found.add(str(file.readlink()))
+    return sorted(name for name in found if name.startswith("/dev/nvidia"))
+
+
+def judge_warm(values: Figures) -> Verdict:
+    return together(
+        (
+            values["codes"] == [0, 0],
+            "both ended well" if values["codes"] == [0, 0] else f"ended with {values['codes']}",
+        ),
+        (
+            not values["opened"],
+            "the warm process has opened no card" if not values["opened"] else f"it has {values['opened']}",
+        ),
+        within("losses off a cold start by", furthest(values["losses"], values["truth"]), 1e-6),
+        (values["warm_s"] < values["cold_s"], f"{values['warm_s']} s warm, {values['cold_s']} s cold"),
+    )
+
+
+LINES = (
+    Line(
+        name="sigterm",
+        about="SIGTERM beside a kernel that spins: saved, gone within 5 s",
+        needs=TRAINS,
+        measure=measure_sigterm,
+        judge=judge_sigterm,
+    ),
+    Line(
+        name="warm",
+        about="a worker forked from the warm process trains as one from nothing",
+        needs=TRAINS,
+        measure=measure_warm,
+        judge=judge_warm,
+    ),
+)

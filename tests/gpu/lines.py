@@ -1,0 +1,9 @@
+"""All lines of the kit, in the order in which they are run."""
+
+from __future__ import annotations
+
+from tests.gpu import exact, kernels, leaving, memory, numbers, oom, speed, two, uses
+from tests.gpu.line import Line
+
+PARTS = (kernels, exact, memory, oom, two, leaving, numbers, uses, speed)
+LINES: dict[str, Line] = {line.name: line for part in PARTS for line in part.LINES}

@@ -1,0 +1,197 @@
+"""Runs of `train run` for the lines: forks of this process, each a node of its own, something changed from outside.
+
+The process that forks must not have computed: neither a card nor autograd's threads outlive a fork.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.line import Figures, Place, Verdict, furthest, together, within
+from train.events import history, read
+
+Options = dict[str, Any]
+STEPS, ROWS_PER_STEP = 10, 8
+OPTIONS: Options = {
+    "model": "tiny", "backend": "hf", "load_in": "16bit", "precision": "fp32", "max_steps": STEPS, "lora_r": 8,
+    "rows_per_step": ROWS_PER_STEP, "learning_rate": 5e-3, "warmup_steps": 2, "save_every": 4, "proof_every": 4,
+    "micro_batch": 4, "wire": "fp32", "sync": "flat", "eval_rows": 4, "timeout_s": 40,
+}  # fmt: skip
+DEADLINE_S = 50.0
+
+
+class Runs:
+    """The processes of one run."""
+
+    def __init__(
+        self,
+        home: Path,
+        options: Options,
+        devices: Sequence[str],
+        *,
+        change: Callable[[int], None] | None = None,
+        one_card_each: bool = False,
+        failure: Path | None = None,
+    ) -> None:
+        """`failure`: a file for the cause, as an agent wants it."""
+        from tests.train.cluster import free_port
+
+        self.home = home
+        self.codes: list[int] = []
+        self.pids = []
+        home.mkdir(parents=True, exist_ok=True)
+        size, port = len(devices), free_port()
+        for rank, device in enumerate(devices):
+            env = {"MOTLEY_NODE": f"node-{rank}", "LOCAL_RANK": str(rank if one_card_each else 0)}
+            if size > 1:
+                env |= {
+                    "RANK": str(rank),
+                    "WORLD_SIZE": str(size),
+                    "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port),
+                }
+                env |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+            if failure:
+                env |= {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": str(failure)}
+            own = options | {"device": "cuda" if device != "cpu" else "cpu", "home": self.node_home(rank)}
+            words = ["run", *(f"--{name.replace('_', '-')}={value}" for name, value in own.items())]
+            sys.stdout.flush()
+            pid = os.fork()
+            if not pid:
+                _be(words, env, home / f"out-{rank}.txt", functools.partial(change or nothing, rank))
+            self.pids.append(pid)
+
+    def wait(self, within_s: float = DEADLINE_S) -> list[int]:
+        """Exit codes; whoever is not done by then is killed."""
+        end, codes = time.monotonic() + within_s, dict.fromkeys(self.pids)
+        while None in codes.values():
+            for pid in [pid for pid, code in codes.items() if code is None]:
+                ended, status = os.waitpid(pid, os.WNOHANG)
+                if ended:
+                    codes[pid] = os.waitstatus_to_exitcode(status)
+                elif time.monotonic() > end:
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+        self.codes = [int(code or 0) for code in codes.values()]
+        return self.codes
+
+    def node_home(self, rank: int) -> Path:
+        return self.home / f"node-{rank}"
+
+    def said(self) -> str:
+        return "\n".join((self.home / f"out-{rank}.txt").read_text() for rank in range(len(self.pids)))
+
+    def events(self, rank: int = 0, kind: str = "") -> list[dict[str, Any]]:
+        return [event for event in events_of(self.node_home(rank)) if kind in ("", event["event"])]
+
+    def losses(self, rank: int = 0) -> list[float]:
+        return losses_of(self.node_home(rank))
+
+    def adapters(self) -> list[dict[str, str]]:
+        """What each rank has proven, by step."""
+        return [
+            {str(event["step"]): event["adapter"] for event in self.events(rank, "proof")}
+            for rank in range(len(self.pids))
+        ]
+
+
+def events_of(home: Path) -> list[dict[str, Any]]:
+    log = home / "logs/runs/run/events.jsonl"
+    return read(log) if log.exists() else []
+
+
+def losses_of(home: Path) -> list[float]:
+    """Of the steps that count."""
+    return [event["loss"] for event in history(events_of(home))]
+
+
+def nothing(rank: int) -> None:
+    """Nothing is changed from outside."""
+
+
+def _be(words: list[str], env: dict[str, str], out: Path, change: Callable[[], Any]) -> None:
+    code = 1
+    try:
+        handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        os.environ.update(env)
+        change()
+        from train.__main__ import main
+
+        code = main(words)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def train(home: Path, options: Options, devices: Sequence[str], **how: Any) -> Runs:
+    """To its good end."""
+    runs = Runs(home, options, devices, **how)
+    if any(runs.wait()):
+        raise RuntimeError(f"a run that should end well ended with {runs.codes}: {runs.said()[-2000:]}")
+    return runs
+
+
+def command(place: Place, words: list[str], env: dict[str, str]) -> dict[str, Any]:
+    """What `python -m train WORDS --json` answers."""
+    out = place.folder / "said.txt"
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        _be([*words, "--json"], env, out, functools.partial(nothing, 0))
+    if code := os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError(f"train {words[0]} ended with {code}: {out.read_text()[-2000:]}")
+    answers = [line for line in out.read_text().splitlines() if line.startswith("{")]
+    return dict(json.loads(answers[-1]))
+
+
+def data(place: Place) -> Path:
+    from tests.train.cluster import make_rows
+
+    folder = place.folder / "data"
+    if not folder.exists():
+        folder.mkdir()
+        make_rows(folder, 40, 6)
+    return folder
+
+
+def options_for(place: Place, **own: Any) -> Options:
+    return {**OPTIONS, "dataset": data(place), **own}
+
+
+def truth(place: Place, **own: Any) -> list[float]:
+    """One process, everything else as it is."""
+    return train(place.folder / "truth", options_for(place, **own), [place.device]).losses()
+
+
+def over_gloo(rank: int) -> None:
+    """Two processes on one card: NCCL refuses that, gloo does not."""
+    from train.world import World
+
+    start_group = World.start_group
+    World.start_group = lambda self, *, cards: start_group(self, cards=False)  # type: ignore[method-assign]
+
+
+def curve(values: Figures, limit: float = 1e-4) -> Verdict:
+    """The losses are those of one process, and all ranks prove the same adapter."""
+    adapters = values["adapters"]
+    same = bool(adapters[0]) and all(one == adapters[0] for one in adapters)
+    return together(
+        within(
+            f"{len(values['losses'])} losses off one process by", furthest(values["losses"], values["truth"]), limit
+        ),
+        (same, "the same adapter on all" if same else "the ranks' adapters differ"),
+    )

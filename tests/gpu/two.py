@@ -1,0 +1,127 @@
+"""Two processes on the card over gloo: each way of combining gradients, each wire, a share of 0, a run that goes from
+two to one and back; a CPU beside the card; two cards over NCCL."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.gpu import runs
+from tests.gpu.line import Figures, Line, Place, Verdict, together
+from tests.gpu.runs import curve
+
+TRAINS = ("transformers and peft",)
+STOPS = (3, 7)
+
+
+def measure(place: Place, own: runs.Options) -> Figures:
+    """As on two nodes with a card each."""
+    found = runs.train(place.folder / "two", runs.options_for(place, **own), [place.device] * 2, change=runs.over_gloo)
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+
+
+def measure_beside_cpu(place: Place) -> Figures:
+    found = runs.train(place.folder / "two", runs.options_for(place, shares="3,1"), [place.device, "cpu"])
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+
+
+def measure_two_cards(place: Place) -> Figures:
+    devices = [place.device] * 2
+    options = runs.options_for(place, sync="ddp")
+    found = runs.train(place.folder / "two", options, devices, one_card_each=True, change=own_home)
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+
+
+def own_home(rank: int) -> None:
+    """Each process writes, although it is not the first of its machine."""
+    from train.world import World
+
+    World.writes = property(lambda self: True)  # type: ignore[assignment]
+
+
+def stop_at(step: int) -> Callable[[int], None]:
+    """Nothing broken: a stop as by `make stop`, at the same step on all ranks."""
+
+    def change(rank: int) -> None:
+        from train import loop
+
+        runs.over_gloo(rank)
+        between_steps = loop.between_steps
+
+        def stopping(run: Any) -> bool:
+            if run.step == step:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+            return between_steps(run)
+
+        loop.between_steps = stopping
+
+    return change
+
+
+def measure_resume(place: Place) -> Figures:
+    options, home = runs.options_for(place), place.folder / "two"
+    codes = []
+    for size, step in zip((2, 1), STOPS, strict=True):
+        codes.append(runs.Runs(home, options, [place.device] * size, change=stop_at(step)).wait())
+    last = runs.train(home, options, [place.device] * 2, change=runs.over_gloo)
+    starts = [event["step"] for event in last.events(0, "start")]
+    adapters = [{key: value for key, value in one.items() if int(key) > STOPS[1]} for one in last.adapters()]
+    found = {"losses": last.losses(), "adapters": adapters, "truth": runs.truth(place)}
+    return {**found, "codes": codes, "starts": starts}
+
+
+def judge_resume(values: Figures) -> Verdict:
+    whole = curve(values)
+    right = values["starts"] == [0, *STOPS]
+    left = all(code == 128 + signal.SIGTERM for part in values["codes"] for code in part)
+    return together(
+        (whole.passed, whole.sentence),
+        (right, f"began at steps {values['starts']}"),
+        (left, "both stops left with 143" if left else f"the stops ended with {values['codes']}"),
+    )
+
+
+def one(name: str, about: str, limit: float = 1e-4, **own: Any) -> Line:
+    return Line(
+        name=f"two-{name}",
+        about=f"two processes, gloo: {about}",
+        needs=TRAINS,
+        measure=functools.partial(measure, own=own),
+        judge=functools.partial(curve, limit=limit),
+    )
+
+
+LINES = (
+    one("ddp", "ddp, shares 5:3", sync="ddp", shares="5,3"),
+    one("flat", "flat, shares 5:3", sync="flat", shares="5,3"),
+    one("share-0", "one without rows", sync="ddp", shares="1,0"),
+    one("wire-bf16", "gradients travel in bf16", 1e-3, sync="ddp", wire="bf16"),
+    Line(
+        name="two-resume",
+        about="from two processes to one and back",
+        needs=TRAINS,
+        measure=measure_resume,
+        judge=judge_resume,
+    ),
+    Line(
+        name="card-and-cpu",
+        about="a card and a CPU train one adapter, bit for bit",
+        needs=(*TRAINS, "a card"),
+        measure=measure_beside_cpu,
+        judge=curve,
+        simulated=True,
+    ),
+    Line(
+        name="two-cards",
+        about="two cards of one machine over NCCL",
+        needs=(*TRAINS, "two cards"),
+        measure=measure_two_cards,
+        judge=curve,
+        simulated=True,
+    ),
+)

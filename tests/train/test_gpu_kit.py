@@ -1,0 +1,81 @@
+"""`make test-gpu DEVICE=cpu`, whole: every line that a CPU can measure passes here, the others are judged on recorded
+figures. Which those are is fixed in tests/unit/test_gpu_kit.py."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.gpu.line import Place
+from tests.gpu.lines import LINES
+from tests.train.cluster import ROOT
+from train import backends
+from train.backends import hf
+
+HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
+
+
+def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(folder), *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=500)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("results")
+
+
+@pytest.mark.timeout(540)
+def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(results: Path) -> None:
+    done = kit(results)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line.split() for line in done.stdout.splitlines() if not line.startswith("|")]
+    states = {words[1]: words[0] for words in told if len(words) > 2 and words[1] in LINES}
+    wanted = {
+        name: "simulated" if line.simulated else "skipped" if "unsloth" in line.needs and not HAS_UNSLOTH else "passed"
+        for name, line in LINES.items()
+    }
+    assert states == wanted
+    assert (results / "table.md").read_text().count("\n| ") == len(LINES) + 1
+    assert not [file.name for file in results.iterdir() if file.name.startswith(".")], "it left a folder behind"
+
+
+def test_what_has_a_result_is_not_measured_again(results: Path) -> None:
+    before = {file: file.stat().st_mtime_ns for file in results.glob("*.json")}
+    began = time.monotonic()
+    done = kit(results)
+    assert done.returncode == 0 and before and time.monotonic() - began < 20
+    assert {file: file.stat().st_mtime_ns for file in results.glob("*.json")} == before
+
+
+def place(tmp_path: Path) -> Place:
+    return Place(device="cpu", folder=tmp_path, shared=tmp_path, results=tmp_path)
+
+
+def blind(model, batch):
+    """As if packed samples were one text."""
+    return LOSS_SUM(model, {**batch, "position_ids": torch.arange(batch["input_ids"].shape[1])[None]})
+
+
+def cut(model, batch):
+    """As a backend that cuts what is longer than it likes."""
+    return LOSS_SUM(model, {name: values[:, :80] for name, values in batch.items()})
+
+
+LOSS_SUM = hf.loss_sum
+
+
+@pytest.mark.parametrize(("harm", "told"), [(blind, "packed = alone"), (cut, "of 293 target tokens trained")])
+def test_a_backend_that_mixes_or_cuts_samples_fails_its_line(harm, told, tmp_path, monkeypatch):
+    monkeypatch.setattr(hf, "loss_sum", harm)
+    assert backends.get("hf").loss_sum is harm
+    line = LINES["exact-hf-16bit"]
+    verdict = line.judge(json.loads(json.dumps(line.measure(place(tmp_path)))))
+    assert not verdict.passed and told in verdict.sentence
