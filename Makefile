@@ -121,7 +121,7 @@ test-train: ## tests of the training package, in its own environment
 TORCH_PYTHON = $(or $(PYTHON),$(firstword $(wildcard $(HOME)/ai-cluster/env/bin/python)),python3)
 test-gpu: ## what only graphics cards can prove: PYTHON=python3 LINES=a,b DEVICE=cpu AGAIN=1; two machines: PAIR=NODE,NODE
 	@"$(TORCH_PYTHON)" -m tests.gpu $(if $(DEVICE),--device $(DEVICE)) $(if $(AGAIN),--again) \
-	  $(if $(filter command,$(firstword $(origin LINES))),--lines "$(LINES)") $(if $(PAIR),--pair "$(PAIR)" --inventory "$(INVENTORY)")
+	  $(if $(filter command,$(firstword $(origin LINES))),--lines "$(LINES)") $(if $(PAIR),--pair "$(PAIR)" --inventory "$(INVENTORY)" $(if $(MODEL),--model "$(MODEL)"))
 
 bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling predict slow_links look launch bootstrap faults" REPEATS=3
 	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))

@@ -47,6 +47,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument("--pair", default="", help="two nodes of the inventory: the lines of a pair, and no others")
     parser.add_argument("--inventory", default="inventory/homelab")
+    parser.add_argument("--model", default="", help="of a pair's runs (default smollm2-135m; an hour of llama2-7b)")
     parser.add_argument("--results", type=Path, default=ROOT / "results/test-gpu")
     parser.add_argument("--again", action="store_true", help="also what has a result already")
     return parser.parse_args()
@@ -122,11 +123,8 @@ def measure(line: Line, machine: Machine, args: argparse.Namespace, processes: P
     for one in (folder, shared):
         one.mkdir(exist_ok=True)
     out.unlink(missing_ok=True)
-    given = {
-        "device": "cpu" if machine.device == "cpu" else "cuda:0",
-        "pair": machine.pair,
-        "inventory": args.inventory,
-    }
+    given = {"device": "cpu" if machine.device == "cpu" else "cuda:0", "pair": machine.pair}
+    given |= {"inventory": args.inventory, "model": args.model}
     place.write_text(json.dumps(given | {"folder": str(folder), "shared": str(shared), "results": str(args.results)}))
     why = processes.run(["-m", "tests.gpu.one", line.name, str(place), str(out)], said, line.limit_s)
     values = read(out) if out.exists() else None

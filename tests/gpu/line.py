@@ -30,6 +30,8 @@ class Place:
     results: Path
     pair: tuple[str, ...] = ()
     inventory: str = ""
+    model: str = ""
+    """Of the lines of a pair, where it is not the usual one."""
 
     @property
     def on_card(self) -> bool:

@@ -20,6 +20,7 @@ def main(name: str, place: str, out: str) -> int:
         results=Path(given["results"]),
         pair=tuple(given["pair"]),
         inventory=given["inventory"],
+        model=given["model"],
     )
     found = LINES[name].measure(where)
     write_atomic(Path(out), json.dumps(found).encode())

@@ -1,0 +1,259 @@
+"""Two machines, driven from the controller by the product's own verbs: launch, status, stop, fetch, logs. Judged is
+what the nodes wrote (pair_logs.py).
+
+A cable is pulled and a machine put to sleep by itself where `sudo -n` works there, for a time that ends by itself;
+elsewhere a person is asked to, on the terminal.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.line import Figures, Line, Place, Verdict
+from tests.gpu.machine import ROOT
+from tests.gpu.pair_logs import (
+    Logs,
+    cut,
+    judge_adapters,
+    judge_cuda_after_suspend,
+    judge_hour,
+    judge_loss,
+    judge_nccl,
+)
+from train.events import read
+
+NEEDS = ("PAIR=NODE,NODE", "the controller's environment (make env)")
+SMALL, LARGE = "smollm2-135m", "llama2-7b"
+SAVE_EVERY, TRAINED, AWAY_S = 20, 12, 45
+HOUR_MINUTES, ALONE_MINUTES = 60, 10
+LIMITS_S = {"kill": 45, "cable": 60, "suspend": 60}
+"""Until training again: a generation, its workers, the model."""
+DOWN = (
+    "to=$(getent ahostsv4 {other} | awk 'NR==1{{print $1}}')"
+    " && dev=$(ip -o route get $to | sed -n 's/.* dev \\([^ ]*\\).*/\\1/p')"
+    " && sudo -n systemd-run --collect --on-active={away} ip link set $dev up"
+    " && sudo -n systemd-run --collect --on-active=1 ip link set $dev down"
+)
+SLEEP = "sudo -n systemd-run --collect --on-active=1 rtcwake -m mem -s {away}"
+KILL = "kill -9 $(pgrep -x motley-worker)"
+BY_HAND = {
+    "cable": "pull the network cable of {victim} now, and put it back after {away} s",
+    "suspend": "put {victim} to sleep now (systemctl suspend), and wake it after {away} s",
+}
+
+
+class Pair:
+    """The first of the two stays; the second is the one to which things happen."""
+
+    def __init__(self, place: Place) -> None:
+        self.inventory, self.model = place.inventory, place.model
+        self.other, self.victim = place.pair
+        self.results = place.folder
+        lab = [".venv/bin/python", "-m", "lab", "exec", "--"] if Path(place.inventory).name == "lab" else []
+        self.prefix = lab
+
+    def says(self, program: list[str], *, timeout_s: float = 900, check: bool = True) -> str:
+        done = subprocess.run(
+            [*self.prefix, *program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout_s
+        )
+        if check and done.returncode:
+            raise RuntimeError(
+                f"{' '.join(program)[:200]} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}"
+            )
+        return done.stdout
+
+    def console(self, *words: str, **how: Any) -> str:
+        return self.says(
+            [".venv/bin/python", "-m", "console", words[0], "--inventory", self.inventory, *words[1:]], **how
+        )
+
+    def on(self, node: str, shell: str, *, timeout_s: float = 120, check: bool = True) -> str:
+        words = ["-i", self.inventory, node, "-m", "ansible.builtin.shell", "-a", shell]
+        return self.says([".venv/bin/ansible", *words], timeout_s=timeout_s, check=check)
+
+    def launch(
+        self, run: str, nodes: tuple[str, ...], environment: dict[str, str] | None = None, **settings: Any
+    ) -> None:
+        wanted = {"run": run, "nodes": ",".join(nodes), "follow": "false", "resume": "never", "dataset": "stdlib-qa"}
+        given = [f"{name}={value}" for name, value in {**wanted, "model": self.model or SMALL, **settings}.items()]
+        words = [word for one in given for word in ("-e", one)]
+        if environment:
+            words += ["-e", json.dumps({"motley_render_environment": environment})]
+        self.says([".venv/bin/ansible-playbook", "-i", self.inventory, "launch.yml", *words])
+
+    def looks(self) -> dict[str, Any]:
+        """How it is on each node that answers."""
+        said = self.console("status", "--json", check=False, timeout_s=60)
+        return dict(json.loads(said)["nodes"]) if said.startswith("{") else {}
+
+    def wait(self, what: str, condition: Callable[[dict[str, Any]], bool], within_s: float) -> None:
+        end = time.monotonic() + within_s
+        while not condition(self.looks()):
+            if time.monotonic() > end:
+                raise RuntimeError(f"not within {within_s:.0f} s: {what}")
+            time.sleep(1)
+
+    def logs(self, run: str) -> Logs:
+        self.console("fetch", "--run", run, "--results", str(self.results))
+        found: Logs = {}
+        for node in (self.other, self.victim):
+            folder = self.results / run / "nodes" / node
+            files = {name: folder / f"{name}.jsonl" for name in ("events", "members")}
+            found[node] = {name: read(file) if file.exists() else [] for name, file in files.items()}
+            found[node]["events"] = cut(found[node]["events"])
+        return found
+
+    def stop(self) -> None:
+        self.console("stop", check=False)
+
+
+def step_of(looks: dict[str, Any], node: str) -> dict[str, Any]:
+    return dict((looks.get(node) or {}).get("step") or {"step": 0, "time": 0.0, "nodes": {}})
+
+
+def trained_together(looks: dict[str, Any], node: str, steps: int, since: float = 0.0) -> bool:
+    step = step_of(looks, node)
+    return step["step"] >= steps and step["time"] > since and len(step["nodes"]) == 2
+
+
+def trained(place: Place, run: str, minutes: float, nodes: tuple[str, ...], **settings: Any) -> Logs:
+    """A run that is stopped after so long."""
+    pair = Pair(place)
+    try:
+        pair.launch(run, nodes, max_steps=1_000_000, save_every=200, **settings)
+        pair.wait("a first step", lambda looks: step_of(looks, nodes[0])["step"] > 0, 900)
+        time.sleep(60 * minutes)
+    finally:
+        pair.stop()
+    return pair.logs(run)
+
+
+def measure_adapters(place: Place) -> Figures:
+    pair = Pair(place)
+    try:
+        pair.launch("kit-adapters", place.pair, max_steps=200, proof_every=25, eval_every=0)
+        pair.wait("step 200", lambda looks: step_of(looks, pair.other)["step"] >= 200, 3000)
+        pair.wait("its end", lambda looks: not any(look["on"] for look in looks.values()), 300)
+        return {"logs": pair.logs("kit-adapters"), "gpus": gpus(pair)}
+    finally:
+        pair.stop()
+
+
+def gpus(pair: Pair) -> dict[str, list[str]]:
+    """Only a node without a run tells them."""
+    return {name: [card["name"] for card in look.get("gpus") or []] for name, look in pair.looks().items()}
+
+
+def measure_loss(place: Place, fault: str) -> Figures:
+    pair, run = Pair(place), f"kit-{fault}"
+    try:
+        pair.launch(run, place.pair, max_steps=1_000_000, save_every=SAVE_EVERY)
+        pair.wait("steps of both", lambda looks: trained_together(looks, pair.other, TRAINED), 900)
+        at = happens(pair, fault)
+        lasts_s = 0 if fault == "kill" else AWAY_S
+        time.sleep(lasts_s)
+        pair.wait(
+            f"both again after {fault}",
+            lambda looks: (
+                trained_together(looks, pair.other, TRAINED, since=at + lasts_s) and started_since(looks, pair, at)
+            ),
+            300,
+        )
+        time.sleep(5)
+    finally:
+        pair.stop()
+    facts = {"fault": fault, "at": at, "victim": pair.victim, "other": pair.other, "save_every": SAVE_EVERY}
+    return {**facts, "limit_s": LIMITS_S[fault], "logs": pair.logs(run), "gpus": gpus(pair)}
+
+
+def started_since(looks: dict[str, Any], pair: Pair, at: float) -> bool:
+    return float((looks.get(pair.other) or {}).get("start", {}).get("time", 0)) > at
+
+
+def happens(pair: Pair, fault: str) -> float:
+    """When, by this machine's clock."""
+    at = time.time()
+    if fault == "kill":
+        pair.on(pair.victim, KILL)
+        return at
+    shell = {"cable": DOWN, "suspend": SLEEP}[fault].format(other=pair.other, away=AWAY_S)
+    if "rc=0" in pair.on(pair.victim, shell, check=False):
+        return time.time() + 1
+    ask_a_person(BY_HAND[fault].format(victim=pair.victim, away=AWAY_S))
+    return time.time()
+
+
+def ask_a_person(text: str) -> None:
+    with Path("/dev/tty").open("r+") as terminal:
+        terminal.write(f"\n  {text}; then press Enter at once: ")
+        terminal.flush()
+        terminal.readline()
+
+
+def measure_nccl(place: Place) -> Figures:
+    pair = Pair(place)
+    try:
+        pair.launch("kit-nccl", place.pair, {"NCCL_DEBUG": "INFO"}, max_steps=20)
+        pair.wait("step 20", lambda looks: step_of(looks, pair.other)["step"] >= 20, 900)
+        journals = {
+            node: pair.console("logs", "--limit", node, "--lines", "2000", "--no-follow") for node in place.pair
+        }
+        kept = {
+            node: "\n".join(line for line in text.splitlines() if "NCCL" in line)[:4000]
+            for node, text in journals.items()
+        }
+        return {"journals": kept, "logs": pair.logs("kit-nccl"), "gpus": gpus(pair)}
+    finally:
+        pair.stop()
+
+
+def measure_cuda_after_suspend(place: Place) -> Figures:
+    """No run is on: a card that was asleep, and the selftest afterwards."""
+    pair = Pair(place)
+    at = happens(pair, "suspend")
+    time.sleep(5)
+    pair.wait("its answer", lambda looks: pair.victim in looks, 300)
+    slept_s = time.time() - at
+    said = pair.on(
+        pair.victim, "cd ~/ai-cluster/scripts && ../env/bin/python -m train selftest --device cuda --json", check=False
+    )
+    answers = [line for line in said.splitlines() if line.startswith("{")]
+    return {"slept_s": slept_s, "asked_s": AWAY_S, "selftest": json.loads(answers[-1]) if answers else {}}
+
+
+def measure_hour(place: Place) -> Figures:
+    own = {"model": place.model or LARGE, "load_in": "4bit"}
+    together = trained(place, "kit-hour", HOUR_MINUTES + 1, place.pair, **own)
+    alone = trained(place, "kit-alone", ALONE_MINUTES, place.pair[:1], **own)
+    return {"minutes": HOUR_MINUTES, "logs": together, "alone": alone, "gpus": gpus(Pair(place))}
+
+
+def line(
+    name: str, about: str, measure: Callable[[Place], Figures], judge: Callable[[Figures], Verdict], minutes: float
+) -> Line:
+    return Line(
+        name=f"pair-{name}",
+        about=about,
+        needs=NEEDS,
+        measure=measure,
+        judge=judge,
+        simulated=True,
+        limit_s=60 * minutes,
+    )
+
+
+LINES = (
+    line("adapters", "two machines: adapters bit for bit after 1, 25, 200 steps", measure_adapters, judge_adapters, 60),
+    line("nccl", "NCCL through the firewall, on the named network card", measure_nccl, judge_nccl, 30),
+    line("kill", "kill -9 of a worker", functools.partial(measure_loss, fault="kill"), judge_loss, 30),
+    line("cable", "a cable pulled for 45 s", functools.partial(measure_loss, fault="cable"), judge_loss, 30),
+    line("suspend", "a machine asleep for 45 s", functools.partial(measure_loss, fault="suspend"), judge_loss, 30),
+    line("cuda-after-suspend", "CUDA after a sleep", measure_cuda_after_suspend, judge_cuda_after_suspend, 15),
+    line("hour", "an hour of a 7B in 4 bit, against one alone", measure_hour, judge_hour, 150),
+)
