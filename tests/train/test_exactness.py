@@ -1,5 +1,6 @@
 """The heart: whatever the cluster, the losses are those of one machine: all runs are compared with reference.py."""
 
+import functools
 import signal
 import subprocess
 import sys
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 
 from tests.train import cluster, reference
+from tests.train.bases import FORMS
 from train.catalogue import model_folder
 
-STEPS, ROWS_PER_STEP, ROWS, SEED = 50, 8, 60, 3407
+STEPS, ROWS_PER_STEP, ROWS, SEED = {"16bit": 50, "4bit": 20}, 8, 60, 3407
 TOLERANCE = 1e-4
 OPTIONS = {
     "model": "tiny",
-    "max_steps": STEPS,
+    "max_steps": STEPS["16bit"],
     "rows_per_step": ROWS_PER_STEP,
     "lora_r": 8,
     "lora_alpha": 16,
@@ -27,6 +29,8 @@ OPTIONS = {
     "proof_every": 10,
     "wire": "fp32",
 }
+IN_4_BIT = {"load_in": "4bit", "max_steps": STEPS["4bit"], "save_every": 4, "proof_every": 4, "eval_every": 5}
+"""An evaluation in its midst: what is trained after it must be the same."""
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +39,27 @@ def data(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def truth(data) -> list[float]:
-    return reference.losses(model_folder("tiny"), data, steps=STEPS, rows_per_step=ROWS_PER_STEP)
+def truth_of(data):
+    def losses(form):
+        nf4 = form == "4bit"
+        return reference.losses(model_folder("tiny"), data, steps=STEPS[form], rows_per_step=ROWS_PER_STEP, nf4=nf4)
+
+    return functools.cache(losses)
+
+
+@pytest.fixture
+def form() -> str:
+    return "16bit"
+
+
+@pytest.fixture
+def truth(truth_of, form) -> list[float]:
+    return truth_of(form)
+
+
+@pytest.fixture
+def settings(data, form) -> dict:
+    return {**OPTIONS, "dataset": data, **(IN_4_BIT if form == "4bit" else {})}
 
 
 def largest_error(found: list[float], truth: list[float]) -> float:
@@ -48,7 +71,7 @@ def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
     exactly the rows of its slice. The row order is worked out here anew."""
     stream = np.concatenate([np.random.Generator(np.random.PCG64([SEED, e])).permutation(ROWS) for e in range(20)])
     steps = run.steps(rank)
-    assert [event["step"] for event in steps] == list(range(1, STEPS + 1))
+    assert [event["step"] for event in steps] == list(range(1, len(steps) + 1))
     position = 0
     for event in steps:
         for node in event["nodes"].values():
@@ -59,30 +82,47 @@ def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
         assert position == event["step"] * ROWS_PER_STEP
 
 
-@pytest.mark.parametrize(
-    ("size", "options"),
-    [
-        pytest.param(1, {}, id="one process"),
-        pytest.param(1, {"micro_batch": 1}, id="one process, micro-batch 1"),
-        pytest.param(3, {}, id="three, balance and sync auto"),
-        pytest.param(3, {"shares": "5,2,1", "sync": "ddp", "micro_batch": 2}, id="5:2:1, ddp, micro-batch 2"),
-        pytest.param(3, {"shares": "5,2,1", "sync": "flat", "micro_batch": 4}, id="5:2:1, flat, micro-batch 4"),
-        pytest.param(
-            3, {"shares": "3,0,1", "sync": "ddp", "gradient_checkpointing": "true"}, id="a share of zero, ddp"
-        ),
-        pytest.param(3, {"shares": "0,3,1", "sync": "flat"}, id="a share of zero, flat"),
-    ],
-)
-def test_losses_are_those_of_one_machine(size, options, data, truth, tmp_path):
-    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, **options}, size)
+CLUSTERS = {
+    "one process": (1, {}),
+    "one process, micro-batch 1": (1, {"micro_batch": 1}),
+    "three, balance and sync auto": (3, {}),
+    "5:2:1, ddp, micro-batch 2": (3, {"shares": "5,2,1", "sync": "ddp", "micro_batch": 2}),
+    "5:2:1, flat, micro-batch 4": (3, {"shares": "5,2,1", "sync": "flat", "micro_batch": 4}),
+    "a share of zero, ddp": (3, {"shares": "3,0,1", "sync": "ddp", "gradient_checkpointing": "true"}),
+    "a share of zero, flat": (3, {"shares": "0,3,1", "sync": "flat"}),
+}
+IN_4_BIT_ALWAYS = ("5:2:1, ddp, micro-batch 2", "a share of zero, flat")
+
+
+def cases(names, always):
+    """Each on both forms of the base; some of those in 4 bit only in test-long."""
+
+    def case(form, name):
+        marks = [] if form == "16bit" or name in always else [pytest.mark.long]
+        return pytest.param(form, name, marks=marks, id=f"{form}-{name}")
+
+    return [case(form, name) for form in FORMS for name in names]
+
+
+@pytest.mark.parametrize(("form", "name"), cases(CLUSTERS, IN_4_BIT_ALWAYS))
+def test_losses_are_those_of_one_machine(name, settings, truth, tmp_path):
+    size, options = CLUSTERS[name]
+    run = cluster.train(tmp_path, {**settings, **options}, size)
     for rank in range(size):
         assert largest_error(run.losses(rank), truth) < TOLERANCE
         assert_each_row_once(run, rank)
 
 
-def test_shares_may_change_at_every_step(data, truth, tmp_path):
+def test_a_base_in_4_bit_has_losses_of_its_own(truth_of):
+    """Else the comparisons on it could not tell it from the plain one."""
+    plain, quantised = (truth_of(form)[:5] for form in FORMS)  # while the rate warms up, alike in both
+    assert largest_error(quantised, plain) > 5 * TOLERANCE
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_shares_may_change_at_every_step(settings, truth, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
-    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "balance": "even"}, 3, program=program)
+    run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 3
     assert largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
@@ -106,21 +146,26 @@ def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recov
     assert_each_row_once(run)
 
 
-@pytest.mark.parametrize(("before", "after"), [(3, 3), (3, 2), (1, 3)])
-def test_a_killed_run_goes_on_exactly(before, after, data, truth, tmp_path):
+KILLED = {f"{before} then {after}": (before, after) for before, after in ((3, 3), (3, 2), (1, 3))}
+
+
+@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",)))
+def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     """SIGKILL in the middle, then the same command with the same or another number of processes. A process without a
     checkpoint of its own gets everything from one that has it."""
-    options = {**OPTIONS, "dataset": data}
-    run = cluster.Cluster(tmp_path, options, before)
-    wait_for_step(run, 23)
+    before, after = KILLED[name]
+    killed_at, every = len(truth) * 23 // 50, settings["save_every"]
+    run = cluster.Cluster(tmp_path, settings, before)
+    wait_for_step(run, killed_at)
     for process in run.processes:
         process.send_signal(signal.SIGKILL)
     run.wait()
     assert not (run.node_home(0) / "results").exists(), "the run ended before it was killed"
 
-    run = cluster.train(tmp_path, options, after)
+    run = cluster.train(tmp_path, settings, after)
     start = [event for event in run.events() if event["event"] == "start"][-1]
-    assert start["step"] in (20, 30, 40)
+    assert start["step"] >= killed_at // every * every
+    assert start["decisions"]["load_in"] == form
     assert any("by the speeds known so far, node-0 " in reason for reason in start["reasons"])
     assert largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
