@@ -1,5 +1,6 @@
 """Checkpoints: whole or not there, recognised when damaged, read by PEFT, and pruned to the last ones and the best."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -7,9 +8,11 @@ from pathlib import Path
 import peft
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from tests.train import cluster
+from tests.train import cluster, reference
+from tests.train.bases import FORMS, save_in_4bit
 from train import checkpoint
 from train.backends import ModelSpec, get
 from train.catalogue import model_folder
@@ -26,23 +29,37 @@ OPTIONS = {
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> cluster.Cluster:
-    home = tmp_path_factory.mktemp("run")
-    data = cluster.make_rows(home / "data", 20, 4)
-    return cluster.train(home, {**OPTIONS, "dataset": data}, 2)
+def finished_in(tmp_path_factory):
+    def run(form):
+        home = tmp_path_factory.mktemp("run")
+        data = cluster.make_rows(home / "data", 20, 4)
+        return cluster.train(home, {**OPTIONS, "dataset": data, "load_in": form}, 2)
+
+    return functools.cache(run)
 
 
 @pytest.fixture
-def copy(finished, tmp_path) -> tuple[Path, dict]:
+def form() -> str:
+    return "16bit"
+
+
+@pytest.fixture
+def finished(finished_in, form) -> cluster.Cluster:
+    return finished_in(form)
+
+
+@pytest.fixture
+def copy(finished, form, tmp_path) -> tuple[Path, dict]:
     """The first node's home after the run, free to be damaged, and the options that go on with it."""
     shutil.copytree(finished.node_home(0), tmp_path / "node-0")
-    return tmp_path, {**OPTIONS, "dataset": finished.home / "data"}
+    return tmp_path, {**OPTIONS, "dataset": finished.home / "data", "load_in": form}
 
 
 def root(home: Path, rank: int = 0) -> Path:
     return home / f"node-{rank}/models/checkpoints/run"
 
 
+@pytest.mark.parametrize("form", FORMS)
 def test_every_node_has_the_same_checkpoints(finished):
     best = [event["step"] for event in finished.events() if event["event"] == "eval" and event["best"]][-1]
     saved = [event["step"] for event in finished.events() if event["event"] == "checkpoint"]
@@ -62,18 +79,22 @@ def test_no_file_of_a_checkpoint_is_a_pickle(finished):
     }  # fmt: skip
 
 
-def test_peft_loads_checkpoint_and_result(finished):
+@pytest.mark.parametrize("form", FORMS)
+def test_peft_loads_checkpoint_and_result(form, finished):
+    def base():
+        model = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
+        if form == "4bit":
+            reference.round_to_nf4(model)
+        return model
+
     ids = torch.arange(3, 40)[None]
-    outputs = []
-    for folder in (root(finished.home) / "step-9", finished.node_home(1) / "results/run/adapter"):
-        base = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))
-        outputs.append(peft.PeftModel.from_pretrained(base, folder)(ids).logits)
-    ours = get("hf").build(
-        ModelSpec(folder=model_folder("tiny"), adapter=finished.node_home(0) / "results/run/adapter")
-    )
-    untrained = AutoModelForCausalLM.from_pretrained(model_folder("tiny"))(ids).logits
+    adapters = (root(finished.home) / "step-9", finished.node_home(1) / "results/run/adapter")
+    outputs = [peft.PeftModel.from_pretrained(base(), folder)(ids).logits for folder in adapters]
+    adapter = finished.node_home(0) / "results/run/adapter"
+    ours = get("hf").build(ModelSpec(folder=model_folder("tiny"), adapter=adapter, load_in=form))
+    untrained = base()(ids).logits
     assert torch.equal(outputs[0], outputs[1])
-    assert torch.equal(ours(ids).logits, outputs[0])
+    torch.testing.assert_close(ours(ids).logits, outputs[0], rtol=0, atol=0 if form == "16bit" else 2e-6)
     assert (outputs[0] - untrained).abs().max() > 1e-4
     assert (finished.node_home(0) / "results/run/best/adapter_model.safetensors").exists()
 
@@ -97,6 +118,7 @@ def test_a_damaged_checkpoint_is_recognised(harm, copy):
     assert saved.step == 8 and len(problems) == 1 and problems[0].startswith("step-9: ")
 
 
+@pytest.mark.parametrize("form", FORMS)
 def test_a_run_goes_on_from_the_one_before_a_damaged_checkpoint(copy, finished):
     home, options = copy
     damage_weights(root(home) / "step-9")
@@ -112,6 +134,28 @@ def test_other_settings_are_refused_before_anything_is_done(copy):
     assert run.wait() == [2]
     assert "cannot go on with other settings: learning_rate was 0.0002, is 0.5" in run.said()
     assert "resume: never" in run.said()
+
+
+@pytest.mark.parametrize(("form", "other"), [FORMS, FORMS[::-1]])
+def test_a_base_held_otherwise_is_another_setting(form, other, copy):
+    home, options = copy
+    run = cluster.Cluster(home, {**options, "load_in": other}, 1)
+    assert run.wait() == [2]
+    assert f"cannot go on with other settings: load_in was {form}, is {other}" in run.said()
+
+
+def test_a_quantised_base_with_one_other_weight_is_another_base(tmp_path):
+    """Its bytes on disk are what is compared, however they are packed."""
+    base = save_in_4bit(tmp_path / "base")
+    data = cluster.make_rows(tmp_path / "data", 8, 2)
+    options = {**OPTIONS, "dataset": data, "model": base, "max_steps": 2}
+    cluster.train(tmp_path, options)
+    weights = load_file(base / "model.safetensors")
+    weights["model.layers.0.mlp.up_proj.weight"][0] ^= 1
+    save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
+    run = cluster.Cluster(tmp_path, options, 1)
+    assert run.wait() == [2]
+    assert "cannot go on with other settings: base weights was" in run.said()
 
 
 def test_never_resume_starts_anew_and_keeps_the_old_checkpoints_aside(copy):

@@ -7,18 +7,22 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from tests.train import cluster, families
+from tests.train import cluster, families, reference
+from tests.train.bases import FORMS
 from train.backends import ModelSpec, get
 from train.batches import to_tensors
 from train.catalogue import model_folder
+from train.microbatch import chunks
 from train.rows import open_rows
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("checkpointing", ["false", "true"])
-def test_a_packed_row_equals_its_samples_alone(checkpointing, tmp_path):
+def test_a_packed_row_equals_its_samples_alone(checkpointing, form, tmp_path):
     rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
     backend = get("hf")
-    model = backend.build(ModelSpec(folder=model_folder("tiny"), gradient_checkpointing=checkpointing))
+    spec = ModelSpec(folder=model_folder("tiny"), gradient_checkpointing=checkpointing, load_in=form)
+    model = backend.build(spec)
     indices = [int(i) for i in np.argsort(np.diff(rows.rows))[-4:]]  # the rows of the most samples, of unequal length
     batch = to_tensors(rows.batch(indices), "cpu")
     together = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits
@@ -34,6 +38,32 @@ def test_a_packed_row_equals_its_samples_alone(checkpointing, tmp_path):
     torch.testing.assert_close(backend.loss_sum(model, batch), alone_loss, rtol=1e-5, atol=0)
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_rows_count_the_same_however_many_are_taken_at_a_time(form, tmp_path):
+    rows = open_rows(cluster.make_rows(tmp_path / "data", 8, 0))
+    backend = get("hf")
+    model = backend.build(ModelSpec(folder=model_folder("tiny"), load_in=form))
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                weight.normal_(std=0.02)  # zero at the beginning: no gradient would reach the other half
+
+    def trained_by(micro_batch):
+        model.zero_grad()
+        loss = 0.0
+        for some in chunks(list(range(8)), micro_batch):
+            part = backend.loss_sum(model, to_tensors(rows.batch(some), "cpu"))
+            part.backward()
+            loss += part.item()
+        return loss, torch.cat([p.grad.flatten() for p in model.parameters() if p.requires_grad])
+
+    loss, gradient = trained_by(1)
+    for micro_batch in (2, 4):
+        again, found = trained_by(micro_batch)
+        assert again == pytest.approx(loss, rel=1e-5)
+        assert (found - gradient).norm() < 1e-5 * gradient.norm()
+
+
 def test_without_their_own_positions_samples_would_see_each_other(tmp_path):
     """The check above can fail: one long sequence of the same tokens scores otherwise."""
     rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
@@ -44,12 +74,13 @@ def test_without_their_own_positions_samples_would_see_each_other(tmp_path):
     assert (packed - mixed).abs().max() > 0.1
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3", "gemma2"])
-def test_every_family_keeps_packed_samples_apart_and_loses_none_of_its_attention(family, tmp_path):
+def test_every_family_keeps_packed_samples_apart_and_loses_none_of_its_attention(family, form, tmp_path):
     """gemma2 caps its attention's scores; transformers' sdpa leaves that out without a word."""
     folder = families.make(family, tmp_path / family)
     backend = get("hf")
-    model = backend.build(ModelSpec(folder=str(folder)))
+    model = backend.build(ModelSpec(folder=str(folder), load_in=form))
     rows = open_rows(cluster.make_rows(tmp_path / "data", 12, 0))
     place = int(np.argmax(np.diff(rows.rows)))
     batch = to_tensors(rows.batch([place]), "cpu")
@@ -60,6 +91,8 @@ def test_every_family_keeps_packed_samples_apart_and_loses_none_of_its_attention
     )
     torch.testing.assert_close(backend.loss_sum(model, batch), alone, rtol=2e-6, atol=0)
     eager = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    if form == "4bit":
+        reference.round_to_nf4(eager)
     start, end = bounds[0], bounds[1]
     sample = {name: values[:, start:end] for name, values in batch.items()}
     torch.testing.assert_close(backend.loss_sum(model, sample), backend.loss_sum(eager, sample), rtol=2e-6, atol=0)
