@@ -16,11 +16,12 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 FILES = {
-    "scripts/launch_cluster.sh": ("launch_cluster.sh.j2", 0o755),
+    "scripts/launch_cluster.sh": ("launch_cluster.sh.j2", 0o700),
     "config/training_config.yaml": ("training_config.yaml.j2", 0o644),
     "config/cluster_config.yaml": ("cluster_config.yaml.j2", 0o600),
 }
-"""Path below motley_home → template and mode. The cluster's file holds the run's token: it is the user's alone."""
+"""Path below motley_home → template and mode. The cluster's file holds the run's token, the script what you
+set in motley_render_environment: both are the user's alone."""
 
 
 def as_yaml(value: Any) -> str:
@@ -29,7 +30,9 @@ def as_yaml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str, Any]) -> list[dict[str, Any]]:
+def files(
+    plan: dict[str, Any], node: str, token: str, ports: dict[str, Any], more: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Path, content and mode of each file of one node."""
     for name in more:
         if not VARIABLE.fullmatch(name):
@@ -42,7 +45,7 @@ def files(plan: dict[str, Any], node: str, ports: dict[str, Any], more: dict[str
     values = {
         "run": plan["run"],
         "node": node,
-        "token": plan["token"],
+        "token": token,
         "nodes": plan["nodes"],
         "card": own["card"],
         "way": f"{own['card']!r} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",

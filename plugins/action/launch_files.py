@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
         run = plan["run"]
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
-            files = render.files(plan, node, dict(args["ports"]), dict(args.get("environment") or {}))
+            files = render.files(plan, node, args["token"], dict(args["ports"]), dict(args.get("environment") or {}))
         except asked.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         wish = {

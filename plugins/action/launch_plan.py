@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import secrets
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ class ActionModule(ActionBase):
             found = decide(known, self._task.args, hub.token(known["hostvars"][known["inventory_hostname"]]))
         except asked.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
-        data = plan.as_data(found) | {"token": secrets.token_hex(16)}
+        data = plan.as_data(found)
         here = package_hash(ROOT / "train")
         data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != here]
         return result | {"changed": False, "plan": data, "motley_lines": show.lines(found)}

@@ -283,6 +283,9 @@ def test_a_desktop_keeps_its_picture_and_its_owner_hears_of_the_passphrase(old_a
     assert old_alone.plays("undo", limit=OLD).rc == 0
     assert old_alone.looks(OLD) == before
 
+    late = old_alone.plays(limit=OLD, motley_gpu_driver_branch="580", reboot="yes", motley_gpu_driver_reboot_wait_s=1)
+    assert late.rc != 0 and waits in failure(late, OLD) and "type its passphrase; when it answers" in failure(late, OLD)
+
 
 def test_a_branch_that_is_only_a_name_is_seen_in_the_package_source(old_alone: Owner) -> None:
     faults.inject(old_alone.cluster.lab, old_alone.cluster[OLD], "570-leads-to-580")

@@ -14,6 +14,7 @@ import pytest
 
 from lab import lab as labs
 from lab import shapes
+from lab.demo_sites import fetch_wheels
 from lab.host import Host
 from lab.place import Place
 from lab.profile import USER
@@ -25,6 +26,12 @@ MIXED = (
     "gpu-master=server-2604",
     "gpu-worker-1=desktop-2404,lived-in,encrypted,igpu-only",
     "gpu-worker-2=debian-root,debian-ifupdown",
+)
+# The CPU build of torch that is at hand is for Debian 12's Python.
+MIXED_TO_TRAIN = (
+    "gpu-master=desktop-2404,lived-in",
+    "gpu-worker-1=debian-root,debian-ifupdown",
+    "gpu-worker-2=desktop-2404,encrypted,igpu-only",
 )
 ONE_BY_ONE = ("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power", "workspace", "run", "all")
 SUITES = ("bookworm", "trixie", "forky")
@@ -124,6 +131,27 @@ def goes_there_and_back(person: Person, *phases: str) -> None:
 def test_three_differently_installed_machines_go_there_and_back(mixed: Person) -> None:
     mixed.writes(consented(mixed), **PATIENT)
     goes_there_and_back(mixed, "all")
+
+
+@pytest.mark.long
+def test_three_differently_installed_machines_train_together(lab_allowed: None, tmp_path: Path) -> None:
+    """Every phase, the environment with it, then a run to its adapter."""
+    fetch_wheels("3.11", "tiny")
+    quick = ("model=tiny", "rows_per_step=6", "max_seq_length=64", "max_steps=6", "run=mine")
+    for person in three(tmp_path, "bookworm", MIXED_TO_TRAIN):
+        threads = {"motley_render_environment": {"OMP_NUM_THREADS": 1}}  # three machines share these cores
+        person.writes(consented(person), motley_python_env_manage=True, **threads, **PATIENT)
+        gives_sudo_where_it_is_missing(person)
+        person.bootstraps()
+        again = person.bootstraps()
+        assert set(again.changed().values()) == {0}, again.out
+        assert not amiss(person)
+        launched = person.types("launch", *(word for setting in quick for word in ("-e", setting)))
+        assert launched.rc == 0 and "3 of 3" in launched.out, launched.out
+        fetched = person.types("fetch", "--run", "mine", "--results", str(tmp_path / "results"))
+        assert fetched.rc == 0 and (tmp_path / "results/mine/adapter/adapter_model.safetensors").exists(), fetched.out
+        undone = person.types("undo", phase="all")
+        assert undone.rc == 0, undone.out
 
 
 @pytest.mark.long

@@ -81,7 +81,7 @@ def made(found: list[Node], values: dict[str, Any] | None = None, **more: Any) -
 
 
 def data(found: plan.Plan) -> dict[str, Any]:
-    told = plan.as_data(found) | {"token": "5f", "time": "now"}
+    told = plan.as_data(found) | {"time": "now"}
     told["dataset"] = told["dataset"] | {"folder_name": "stdlib-qa-1"}
     return told
 
@@ -298,7 +298,7 @@ def test_the_token_never_becomes_part_of_a_plan() -> None:
 
 def files(found: list[Node], node: str, **more: str) -> dict[str, str]:
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    return {file["path"]: file["content"] for file in render.files(data(made(found)), node, ports, more)}
+    return {file["path"]: file["content"] for file in render.files(data(made(found)), node, "5f", ports, more)}
 
 
 def test_a_node_keeps_to_what_it_computes_on() -> None:
