@@ -188,7 +188,7 @@ def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photog
 
 def test_a_change_that_cannot_be_confirmed_is_taken_back(person: Person) -> None:
     victim = person.cluster[NODES[1]]
-    person.writes(motley_gateway="10.77.0.250")
+    person.writes(motley_gateway="10.77.0.250", motley_static_ip_rollback_s=25, motley_static_ip_reconnect_s=12)
     said = person.types("bootstrap", limit=victim.name, phase="static_ip")
     assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
     assert "it took the change back by itself" in said.out

@@ -21,7 +21,7 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
 ROUTER, LEASED, FIXED = "gpu-master", "gpu-worker-1", "gpu-worker-2"
-AGREED = {"motley_static_ip_adopt": "netplan", "motley_static_ip_reconnect_s": 25, "motley_static_ip_rollback_s": 60}
+AGREED = {"motley_static_ip_adopt": "netplan"}
 BY_DHCP = (
     "source /etc/network/interfaces.d/*\n\nauto lo\niface lo inet loopback\n\n"
     "allow-hotplug {nic}\niface {nic} inet dhcp\n"

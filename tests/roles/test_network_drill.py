@@ -12,6 +12,8 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
 HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+# What is to be taken back is waited for.
+SOON = {"motley_static_ip_rollback_s": 25, "motley_static_ip_reconnect_s": 12}
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def netplan_files(person: Person, name: str) -> str:
 
 def test_a_wrong_gateway_is_taken_back_and_the_right_one_works(person: Person) -> None:
     files = netplan_files(person, VICTIM)
-    person.writes(motley_gateway="10.77.0.250")
+    person.writes(motley_gateway="10.77.0.250", **SOON)
     said = person.types("bootstrap", limit=VICTIM, phase="static_ip")
     assert said.rc == 1
     assert "nobody answers at the gateway 10.77.0.250" in said.out
@@ -75,6 +77,7 @@ def test_a_wrong_subnet_is_taken_back_by_the_node_itself(person: Person) -> None
         {name: {"motley_address": address} for name, address in elsewhere.items()},
         motley_subnet="10.88.0.0/24",
         motley_gateway="10.88.0.1",
+        **SOON,
     )
     said = person.types("bootstrap", limit=VICTIM, phase="static_ip")
     assert said.rc == 1 and "did not answer at 10.88.0.101" in said.out, said.out
@@ -107,6 +110,7 @@ def test_two_nodes_swap_their_addresses(person: Person) -> None:
 
 def test_a_cable_pulled_during_the_change_does_no_harm(person: Person) -> None:
     host = person.cluster[VICTIM]
+    person.writes(**SOON)
     running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
     until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode == 0, 60)
     faults.inject(person.cluster.lab, host, "cable-pull")
@@ -114,12 +118,14 @@ def test_a_cable_pulled_during_the_change_does_no_harm(person: Person) -> None:
     faults.mend(person.cluster.lab, host, "cable-pull")
     assert running.wait(timeout=120) == 1
     until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
+    person.writes()
     person.bootstraps(limit=VICTIM, phase="static_ip")
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 
 
 def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
     host = person.cluster[VICTIM]
+    person.writes(**SOON)
     running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
     until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode == 0, 60)
     for pid in family(running.pid):
@@ -127,12 +133,14 @@ def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
     running.wait()
     until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0, 60)
     until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 20)
+    person.writes()
     person.bootstraps(limit=VICTIM, phase="static_ip")
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 
 
 def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     host = person.cluster[VICTIM]
+    person.writes(**SOON)
     running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
     until(lambda: address_of(person, VICTIM) == wanted(person, VICTIM), 60)
     for pid in family(running.pid):
@@ -142,6 +150,7 @@ def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     faults.mend(person.cluster.lab, host, "power-cut")
     until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 30)
     assert host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0
+    person.writes()
     person.bootstraps(limit=VICTIM, phase="static_ip")
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 

@@ -91,10 +91,6 @@ def assert_has(host: Host, wanted: dict[str, list[str]]) -> None:
     assert addresses(host) == wanted
 
 
-# As people have it: NetworkManager takes longer than networkd.
-PATIENT = {"motley_static_ip_reconnect_s": 25, "motley_static_ip_rollback_s": 60}
-
-
 def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Person) -> None:
     host = person.cluster[DESKTOP]
     lan, spare = host.spec.nics
@@ -103,13 +99,13 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert before[lan] == [f"{host.spec.installed_address}/24"] and before[spare] == [SPARE_ADDRESS]
     assert {"netplan-wlp9s0-Home", "office"} <= set(before_profiles)
 
-    person.writes(motley_gateway="10.77.0.250", **PATIENT)
+    person.writes(motley_gateway="10.77.0.250")
     said = person.types("bootstrap", limit=DESKTOP, phase="static_ip")
     assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
     assert f"answers at {host.spec.installed_address} as before" in said.out
     assert_has(host, before)
 
-    person.writes(**PATIENT)
+    person.writes()
     person.bootstraps(limit=DESKTOP, phase="static_ip")
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
     assert host.run("nmcli", "-g", "GENERAL.STATE", "device", "show", lan).startswith("100")
@@ -170,12 +166,12 @@ def test_a_desktop_that_asks_its_router_gets_a_fixed_address(person: Person) -> 
     profile = host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0])
     assert profile.startswith("Wired connection"), profile
 
-    person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=["10.77.0.250"], **PATIENT)
+    person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=["10.77.0.250"])
     said = person.types("bootstrap", limit=DESKTOP, phase="static_ip")
     assert said.rc == 1 and "names do not resolve after the change" in said.out and "motley_dns" in said.out, said.out
     assert f"answers at {leased} as before" in said.out and router.address_by_lease(host) == leased
 
-    person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=None, **PATIENT)
+    person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=None)
     assert "names resolve" in person.bootstraps(limit=DESKTOP, phase="static_ip").out
     assert addresses(host)[host.spec.nics[0]] == [f"{host.spec.address}/24"]
     assert host.run("getent", "ahostsv4", "pypi.org").startswith("198.51.100.7")

@@ -41,8 +41,6 @@ BOTH = [
     for suite in SUITES
     if (shape, suite) != ("server-2604", "bookworm")  # Debian 12 has no sudo-rs
 ]
-# As people have it: NetworkManager and ifupdown take longer than networkd.
-PATIENT = {"motley_static_ip_reconnect_s": 25, "motley_static_ip_rollback_s": 60}
 # A package that was not there, in dpkg's list and in apt's.
 INSTALLED = r"\+[a-z0-9.+-]+(:\w+)?( \S+ ii )?"
 
@@ -129,7 +127,7 @@ def goes_there_and_back(person: Person, *phases: str) -> None:
 
 
 def test_three_differently_installed_machines_go_there_and_back(mixed: Person) -> None:
-    mixed.writes(consented(mixed), **PATIENT)
+    mixed.writes(consented(mixed))
     goes_there_and_back(mixed, "all")
 
 
@@ -140,7 +138,7 @@ def test_three_differently_installed_machines_train_together(lab_allowed: None, 
     quick = ("model=tiny", "rows_per_step=6", "max_seq_length=64", "max_steps=6", "run=mine")
     for person in three(tmp_path, "bookworm", MIXED_TO_TRAIN):
         threads = {"motley_render_environment": {"OMP_NUM_THREADS": 1}}  # three machines share these cores
-        person.writes(consented(person), motley_python_env_manage=True, **threads, **PATIENT)
+        person.writes(consented(person), motley_python_env_manage=True, **threads)
         gives_sudo_where_it_is_missing(person)
         person.bootstraps()
         again = person.bootstraps()
@@ -158,5 +156,5 @@ def test_three_differently_installed_machines_train_together(lab_allowed: None, 
 @pytest.mark.parametrize(("shape", "suite"), BOTH)
 def test_each_shape_on_each_base_goes_there_and_back(lab_allowed: None, tmp_path: Path, shape: str, suite: str) -> None:
     for person in three(tmp_path, suite, (shape,)):
-        person.writes(consented(person), **PATIENT)
+        person.writes(consented(person))
         goes_there_and_back(person, *ONE_BY_ONE)

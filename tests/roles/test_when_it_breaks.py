@@ -258,7 +258,7 @@ def test_stopped_in_any_phase_it_says_where_and_the_same_command_goes_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Ctrl-C and by SIGTERM in turns; each of these runs is the one before it, typed again."""
-    person.writes(motley_static_ip_rollback_s=10, motley_static_ip_reconnect_s=5)
+    person.writes(motley_static_ip_rollback_s=20, motley_static_ip_reconnect_s=15)
     monkeypatch.setenv("VERBOSE", "1")  # it tells each task as it begins
     asking = person.sits_at("bootstrap", limit=VICTIM)
     asking.expect_exact("TASK [motley_contact : ")

@@ -50,8 +50,6 @@ class Person:
             "motley_preflight_disk_gb": 0.5,
             "motley_gpu_driver_manage": False,  # tests/roles/test_gpu_driver.py
             "motley_python_env_manage": False,  # a set takes minutes: tests/roles/test_python_env.py
-            "motley_static_ip_rollback_s": 25,
-            "motley_static_ip_reconnect_s": 12,
         }
         hosts = {
             host.name: _without_none(
@@ -88,7 +86,7 @@ class Person:
     def types(self, *words: str, limit: str = "", phase: str = "", **environment: Any) -> Said:
         before = set(self.receipts())
         env = self.environment(**environment)
-        done = self.cluster.controller(*self.command(*words, limit=limit, phase=phase), env=env, timeout_s=400)
+        done = self.cluster.controller(*self.command(*words, limit=limit, phase=phase), env=env, timeout_s=900)
         new = sorted(set(self.receipts()) - before)
         receipt = json.loads(new[-1].read_text()) if new else {}
         return Said(done.returncode, done.stdout + done.stderr, receipt)
