@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.gpu import runs
 from tests.gpu.line import Figures, Line, Place, Verdict, furthest, off, together, within
-from tests.gpu.weights import Samples, adapter_weights, few_layers, packed, ragged, targets, uniform_loss
+from tests.gpu.weights import FEW, Samples, adapter_weights, few_layers, packed, ragged, targets, uniform_loss, width
 
 TOLERANCE = {"fp32": 2e-5, "bf16": 1e-3, "fp16": 5e-4}
 EIGHT_BIT = 5e-3
@@ -21,19 +22,22 @@ LENGTH = 96
 
 
 def measure(place: Place, backend: str, load_in: str) -> Figures:
+    rows = ragged(width(place).vocab)
+    known = runs.apart(
+        place, lambda: reference(few_layers(place), load_in, rows)
+    )  # unsloth changes transformers for all
     import torch
 
     from train import backends
     from train.checkpoint import trained_weights
     from train.sync import make_shell
 
-    engine = backends.get(backend)  # before transformers
-    folder = few_layers(place)
+    engine = backends.get(backend)
+    folder = place.folder / FEW
     precision = precision_of(place)
     model: Any = engine.build(spec_for(folder, place.device, precision, load_in))
     adapter_weights(model)
     shell = make_shell(engine, model, precision, place.device)
-    rows = ragged(int(model.config.vocab_size))
 
     def loss_of(some: Samples) -> float:
         with torch.no_grad():
@@ -47,7 +51,8 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
 
     losses = {str(n): sum(loss_of(rows[at : at + n]) for at in range(0, len(rows), n)) for n in (1, 2, 4)}
     gradients = {n: gradient(n) for n in (1, 2, 4)}
-    found: Figures = {
+    return {
+        "reference": known,
         "precision": precision,
         "load_in": load_in,
         "losses": losses,
@@ -57,8 +62,6 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
         "tokens": {"in": targets(rows), "trained": trained_tokens(model, loss_of, rows)},
         "held_in": held_in(model),
     }
-    found["reference"] = reference(folder, load_in, rows)
-    return found
 
 
 def precision_of(place: Place) -> str:
@@ -162,16 +165,21 @@ def judge_names(values: Figures) -> Verdict:
 
 
 def measure_names(place: Place) -> Figures:
+    """Each in a process of its own: unsloth changes transformers for all."""
+    folder = runs.apart(place, lambda: str(few_layers(place)))
+    shapes = {
+        name: runs.apart(place, functools.partial(trained_shapes, place, name, folder)) for name in ("hf", "unsloth")
+    }
+    alike = all(shapes["hf"].get(key) == shape for key, shape in shapes["unsloth"].items())
+    return {**{name: sorted(found) for name, found in shapes.items()}, "shapes_alike": alike}
+
+
+def trained_shapes(place: Place, backend: str, folder: str) -> dict[str, list[int]]:
     from train import backends
     from train.checkpoint import trained_weights
 
-    shapes = {}
-    for name in ("unsloth", "hf"):  # unsloth first: it must be there before transformers
-        engine = backends.get(name)
-        model = engine.build(spec_for(few_layers(place), place.device, precision_of(place), "16bit"))
-        shapes[name] = {key: list(weight.shape) for key, weight in trained_weights(model).items()}
-    alike = all(shapes["hf"].get(key) == shape for key, shape in shapes["unsloth"].items())
-    return {**{name: sorted(found) for name, found in shapes.items()}, "shapes_alike": alike}
+    model = backends.get(backend).build(spec_for(Path(folder), place.device, precision_of(place), "16bit"))
+    return {key: list(weight.shape) for key, weight in trained_weights(model).items()}
 
 
 def lines() -> Iterator[Line]:

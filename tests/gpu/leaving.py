@@ -48,6 +48,7 @@ def spin_in_a_step(device: str, mark: Path) -> Callable[[int], None]:
 
 
 def measure_sigterm(place: Place) -> Figures:
+    truth = runs.begin_truth(place)
     options, home, mark = runs.options_for(place, save_every=50), place.folder / "run", place.folder / "spins"
     first = runs.Runs(home, options, [place.device], change=spin_in_a_step(place.device, mark))
     end = time.monotonic() + 30
@@ -62,7 +63,7 @@ def measure_sigterm(place: Place) -> Figures:
     last = runs.train(home, options, [place.device])
     starts = [event["step"] for event in last.events(0, "start")]
     found = {"codes": codes, "seconds": round(seconds, 2), "finished": STEP - 1, "saved": saved, "starts": starts}
-    return {**found, "losses": last.losses(), "truth": runs.truth(place)}
+    return {**found, "losses": last.losses(), "truth": runs.well(truth).losses()}
 
 
 def judge_sigterm(values: Figures) -> Verdict:

@@ -4,6 +4,7 @@ the micro-batch with its step-down. The limit is the allocator's of one process:
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -50,18 +51,24 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
         if gb * GIB > whole_card:
             continue
         planned = memory(facts, replace(setup, micro_batch=max(1, rows))).total
-        outside = max(0, used_on_card() - before - torch.cuda.memory_reserved())
-        limit_to(gb * GIB - outside)
+        limit_to(gb * GIB - beside_tensors(before))
         torch.cuda.reset_peak_memory_stats()
         try:
             whole_step(shell, full_rows(max(1, rows), place.device), parameters, torch.optim.AdamW(parameters))
-            peak = torch.cuda.max_memory_allocated() + outside
+            peak = torch.cuda.max_memory_allocated() + beside_tensors(before)
         except torch.OutOfMemoryError:
             peak = None
-        found.append({"gb": gb, "rows": rows, "planned": planned, "peak": peak, "outside": outside})
+        found.append({"gb": gb, "rows": rows, "planned": planned, "peak": peak})
         for parameter in parameters:
             parameter.grad = None
     return {"loaded_under_gb": smallest, "cards": found}
+
+
+def beside_tensors(before: int) -> int:
+    """What this process has on the card beyond its tensors: CUDA's context and code."""
+    import torch
+
+    return max(0, used_on_card() - before - int(torch.cuda.memory_reserved()))
 
 
 def limit_to(size_bytes: float) -> None:
@@ -80,7 +87,8 @@ def full_rows(rows: int, device: str) -> dict[str, Any]:
 
 def used_on_card() -> int:
     """By all programs, as the card itself says it."""
-    command = ["nvidia-smi", "--id=0", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+    card = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0] or "0"
+    command = ["nvidia-smi", f"--id={card}", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
     return int(said.split()[0]) << 20
 
@@ -103,7 +111,8 @@ def measure_trial(place: Place) -> Figures:
     from tests.train import cluster
 
     cluster.ROW_LENGTH = 1024
-    own = {"model": weights.few_layers(place), "max_steps": 3, "rows_per_step": 16, "micro_batch": ""}
+    folder = runs.apart(place, lambda: str(weights.few_layers(place)))
+    own = {"model": folder, "max_steps": 3, "rows_per_step": 16, "micro_batch": ""}
     options = runs.options_for(place, **own)
     tried = runs.train(place.folder / "tried", options, [place.device], change=under(TRIAL_GB))
     forced = runs.train(place.folder / "forced", {**options, "micro_batch": 16}, [place.device], change=under(TRIAL_GB))

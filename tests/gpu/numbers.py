@@ -14,11 +14,11 @@ HALF = 20
 
 def measure_half(place: Place) -> Figures:
     steps = STEPS["card" if place.on_card else "cpu"]
-    found = {}
+    begun = {}
     for precision in ("fp16", "bf16"):
         options = runs.options_for(place, precision=precision, max_steps=steps, save_every=500, proof_every=500)
-        found[precision] = runs.train(place.folder / precision, options, [place.device]).losses()
-    return {"steps": steps, **found}
+        begun[precision] = runs.Runs(place.folder / precision, options, [place.device])
+    return {"steps": steps, **{precision: runs.well(one).losses() for precision, one in begun.items()}}
 
 
 def judge_half(values: Figures) -> Verdict:
@@ -36,11 +36,12 @@ def judge_half(values: Figures) -> Verdict:
 def measure_adamw8bit(place: Place) -> Figures:
     """With an adapter large enough that bitsandbytes keeps its state in 8 bit; stopped in the middle, and not."""
     own = {"lora_r": 64, "max_steps": 2 * HALF, "save_every": HALF, "proof_every": HALF}
-    plain = runs.train(place.folder / "adamw", runs.options_for(place, **own), [place.device])
+    plain = runs.Runs(place.folder / "adamw", runs.options_for(place, **own), [place.device])
     options = runs.options_for(place, **own, optimizer="adamw8bit")
-    whole = runs.train(place.folder / "whole", options, [place.device])
+    whole = runs.Runs(place.folder / "whole", options, [place.device])
     runs.Runs(place.folder / "parts", options, [place.device], change=stop_at(HALF)).wait()
     parts = runs.train(place.folder / "parts", options, [place.device])
+    plain, whole = runs.well(plain), runs.well(whole)
     saved = [one.node_home(0) / f"models/checkpoints/run/step-{2 * HALF}" for one in (plain, whole)]
     sizes = [sum(file.stat().st_size for file in folder.glob("optimizer*")) for folder in saved]
     adapters = [one.adapters()[0].get(str(2 * HALF), "") for one in (whole, parts)]

@@ -61,6 +61,7 @@ def once_in(part: str, device: str) -> Callable[[int], None]:
 
 
 def measure(place: Place, part: str) -> Figures:
+    truth = runs.begin_truth(place)
     options, home, cause = runs.options_for(place), place.folder / "run", place.folder / "cause.json"
     first = runs.Runs(home, options, [place.device], change=once_in(part, place.device), failure=cause)
     codes = first.wait()
@@ -74,7 +75,7 @@ def measure(place: Place, part: str) -> Figures:
         "starts": [event["step"] for event in last.events(0, "start")],
         "micro_batches": [event["nodes"]["node-0"]["micro_batch"] for event in last.events(0, "step")],
         "losses": last.losses(),
-        "truth": runs.truth(place),
+        "truth": runs.well(truth).losses(),
     }
 
 

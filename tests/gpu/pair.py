@@ -41,7 +41,7 @@ DOWN = (
     " && sudo -n systemd-run --collect --on-active=1 ip link set $dev down"
 )
 SLEEP = "sudo -n systemd-run --collect --on-active=1 rtcwake -m mem -s {away}"
-KILL = "kill -9 $(pgrep -x motley-worker)"
+KILL = "kill -9 $(pgrep -x motley-worker) && date +%s.%N"
 BY_HAND = {
     "cable": "pull the network cable of {victim} now, and put it back after {away} s",
     "suspend": "put {victim} to sleep now (systemctl suspend), and wake it after {away} s",
@@ -177,13 +177,12 @@ def started_since(looks: dict[str, Any], pair: Pair, at: float) -> bool:
 
 
 def happens(pair: Pair, fault: str) -> float:
-    """When, by this machine's clock."""
-    at = time.time()
+    """When: by that machine's clock, which bootstrap has set; where a person does it, by this one's."""
     if fault == "kill":
-        pair.on(pair.victim, KILL)
-        return at
+        said = pair.on(pair.victim, KILL)
+        return float(said.split()[-1])
     shell = {"cable": DOWN, "suspend": SLEEP}[fault].format(other=pair.other, away=AWAY_S)
-    if "rc=0" in pair.on(pair.victim, shell, check=False):
+    if "rc=0" in pair.on(pair.victim, shell, check=False):  # both begin a second later
         return time.time() + 1
     ask_a_person(BY_HAND[fault].format(victim=pair.victim, away=AWAY_S))
     return time.time()

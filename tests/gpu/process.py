@@ -60,14 +60,14 @@ class Processes:
         return why or (f"it left {left} processes behind" if left else "")
 
     def sweep(self, grace_s: float) -> int:
-        """Ends what is left of a line; how many had to be ended."""
+        """Ends what is left; how many had to be ended. Ansible keeps connections for a minute: not counted."""
         end = time.monotonic() + grace_s
         while (running := self._running()) and time.monotonic() < end:
             time.sleep(0.02)
         ended = 0
         while running := self._running():
             for pid in running:
-                ended += 1
+                ended += name_of(pid) != "ssh"
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 with suppress(ChildProcessError):
@@ -81,6 +81,13 @@ class Processes:
                 if os.waitpid(pid, os.WNOHANG)[0] == 0:
                     found.append(pid)
         return found
+
+
+def name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
 
 
 def stop(process: subprocess.Popen[bytes] | Born) -> None:
@@ -108,16 +115,8 @@ def last_words(said: Path) -> str:
 
 
 def environment(device: str) -> dict[str, str]:
-    keep = (
-        "PATH",
-        "HOME",
-        "MOTLEY_CACHE",
-        "LD_LIBRARY_PATH",
-        "CUDA_VISIBLE_DEVICES",
-        "TMPDIR",
-        "LANG",
-        "SSH_AUTH_SOCK",
-    )
+    keep = ["PATH", "HOME", "LANG", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES", "SSH_AUTH_SOCK"]
+    keep += ["MOTLEY_CACHE", "MOTLEY_LAB"]
     env: dict[str, Any] = {name: os.environ[name] for name in keep if name in os.environ}
     env["PYTHONPATH"] = ":".join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
     env |= {"HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", "TOKENIZERS_PARALLELISM": "false"}

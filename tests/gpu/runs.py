@@ -119,16 +119,24 @@ def nothing(rank: int) -> None:
 
 
 def _be(words: list[str], env: dict[str, str], out: Path, change: Callable[[], Any]) -> None:
+    def act() -> int:
+        change()
+        from train.__main__ import main
+
+        return main(words)
+
+    _do(act, env, out)
+
+
+def _do(act: Callable[[], int], env: dict[str, str], out: Path) -> None:
+    """In a fork, which ends here."""
     code = 1
     try:
         handle = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         os.environ.update(env)
-        change()
-        from train.__main__ import main
-
-        code = main(words)
+        code = act()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -138,8 +146,11 @@ def _be(words: list[str], env: dict[str, str], out: Path, change: Callable[[], A
 
 
 def train(home: Path, options: Options, devices: Sequence[str], **how: Any) -> Runs:
+    return well(Runs(home, options, devices, **how))
+
+
+def well(runs: Runs) -> Runs:
     """To its good end."""
-    runs = Runs(home, options, devices, **how)
     if any(runs.wait()):
         raise RuntimeError(f"a run that should end well ended with {runs.codes}: {runs.said()[-2000:]}")
     return runs
@@ -158,6 +169,18 @@ def command(place: Place, words: list[str], env: dict[str, str]) -> dict[str, An
     return dict(json.loads(answers[-1]))
 
 
+def apart(place: Place, act: Callable[[], Any]) -> Any:
+    """What `act` finds, in a fork: it may open the card, or read libraries in another order than this process will."""
+    out, said = place.folder / "apart.json", place.folder / "apart.txt"
+    sys.stdout.flush()
+    pid = os.fork()
+    if not pid:
+        _do(lambda: out.write_text(json.dumps(act())) * 0, {}, said)
+    if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+        raise RuntimeError(said.read_text()[-2000:])
+    return json.loads(out.read_text())
+
+
 def data(place: Place) -> Path:
     from tests.train.cluster import make_rows
 
@@ -172,9 +195,9 @@ def options_for(place: Place, **own: Any) -> Options:
     return {**OPTIONS, "dataset": data(place), **own}
 
 
-def truth(place: Place, **own: Any) -> list[float]:
-    """One process, everything else as it is."""
-    return train(place.folder / "truth", options_for(place, **own), [place.device]).losses()
+def begin_truth(place: Place, **own: Any) -> Runs:
+    """One process, everything else as it is; beside what is compared with it."""
+    return Runs(place.folder / "truth", options_for(place, **own), [place.device])
 
 
 def over_gloo(rank: int) -> None:

@@ -20,20 +20,23 @@ STOPS = (3, 7)
 
 def measure(place: Place, own: runs.Options) -> Figures:
     """As on two nodes with a card each."""
+    truth = runs.begin_truth(place)
     found = runs.train(place.folder / "two", runs.options_for(place, **own), [place.device] * 2, change=runs.over_gloo)
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
 
 
 def measure_beside_cpu(place: Place) -> Figures:
+    truth = runs.begin_truth(place)
     found = runs.train(place.folder / "two", runs.options_for(place, shares="3,1"), [place.device, "cpu"])
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
 
 
 def measure_two_cards(place: Place) -> Figures:
+    truth = runs.begin_truth(place)
     devices = [place.device] * 2
     options = runs.options_for(place, sync="ddp")
     found = runs.train(place.folder / "two", options, devices, one_card_each=True, change=own_home)
-    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.truth(place)}
+    return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
 
 
 def own_home(rank: int) -> None:
@@ -64,6 +67,7 @@ def stop_at(step: int) -> Callable[[int], None]:
 
 
 def measure_resume(place: Place) -> Figures:
+    truth = runs.begin_truth(place)
     options, home = runs.options_for(place), place.folder / "two"
     codes = []
     for size, step in zip((2, 1), STOPS, strict=True):
@@ -71,7 +75,7 @@ def measure_resume(place: Place) -> Figures:
     last = runs.train(home, options, [place.device] * 2, change=runs.over_gloo)
     starts = [event["step"] for event in last.events(0, "start")]
     adapters = [{key: value for key, value in one.items() if int(key) > STOPS[1]} for one in last.adapters()]
-    found = {"losses": last.losses(), "adapters": adapters, "truth": runs.truth(place)}
+    found = {"losses": last.losses(), "adapters": adapters, "truth": runs.well(truth).losses()}
     return {**found, "codes": codes, "starts": starts}
 
 

@@ -17,6 +17,7 @@ from tests.gpu.line import Place
 if TYPE_CHECKING:
     from train.catalogue import Facts
 
+FEW = "few-layers"
 Batch = dict[str, Any]
 Samples = list[list[list[int]]]
 """Of each row the samples, each its tokens."""
@@ -50,15 +51,19 @@ def facts_of(name: str) -> Facts:
     return facts
 
 
+def width(place: Place) -> Facts:
+    return facts_of("tinyllama" if place.on_card else "tiny")
+
+
 def few_layers(place: Place) -> Path:
     """Two layers of tinyllama's width, of tiny's on a CPU. Queries, keys and scores are large, so that what a token
     attends to decides its loss, and a leak between packed samples shows."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    folder = place.folder / "few-layers"
+    folder = place.folder / FEW
     torch.manual_seed(5)
-    facts = facts_of("tinyllama" if place.on_card else "tiny")
+    facts = width(place)
     narrower = math.sqrt(128 / facts.hidden)
     with torch.device(place.device):
         model = AutoModelForCausalLM.from_config(config_of(facts, 2))
