@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import logging
 import os
 import sys
 from dataclasses import fields
@@ -47,6 +48,8 @@ class Parser(argparse.ArgumentParser):
 def main(argv: list[str]) -> int:
     wants_json = "--json" in argv
     belong_to_agent()
+    # On AVX512-BF16 it asks for a package of which only a form that we do not take has a use (backends/hf.py).
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
         return run_command(argv)
     except BadInput as error:

@@ -107,10 +107,8 @@ def load(bench: Bench) -> str:
     bench.shell = sync.make_shell(backend, model, bench.decisions.precision, where)
     trained = [p for p in model.parameters() if p.requires_grad]
     bench.optimizer = make_optimizer(bench.config, trained)
-    everything = sum(p.numel() for p in model.parameters())
-    return (
-        f"{bench.config.model}, {everything / 1e6:.1f} M weights, {sum(p.numel() for p in trained) / 1e6:.2f} M trained"
-    )
+    adapter, everything = model.get_nb_trainable_parameters()  # those of two in a byte, too
+    return f"{bench.config.model}, {everything / 1e6:.1f} M weights, {adapter / 1e6:.2f} M trained"
 
 
 def forward(bench: Bench) -> str:

@@ -1,9 +1,12 @@
 """selftest: every part of training on one machine, a line each, and an exit code that says no when one fails."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
+from tests.train import cluster
 from train import checkpoint
 from train.__main__ import main
 from train.backends import hf
@@ -16,6 +19,17 @@ def test_a_good_machine_gets_a_tick_a_line(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line[2:19].rstrip() for line in lines] == CHECKS
     assert all(line.startswith("✓ ") for line in lines)
+
+
+def test_a_base_in_4_bit_has_as_many_weights_and_nothing_else_is_said():
+    """On a processor with AVX512-BF16 bitsandbytes asks for a package that no run has a use for."""
+    command = [sys.executable, "-m", "train", "selftest", "--load-in", "4bit"]
+    done = subprocess.run(
+        command, env=cluster.environment(), cwd=cluster.ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
+    assert [line[2:19].rstrip() for line in done.stdout.splitlines()] == CHECKS
+    assert "tiny, 1.2 M weights, 0.16 M trained" in done.stdout.splitlines()[2]
 
 
 def nan_loss(monkeypatch):
