@@ -19,7 +19,7 @@ PACKAGES = (
     " passwd adduser mount openssh-client"
 ).split()
 # Not installed, but offered by the lab's own package repository beside what is: what a role may want to add.
-OFFERED = "ufw network-manager python3-venv shellcheck".split()
+OFFERED = "ufw network-manager python3-venv shellcheck gcc libc6-dev libpython3-dev".split()
 OFFERED_BY = {"trixie": ["sudo-rs"], "forky": ["sudo-rs"]}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 UNRELEASED = "forky"

@@ -31,7 +31,7 @@ def driver(readings: Readings) -> Found:
             fix = fix.replace(f"LIMIT={node.name} LIMIT={node.name}", f"LIMIT={node.name}")
             wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
     nodes = len(found) + len(off)
-    return f"driver, module and library agree on {nodes - len(wrong)} of {nodes} nodes with cards", wrong
+    return f"driver and compiler serve the cards of {nodes - len(wrong)} of {nodes} nodes with cards", wrong
 
 
 def gpu(readings: Readings) -> Found:

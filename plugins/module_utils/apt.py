@@ -82,6 +82,13 @@ class Apt:
         shown = self._run("apt-cache", *self.aside, "show", "--no-all-versions", name).stdout
         return "".join(re.findall(r"^Depends: (.*)$", shown, re.MULTILINE)[:1])
 
+    def needs(self, names: list[str]) -> set[str]:
+        """What is installed and these need, at whatever remove; one of several that would do is needed, too."""
+        others = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
+        only = ["--recurse", "--installed", *(f"--no-{kind}" for kind in others)]
+        output = self._must("apt-cache", "depends", *only, *names) if names else ""
+        return {line for line in output.splitlines() if line[:1].strip()}
+
     def simulate(self, *words: str) -> Simulated:
         done = self._run("apt-get", *self.aside, "-s", "-o", "Debug::NoLocking=1", *ANSWERS, *words)
         return Simulated(trouble=trouble_of(done)) if done.returncode else parse_simulation(done.stdout)

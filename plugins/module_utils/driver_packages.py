@@ -45,6 +45,17 @@ def base_name(package: str) -> str:
     return package.partition(":")[0]
 
 
+def difference(was: dict[str, Package], now: dict[str, Package]) -> Data:
+    """The packages that come, go or are held, as they were and as they are."""
+    names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
+
+    def lines(packages: dict[str, Package]) -> str:
+        shown = [(name, packages[name]) for name in names if name in packages]
+        return "".join(f"{name} {one.version}{' (held)' if one.held else ''}\n" for name, one in shown)
+
+    return {"before": lines(was), "after": lines(now), "before_header": "packages", "after_header": "packages"}
+
+
 def kernel_metapackages(packages: dict[str, Package], catalogue: Data) -> list[str]:
     """Installed packages that lead to a kernel, however they are called here: these decide when a new one comes."""
     leads = {name for name in packages if re.search(catalogue["kernel_packages"], name)}
@@ -132,10 +143,14 @@ def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: 
         for name, version in concerned.items()
         if re.search(catalogue["kernel_images"], name) and not (name in packages and packages[name].version == version)
     ]
-    strangers = [name for name in simulated.removes if not re.search(catalogue["driver_packages"], base_name(name))]
     stay = {like(name) for name in {*packages, *simulated.installs} - {*simulated.removes}}
     undrawn = [name for name in draws(simulated.removes, catalogue) if like(name) not in stay]
-    return {"kernels": kernels, "strangers": strangers, "undrawn": undrawn}
+    return {"kernels": kernels, "strangers": strangers(simulated.removes, catalogue), "undrawn": undrawn}
+
+
+def strangers(names: Iterable[str], catalogue: Data) -> list[str]:
+    """Those that belong neither to the driver nor to CUDA."""
+    return [name for name in names if not re.search(catalogue["driver_packages"], base_name(name))]
 
 
 def choose_modules(ways: list[Data], wish: Data) -> Data:

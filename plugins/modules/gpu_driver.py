@@ -5,23 +5,24 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 
+from ansible.module_utils import compiler, encrypted
 from ansible.module_utils import driver_packages as rules
-from ansible.module_utils import encrypted
 from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.before import Before, write_file
+from ansible.module_utils.nvidia_module import KEYS, loaded, on_disk, own_key, own_key_is_known, run
 
 DOCUMENTATION = r"""
 module: gpu_driver
 short_description: A node's driver packages, their holds, and the way back
 description:
   - Installs the planned packages, after it has seen that apt would not move the kernel with them.
+  - Brings the compiler and the headers that GPU kernels are built with, where they are missing.
   - Holds driver, CUDA and kernel at their versions, or lifts these holds.
   - Records what was there first; O(state=undone) gives it back.
 options:
@@ -30,6 +31,7 @@ options:
   names: {type: dict, default: {}, description: "ways (the safest first), built (modules to compile), first"}
   look: {type: dict, default: {}, description: What gpu_look found}
   catalogue: {type: dict, default: {}, description: Which packages belong to driver and kernel}
+  compiler: {type: bool, default: false, description: Whether what GPU kernels are built with is installed}
   hold: {type: bool, default: true, description: Whether driver, CUDA and kernel stay; false lifts our holds}
   own_key: {type: bool, default: false, description: Whether Secure Boot may ask for a key on the machine's screen}
   wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
@@ -41,8 +43,7 @@ restart: {type: str, returned: always, description: Why the node must restart; e
 PHASE = "gpu_driver"
 PIN = Path("/etc/apt/preferences.d/motley-gpu-driver.pref")
 ROUNDS = 4
-# Where Ubuntu and Debian keep the key that dkms signs modules with.
-KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+INSTALL = ("--no-install-recommends", "install")
 
 
 class Refused(Exception):
@@ -57,6 +58,7 @@ def main() -> None:
             "names": {"type": "dict", "default": {}},
             "look": {"type": "dict", "default": {}},
             "catalogue": {"type": "dict", "default": {}},
+            "compiler": {"type": "bool", "default": False},
             "hold": {"type": "bool", "default": True},
             "own_key": {"type": "bool", "default": False},
             "wait_s": {"type": "int", "default": 300},
@@ -76,7 +78,7 @@ def main() -> None:
         restart=node.restart,
         passphrase=encrypted.WORDS if node.restart and node.wish["look"]["passphrase"] else "",
         motley_say="; ".join(filter(None, node.says)),
-        diff=difference(node.was, node.now),
+        diff=rules.difference(node.was, node.now),
     )
 
 
@@ -115,6 +117,8 @@ class Node:
             self.prove_hold()
         else:
             self.lift_holds()
+        if self.wish["compiler"]:
+            self.bring_compiler()
         self.load()
 
     # -- packages ----------------------------------------------------------------------------------------------
@@ -129,10 +133,7 @@ class Node:
         if self.check_mode:
             if self.wish["look"]["passphrase"]:
                 self.says.append(f"if it must restart for it: {encrypted.WORDS}")
-            foreseen = self.apt.simulate("--no-install-recommends", "--allow-change-held-packages", "install", *wanted)
-            coming = {name: rules.Package(version) for name, version in foreseen.installs.items()}
-            self.now = {name: package for name, package in self.now.items() if name not in foreseen.removes} | coming
-            self.changed = True
+            self.foresee(self.apt.simulate(*INSTALL, "--allow-change-held-packages", *wanted))
             return
         kernels = rules.images(self.now, self.wish["catalogue"])
         self.transact(wanted)
@@ -143,8 +144,7 @@ class Node:
     def choose(self) -> dict:
         tried = []
         for way in self.wish["names"]["ways"]:
-            words = ("--no-install-recommends", "--allow-change-held-packages", "install", *way["packages"])
-            foreseen = self.apt.simulate(*words)
+            foreseen = self.apt.simulate(*INSTALL, "--allow-change-held-packages", *way["packages"])
             against = rules.side_effects(foreseen, self.now, self.wish["catalogue"])
             against["builds"] = [name for name in self.wish["names"]["built"] if name in foreseen.installs]
             against["other"] = self.other_version(way["same_version"], foreseen)
@@ -153,7 +153,7 @@ class Node:
             tried,
             {
                 "secure_boot": self.wish["look"]["secure_boot"],
-                "own_key": self.wish["own_key"] or self.own_key_is_known(),
+                "own_key": self.wish["own_key"] or own_key_is_known(),
             },
         )
         if "error" in chosen:
@@ -171,11 +171,36 @@ class Node:
 
     def transact(self, names: list[str]) -> None:
         """What will be touched is written down before, so that a power cut in between can be undone as well."""
-        words = ("--no-install-recommends", "--allow-change-held-packages", "install", *names)
+        words = (*INSTALL, "--allow-change-held-packages", *names)
         foreseen = self.apt.simulate(*words)
         self.remember([*foreseen.installs, *foreseen.removes, *names])
         self.apt.change(*words)
         self.notice()
+
+    def foresee(self, foreseen: rules.Simulated) -> None:
+        coming = {name: rules.Package(version) for name, version in foreseen.installs.items()}
+        self.now = {name: package for name, package in self.now.items() if name not in foreseen.removes} | coming
+        self.changed = True
+
+    def bring_compiler(self) -> None:
+        """What is there already is left as it is. What is upgraded with it (libc6) stays so after an undo."""
+        found = compiler.look()
+        names = compiler.lacking(found)
+        what, fix = compiler.beyond_packages(found)
+        if names and not what:
+            foreseen = self.apt.simulate(*INSTALL, *names)
+            what, fix = compiler.against(names, foreseen, rules.touches(foreseen, self.now, self.wish["catalogue"]))
+        if what:
+            raise Refused(f"{what}\nfix: {fix}")
+        if not names or not foreseen.installs:
+            return
+        self.says.append(f"{' '.join(names)} for GPU kernels")
+        if self.check_mode:
+            self.foresee(foreseen)
+            return
+        self.remember([name for name in foreseen.installs if name not in self.now])
+        self.apt.change(*INSTALL, *names)
+        self.now, self.changed = self.apt.packages(), True
 
     def notice(self) -> None:
         """Take note of what has changed just now."""
@@ -260,12 +285,12 @@ class Node:
         if self.check_mode:
             return
         kernel = self.wish["look"]["kernel"]
-        on_disk, running = disk_module(kernel["next"]), loaded_version()
-        other_kind = ("Open Kernel Module" in loaded_text()) != ("MIT/GPL" in disk_module(kernel["next"], "license"))
-        if self.wish["look"]["secure_boot"] and on_disk:
-            self.refuse_unknown_key(disk_module(kernel["next"], "signer"))
-        if running and running != on_disk:
-            self.restart = f"it runs module {running}, {on_disk} is installed"
+        installed, running = on_disk(kernel["next"]), loaded().get("version", "")
+        other_kind = loaded().get("open", False) != ("MIT/GPL" in on_disk(kernel["next"], "license"))
+        if self.wish["look"]["secure_boot"] and installed:
+            self.refuse_unknown_key(on_disk(kernel["next"], "signer"))
+        if running and running != installed:
+            self.restart = f"it runs module {running}, {installed} is installed"
         elif running and other_kind:
             self.restart = f"it runs the other kind of module {running} (open or closed) than is installed"
         elif not running and self.wish["look"]["nouveau"]:
@@ -276,20 +301,15 @@ class Node:
 
     def try_module(self) -> str:
         done = run("modprobe", "nvidia")
-        if done.returncode == 0 and loaded_version():
+        if done.returncode == 0 and loaded():
             return ""
         said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no word"
         return f"its module does not load yet: {said}"
 
     def refuse_unknown_key(self, signer: str) -> None:
         """Before any restart: the firmware will ask a person, and nobody sees its screen over SSH."""
-        if not rules.key_is_known(signer, self.wish["look"]) and not self.own_key_is_known():
+        if not rules.key_is_known(signer, self.wish["look"]) and not own_key_is_known():
             raise Refused(rules.key_question(signer, own_key() or KEYS[0]))
-
-    @staticmethod
-    def own_key_is_known() -> bool:
-        """Whether the firmware knows the key that modules are signed with here."""
-        return bool(own_key()) and "already enrolled" in run("mokutil", "--test-key", own_key()).stdout
 
     # -- the way back ------------------------------------------------------------------------------------------
 
@@ -304,6 +324,8 @@ class Node:
             for name, was in known.items()
             if was and (name not in self.now or self.now[name].version != was["version"])
         }
+        stay = self.needed_by_others(gone)
+        gone = [name for name in gone if name not in stay]
         self.changed = True
         self.says.append(f"{len(gone)} packages go, {len(other)} come back")
         if self.check_mode:
@@ -318,9 +340,21 @@ class Node:
         for how, wanted in (("auto", True), ("manual", False)):
             self.apt.mark(how, [n for n, was in known.items() if was and n in self.now and was["auto"] == wanted])
         self.apt.mark("hold", [n for n, was in known.items() if was and n in self.now and was["held"]])
+        self.apt.mark("auto", stay)  # from now on they go with what needs them
         self.now = self.apt.packages()
         self.unload()
         self.before.forget()
+
+    def needed_by_others(self, gone: list[str]) -> list[str]:
+        """Of what came and is no driver, such as the compiler, that which something installed since needs."""
+        came = rules.strangers(gone, self.wish["catalogue"])
+        needing = sorted({*self.apt.simulate("remove", *came).removes} - {*gone}) if came else []
+        needed = self.apt.needs(needing)
+        stay = sorted((name for name in came if name in needed), key=lambda name: self.now[name].auto)
+        if stay:
+            more = f" and {len(stay) - 1} more stay" if stay[1:] else " stays"
+            self.says.append(f"{stay[0]}{more}, needed by {', '.join(needing[:3])}")
+        return stay
 
     def put_back(self, gone: list[str], other: dict) -> None:
         """One transaction: the machine is never without what it had."""
@@ -342,54 +376,18 @@ class Node:
         self.apt.change(*words, *leaving, *exact)
 
     def unload(self) -> None:
-        running, on_disk = loaded_version(), disk_module(self.kernel_next())
-        if running and running != on_disk:
+        running, installed = loaded().get("version", ""), on_disk(self.kernel_next())
+        if running and running != installed:
             modules = ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
             run("modprobe", "-r", *modules)
-        if loaded_version() not in ("", on_disk):
+        if loaded().get("version", "") not in ("", installed):
             self.says.append("restart it to be rid of the loaded module")
-        elif on_disk and not loaded_version():
+        elif installed and not loaded():
             run("modprobe", "nvidia")
 
     def kernel_next(self) -> str:
         images = rules.images(self.now, self.wish["catalogue"])
         return rules.release_of(images[-1]) if images else ""
-
-
-def own_key() -> str:
-    return next((path for path in KEYS if Path(path).exists()), "")
-
-
-def disk_module(kernel: str, field: str = "version") -> str:
-    return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
-
-
-def run(*command: str) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not installed")
-
-
-def loaded_text() -> str:
-    file = Path("/proc/driver/nvidia/version")
-    return file.read_text() if file.exists() else ""
-
-
-def loaded_version() -> str:
-    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", loaded_text())
-    return match[1] if match else ""
-
-
-def difference(was: dict, now: dict) -> dict:
-    """The packages that come, go or are held, as they were and as they are."""
-    names = sorted(name for name in {*was, *now} if was.get(name) != now.get(name))
-
-    def lines(packages: dict) -> str:
-        shown = [(name, packages[name]) for name in names if name in packages]
-        return "".join(f"{name} {one.version}{' (held)' if one.held else ''}\n" for name, one in shown)
-
-    return {"before": lines(was), "after": lines(now), "before_header": "packages", "after_header": "packages"}
 
 
 if __name__ == "__main__":

@@ -8,13 +8,13 @@ import json
 import platform
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
+from ansible.module_utils import compiler, encrypted, graphics
 from ansible.module_utils import driver_packages as rules
-from ansible.module_utils import encrypted, graphics
 from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.nvidia_module import loaded, on_disk, run
 from ansible.module_utils.text import read
 
 DOCUMENTATION = r"""
@@ -27,6 +27,7 @@ options:
   catalogue: {type: dict, required: true, description: What is known of branches and package names}
   offers: {type: bool, default: true, description: Whether to ask the package sources which drivers they have}
   prove: {type: bool, default: false, description: Fail unless driver, module and library agree and every card answers}
+  compiler: {type: bool, default: false, description: "Whether it fails, too, where no GPU kernel can be built"}
   named: {type: str, default: "", description: "The card that the inventory names; none: it is left alone"}
   apt_wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
 """
@@ -50,6 +51,7 @@ def main() -> None:
             "catalogue": {"type": "dict", "required": True},
             "offers": {"type": "bool", "default": True},
             "prove": {"type": "bool", "default": False},
+            "compiler": {"type": "bool", "default": False},
             "named": {"type": "str", "default": ""},
             "apt_wait_s": {"type": "int", "default": 300},
         },
@@ -69,6 +71,8 @@ def main() -> None:
         module.fail_json(msg=f"apt does not answer: {trouble}\nfix: {fix}")
     if module.params["prove"]:
         what, fix = rules.proof_fault(report)
+        if module.params["compiler"] and not what:
+            what, fix = compiler.fault(compiler.look())
         if what:
             module.fail_json(msg=f"{what}\nfix: {fix}", **report)
     module.exit_json(changed=False, **report)
@@ -82,7 +86,7 @@ def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
     report = {
         "cards": cards,
         "installed": installed(kernel["next"]),
-        "module_signer": modinfo(kernel["next"], "signer"),
+        "module_signer": on_disk(kernel["next"], "signer"),
         "loaded": loaded(),
         "loaded_signer": loaded_signer(),
         "smi": ask_nvidia_smi(),
@@ -138,28 +142,18 @@ def installed(kernel: str) -> dict:
         return {}
     library = max(found, key=lambda file: rules.numbers(file.name))
     version = library.name.removeprefix("libnvidia-ml.so.")
-    module = modinfo(kernel, "version")
-    is_open = "MIT/GPL" in modinfo(kernel, "license") if module else loaded().get("open", False)
+    module = on_disk(kernel, "version")
+    is_open = "MIT/GPL" in on_disk(kernel, "license") if module else loaded().get("open", False)
     packaged = run("dpkg", "-S", str(library.resolve())).returncode == 0
     complete = module == version and shutil.which("nvidia-smi") is not None
     return {"version": version, "open": is_open, "packaged": packaged, "complete": complete, "module": module}
 
 
-def modinfo(kernel: str, field: str) -> str:
-    return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
-
-
-def loaded() -> dict:
-    text = read(Path("/proc/driver/nvidia/version"))
-    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
-    return {"version": match[1], "open": "Open Kernel Module" in text} if match else {}
-
-
 def loaded_signer() -> str | None:
     """Whose key the loaded module is signed with, empty: nobody's; None where none is loaded or its file has gone."""
     running = platform.release()
-    known = loaded() and loaded()["version"] == modinfo(running, "version")
-    return modinfo(running, "signer") if known else None
+    known = loaded() and loaded()["version"] == on_disk(running, "version")
+    return on_disk(running, "signer") if known else None
 
 
 def kernel_of(packages: dict, catalogue: dict) -> dict:
@@ -233,13 +227,6 @@ def in_branch(apt: Apt, names: dict, branch: str) -> dict:
         version = rules.version_of_driver(candidates.get(probe, ""))
     kinds = [kind for kind, group in wanted.items() if all(name in candidates for name in group)]
     return {version.split(".")[0]: dict.fromkeys(kinds, version)} if version and kinds else {}
-
-
-def run(*command: str) -> subprocess.CompletedProcess:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-    except FileNotFoundError:
-        return subprocess.CompletedProcess(command, 127, "", "not installed")
 
 
 if __name__ == "__main__":

@@ -172,6 +172,7 @@ def doctor(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
         person = Person(cluster, folder)
         person.writes(
             motley_gpu_driver_manage=True,
+            motley_gpu_driver_compiler=False,  # tests/roles/test_gpu_driver.py
             motley_python_env_manage=True,
             motley_python_env_sets=["node-cpu"],  # the cards are simulated: nothing can compute on them
             motley_proof_collective=False,

@@ -101,6 +101,8 @@ def test_all_phases_lead_to_nodes_that_compute_together(bootstrapped: Person) ->
     for node in receipt["nodes"].values():
         assert set(PHASES.split()) <= set(node["phases"])
     head = receipt["nodes"][NODES[0]]["phases"]
+    assert any("gcc libc6-dev libpython" in line for line in head["gpu_driver"]["says"]), head["gpu_driver"]
+    assert any("a kernel can be built" in line for line in head["gpu_driver"]["proven"]), head["gpu_driver"]
     print({phase: told["seconds"] for phase, told in head.items()}, receipt["seconds"])
     for promise in ("every node reaches every other by name", "head starts programs on every worker", "same software"):
         assert any(promise in line for line in head["proof"]["proven"]), head["proof"]

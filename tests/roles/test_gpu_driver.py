@@ -11,23 +11,24 @@ from typing import Any
 import pexpect
 import pytest
 
-from lab import faults, gpu
+from lab import deb, faults, gpu
 from lab import lab as labs
 from lab.host import Host
+from lab.profile import USER
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster, Played
 
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 OLD = "gpu-worker-2"
 INSTALL = "Install the driver (waits while another program uses apt) and hold it with its kernel"
-PROOF = "Prove that driver, module and library agree and that every card answers"
+PROOF = "Prove that driver, module and library agree, that every card answers and that a kernel can be built"
 PLAY = """
-- name: The driver alone
+- name: One role alone
   hosts: cluster
   gather_facts: false
   tasks:
-    - name: Drivers
-      ansible.builtin.import_role: {{ name: motley_gpu_driver, tasks_from: {tasks} }}
+    - name: This role
+      ansible.builtin.import_role: {{ name: {role}, tasks_from: {tasks} }}
 """
 # Packages with version and hold, which were asked for by a person, and every setting of apt and of modules.
 LOOK = r"""
@@ -51,14 +52,16 @@ class Owner:
         check: bool = False,
         limit: str = "",
         env: dict[str, str] | None = None,
+        role: str = "motley_gpu_driver",
         **extra: Any,
     ) -> Played:
-        playbook = self.folder / f"{tasks}.yml"
-        playbook.write_text(PLAY.format(tasks=tasks))
+        """Without the compiler, which takes seconds to install: one test here, and test_bootstrap.py, are about it."""
+        playbook = self.folder / f"{role}-{tasks}.yml"
+        playbook.write_text(PLAY.format(role=role, tasks=tasks))
         settings = {"cmdline": "--check --diff"} if check else {}
         return self.cluster.play(
             playbook,
-            extravars={"motley_state_folder": str(self.folder), **extra},
+            extravars={"motley_state_folder": str(self.folder), "motley_gpu_driver_compiler": False, **extra},
             limit=limit or None,
             envvars={"ANSIBLE_ROLES_PATH": str(Path(__file__).parents[2] / "roles"), **(env or {})},
             **settings,
@@ -332,3 +335,54 @@ def test_what_cannot_work_is_refused_before_anything_changes(owner: Owner) -> No
     look = alone.of_task("Look at graphics card, driver and what the package sources offer")[OLD]
     assert look["motley_say"] == "no NVIDIA card on its bus: nothing to do"
     assert owner.looks(OLD)[OLD] == before[OLD]
+
+
+def test_what_kernels_are_built_with_comes_and_goes_but_for_what_others_need(old_alone: Owner) -> None:
+    host, with_compiler = old_alone.cluster[OLD], {"limit": OLD, "motley_gpu_driver_compiler": True}
+    before = old_alone.looks(OLD)
+    checked = old_alone.plays(check=True, **with_compiler)
+    python = host.run("python3", "-c", "import sys; print('libpython%d.%d-dev' % sys.version_info[:2])").strip()
+    assert f"gcc libc6-dev {python} for GPU kernels" in say(checked, OLD)
+    assert "\ngcc 4:" in checked.of_task(INSTALL)[OLD]["diff"]["after"]
+    assert old_alone.looks(OLD) == before
+
+    played = old_alone.plays(**with_compiler)
+    assert played.rc == 0 and set(played.of_task(PROOF)) == {OLD}, played.stdout
+    header = f"/usr/include/{python.removeprefix('lib').removesuffix('-dev')}/Python.h"
+    host.run("rm", header)
+    lost = old_alone.plays(**with_compiler)
+    assert f"there is no {header}, so no GPU kernel can be built\nfix: make bootstrap PHASE=gpu" in failure(lost, OLD)
+    assert lost.of_task(INSTALL)[OLD]["changed"] is False and "for GPU kernels" not in say(lost, OLD)
+
+    needs_it = deb.Package(name="needs-gcc", version="1", summary="built at home", depends=("gcc",))
+    host.run("dpkg", "--install", f"/root/{deb.build(needs_it, host.disk.root / 'root').name}")
+    undone = old_alone.plays("undo", limit=OLD)
+    assert undone.rc == 0, undone.stdout
+    told = undone.of_task("Put back its driver, its kernel's freedom and its holds")[OLD]["motley_say"]
+    assert re.search(r"^gcc and \d+ more stay, needed by needs-gcc; \d+ packages go", told), told
+    left = host.run("dpkg-query", "-W", "-f", "${Package}\n").split()
+    assert {"gcc", "needs-gcc"} <= {*left} and python not in left and "nvidia-utils-580" not in left
+    assert "gcc" in host.run("apt-mark", "showauto").split(), "it goes with what needs it"
+
+
+SELFTEST = """#!/bin/sh
+pwd > ../asked; echo "$@" >> ../asked
+echo "Gtk-WARNING: no word of selftest's"
+printf '%s\\n' '{"ok": false, "failures": ["GPU kernel: there is no Python.h\\nfix: bring it"]}'
+exit 1
+"""
+
+
+def test_the_proof_asks_each_gpu_of_a_node_whose_torch_is_for_gpus(old_alone: Owner) -> None:
+    """The lab's cards compute nothing: in place of the environment stands what answers as its Python would."""
+    host, home = old_alone.cluster[OLD], f"/home/{USER}/ai-cluster"
+    faults.inject(old_alone.cluster.lab, host, "driver-570")
+    site = f"{home}/env/lib/python3.11/site-packages/torch"
+    host.run("mkdir", "-p", site, f"{home}/env/bin", f"{home}/code")
+    host.run("tee", f"{site}/version.py", stdin="cuda: Optional[str] = '13.0'\n")
+    host.run("tee", f"{home}/env/bin/python", stdin=SELFTEST)
+    host.run("chmod", "755", f"{home}/env/bin/python")
+    host.run("chown", "-R", USER, home)
+    played = old_alone.plays(role="motley_proof", limit=OLD, motley_home=home)
+    assert failure(played, OLD) == "GPU kernel: there is no Python.h\nfix: bring it", played.stdout
+    assert host.run("cat", f"{home}/asked").split() == f"{home}/code -m train selftest --device cuda --json".split()

@@ -29,6 +29,14 @@ def test_a_lost_card_is_not_a_driver_fault_as_well() -> None:
     assert wrong(full) == [("disk", "left")]
 
 
+def test_a_lost_compiler_is_one_finding_with_the_phase_that_brings_it() -> None:
+    lost = with_node(
+        healthy(), "left", driver_fault="there is no C compiler\nfix: make bootstrap PHASE=gpu_driver; if not: x"
+    )
+    assert wrong(lost) == [("driver", "left")]
+    assert judge(lost).wrong[0].fix == "make bootstrap PHASE=gpu_driver LIMIT=left; if not: x"
+
+
 def test_the_drivers_own_fault_numbers_are_read_from_the_kernels_log() -> None:
     log = "kernel: NVRM: Xid (PCI:0000:01:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
     assert xids(f"NVRM: loading\n{log}NVRM: Xid (PCI:0000:02:00): 13, Graphics Exception") == ["79", "13"]

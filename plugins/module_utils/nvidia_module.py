@@ -1,0 +1,41 @@
+"""The driver's kernel module on disk and in the kernel, and the key that this machine signs modules with."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+from ansible.module_utils.text import read
+
+LOADED = Path("/proc/driver/nvidia/version")
+# Where Ubuntu and Debian keep the key that dkms signs modules with.
+KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
+
+
+def on_disk(kernel: str, field: str = "version") -> str:
+    """What modinfo tells of the module for that kernel."""
+    return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
+
+
+def loaded() -> dict:
+    """Its version, and whether it is the open one; empty where none is loaded."""
+    text = read(LOADED)
+    match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
+    return {"version": match[1], "open": "Open Kernel Module" in text} if match else {}
+
+
+def own_key() -> str:
+    return next((path for path in KEYS if Path(path).exists()), "")
+
+
+def own_key_is_known() -> bool:
+    """Whether the firmware knows the key that modules are signed with here."""
+    return bool(own_key()) and "already enrolled" in run("mokutil", "--test-key", own_key()).stdout
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    except FileNotFoundError:
+        return subprocess.CompletedProcess(command, 127, "", f"{command[0]} is not installed")
