@@ -17,7 +17,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
 
     cuda = torch.cuda.is_available()
     if config.device == "cuda" and not cuda:
-        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="check with: python -m train selftest")
+        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: make doctor; on it: nvidia-smi")
     if cuda and config.device != "cpu":
         if local_rank >= torch.cuda.device_count():
             raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")

@@ -2,13 +2,18 @@
 
 python -m train selftest                   the tiny model, offline, seconds
 python -m train selftest --model NAME      the model that is to be trained
+python -m train selftest --device cuda     fails where there is no usable GPU; each one builds and runs a kernel
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import platform
+import shutil
+import subprocess
+import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -66,6 +71,8 @@ def checks(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
     bench = Bench()
     yield "versions", versions
     yield "device and memory", lambda: device(bench, args)
+    if bench.facts.device != "cpu":
+        yield "GPU kernel", kernel
     yield "model load", lambda: load(bench)
     yield "forward", lambda: forward(bench)
     yield "backward", lambda: backward(bench)
@@ -94,6 +101,30 @@ def device(bench: Bench, args: argparse.Namespace) -> str:
         f"{bench.facts.device}, {bench.facts.memory_bytes / 1e9:.1f} GB, backend {bench.decisions.backend}, "
         f"{bench.decisions.precision}"
     )
+
+
+def kernel() -> str:
+    """Triton builds a library in C when the first kernel starts: on a stock system just that fails."""
+    import torch
+
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = Path(sysconfig.get_paths(scheme="posix_prefix")["include"], "Python.h")
+    by_hand = f"sudo apt install gcc libc6-dev libpython{sysconfig.get_python_version()}-dev"
+    fix = f"fix: make bootstrap PHASE=gpu_driver; or on {platform.node()}: {by_hand}"
+    lacking = [] if compiler else ["no C compiler (gcc or clang)"]
+    lacking += [] if header.is_file() else [f"no {header}"]
+    if lacking:
+        raise BadInput(f"there is {' and '.join(lacking)}, which Triton builds kernels with", fix=fix)
+    from train import gpu_kernel
+
+    cards = range(torch.cuda.device_count())
+    try:
+        with gpu_kernel.nothing_built():
+            for card in cards:
+                gpu_kernel.prove(f"cuda:{card}")
+    except subprocess.CalledProcessError as failed:
+        raise BadInput(f"{compiler} does not build what Triton needs: {failed}", fix=fix) from None
+    return f"built by {compiler}, runs on {', '.join(torch.cuda.get_device_name(card) for card in cards)}"
 
 
 def load(bench: Bench) -> str:

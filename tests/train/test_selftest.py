@@ -1,13 +1,16 @@
 """selftest: every part of training on one machine, a line each, and an exit code that says no when one fails."""
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
+import types
 
 import pytest
 
 from tests.train import cluster
-from train import checkpoint
+from train import checkpoint, selftest
 from train.__main__ import main
 from train.backends import hf
 
@@ -67,3 +70,59 @@ def test_what_fails_is_named_with_the_reason(harm, failing, why, monkeypatch, ca
 def test_a_machine_without_a_gpu_says_so(capsys):
     assert main(["selftest", "--device", "cuda"]) == 1
     assert "has no usable GPU" in capsys.readouterr().out
+
+
+# -- the check "GPU kernel"; the kernel itself is tests/unsloth/test_gpu_kernel.py
+
+
+@pytest.fixture
+def two_gpus(monkeypatch, tmp_path):
+    """A machine with gcc, headers and two GPUs, as far as selftest sees; `proven` lists where a kernel was to run."""
+    for path in ("gcc", "Python.h"):
+        (tmp_path / path).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(selftest.sysconfig, "get_paths", lambda scheme: {"include": str(tmp_path)})
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda card: f"RTX {card}")
+    proven = []
+    kernels = types.SimpleNamespace(prove=proven.append, nothing_built=contextlib.nullcontext)
+    monkeypatch.setitem(sys.modules, "train.gpu_kernel", kernels)
+    monkeypatch.setattr("train.gpu_kernel", kernels, raising=False)
+    return types.SimpleNamespace(proven=proven, kernels=kernels, tools=tmp_path)
+
+
+def test_every_gpu_runs_a_kernel_before_a_model_is_loaded(two_gpus, monkeypatch, capsys):
+    def device(bench, args):
+        bench.facts = types.SimpleNamespace(device="cuda:0")
+        return "cuda:0"
+
+    monkeypatch.setattr(selftest, "device", device)
+    assert main(["selftest"]) == 1  # as there is no such GPU in truth
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith(f"✓ GPU kernel        built by {two_gpus.tools}/gcc, runs on RTX 0, RTX 1")
+    assert lines[3].startswith("✗ model load") and two_gpus.proven == ["cuda:0", "cuda:1"]
+
+
+@pytest.mark.parametrize("gone", ["gcc", "Python.h"])
+def test_what_a_kernel_is_built_with_and_is_not_there_is_named_with_the_fix(two_gpus, gone):
+    (two_gpus.tools / gone).unlink()
+    with pytest.raises(selftest.BadInput) as refused:
+        selftest.kernel()
+    what, fix = str(refused.value).splitlines()
+    lacking = {"gcc": "no C compiler (gcc or clang)", "Python.h": f"no {two_gpus.tools}/Python.h"}[gone]
+    assert what == f"there is {lacking}, which Triton builds kernels with" and two_gpus.proven == []
+    python = f"libpython{sys.version_info[0]}.{sys.version_info[1]}-dev"
+    assert (
+        fix
+        == f"fix: make bootstrap PHASE=gpu_driver; or on {os.uname().nodename}: sudo apt install gcc libc6-dev {python}"
+    )
+
+
+def test_a_compiler_that_fails_is_named(two_gpus):
+    def prove(device):
+        raise subprocess.CalledProcessError(1, ["gcc", "x.c"])
+
+    two_gpus.kernels.prove = prove
+    with pytest.raises(selftest.BadInput, match=r"gcc does not build what Triton needs: .*exit status 1"):
+        selftest.kernel()
