@@ -169,7 +169,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
 
 def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(old_alone: Owner, tmp_path: Path) -> None:
     host, person = old_alone.cluster[OLD], Person(old_alone.cluster, tmp_path)
-    person.writes(motley_gpu_driver_manage=True, motley_gpu_driver_branch="580")
+    person.writes(motley_gpu_driver_manage=True, motley_gpu_driver_branch="580", motley_gpu_driver_compiler=False)
     faults.inject(old_alone.cluster.lab, host, "driver-570")
     started = boot(host)
 
