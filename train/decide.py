@@ -17,6 +17,7 @@ from train.memory import GIB, LINEARS, Setup, fits
 
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
+MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 UNQUANTISED = "the model before it was quantised"
 SLOW = "on a CPU it is slow, and meant for tests"
@@ -95,11 +96,8 @@ def on_device(setup: Setup, device: Device) -> Setup:
 
 def _backend(config: RunConfig, devices: Sequence[Device], shape: Facts | None, gpu: bool) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
-    if config.backend == "unsloth" and mixes and config.pack:
-        raise BadInput(
-            "backend: unsloth lets the packed samples of a gemma2 model see each other",
-            fix="use backend: hf, or pack: false",
-        )
+    if config.backend == "unsloth" and mixes:
+        raise BadInput(f"backend: {MIXES}", fix="use backend: hf")
     without = _names(device for device in devices if not device.unsloth)
     if config.backend == "unsloth" and without:
         raise BadInput(f"backend: it is unsloth, which {without} has not", fix="use backend: hf, or other nodes")
@@ -108,7 +106,7 @@ def _backend(config: RunConfig, devices: Sequence[Device], shape: Facts | None, 
     if not gpu:
         return "hf", f"no GPU on {_names(device for device in devices if not device.is_gpu)}"
     if mixes:
-        return "hf", "unsloth lets the packed samples of a gemma2 model see each other"
+        return "hf", MIXES
     if without:
         return "hf", f"unsloth is not installed on {without}"
     return "unsloth", "a GPU and unsloth on every node"

@@ -78,13 +78,14 @@ def test_the_plan_and_the_run_decide_alike(capsys, model, sizes, backend):
     assert decide(RunConfig(backend=backend), devices, shape).as_dict() == planned
 
 
-def test_unsloth_is_not_chosen_where_it_mixes_packed_samples():
+def test_unsloth_is_not_chosen_where_it_mixes_samples():
+    """Rows of one sample each are joined to one row, too."""
     gemma = model_facts(resolve_model("gemma2-2b"))
     made = decide(RunConfig(), [card()], gemma)
     assert made.backend == "hf" and "see each other" in made.reasons[0]
-    with pytest.raises(BadInput, match="see each other"):
-        decide(RunConfig(backend="unsloth"), [card()], gemma)
-    assert decide(RunConfig(backend="unsloth", pack=False), [card()], gemma).backend == "unsloth"
+    for pack in (True, False):
+        with pytest.raises(BadInput, match="see each other"):
+            decide(RunConfig(backend="unsloth", pack=pack), [card()], gemma)
 
 
 def test_what_is_set_and_cannot_be_names_the_node_and_the_fix():

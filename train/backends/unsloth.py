@@ -1,7 +1,7 @@
 """unsloth: faster kernels and less memory, where a GPU is present. An optional dependency: nothing of it is copied.
 
-Not covered by the tests of a machine without a GPU, except through unsloth's own CPU backend (UNSLOTH_FORCE_CPU=1).
-What it asks of its host, and why:
+tests/unsloth shows it without a GPU: its kernels in Triton's interpreter, and unsloth's own CPU backend
+(UNSLOTH_FORCE_CPU=1). What it asks of its host, and why:
     RANK, LOCAL_RANK, WORLD_SIZE before the import    else a one-GPU node is patched to non-distributed for good
     import before transformers and peft               it patches them
     private compile folders, one a process            they are no shared disk
@@ -20,6 +20,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from train.backends import ModelSpec
+from train.backends import unsloth_facts as facts
 from train.errors import BadInput
 
 
@@ -36,6 +37,7 @@ def _prepare_environment() -> None:
 
 _prepare_environment()
 try:
+    facts.require_version()
     import unsloth
 except (ImportError, NotImplementedError) as error:
     raise BadInput(
@@ -49,6 +51,12 @@ from train.backends import hf
 
 
 def build(spec: ModelSpec) -> nn.Module:
+    model = load(spec)
+    facts.require(model, spec)
+    return model
+
+
+def load(spec: ModelSpec) -> nn.Module:
     model, _ = unsloth.FastLanguageModel.from_pretrained(
         spec.folder,
         max_seq_length=spec.max_seq_length,
@@ -69,12 +77,20 @@ def build(spec: ModelSpec) -> nn.Module:
     for parameter in module.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
+    module.row_length = spec.max_seq_length
     return module.train()
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     """unsloth keeps packed samples apart only within a single row: the whole micro-batch becomes one. Its fused loss
-    divides its sum by num_items_in_batch: 1 leaves the sum."""
+    divides its sum by num_items_in_batch: 1 leaves the sum. A row that is longer than max_seq_length and holds one
+    sample would have its tokens cut, and not its labels."""
+    longest = batch["input_ids"].shape[1]
+    if longest > model.row_length:
+        raise BadInput(
+            f"a row has {longest} tokens, and unsloth was told that {model.row_length} are the most",
+            fix="prepare the data set again",
+        )
     one_row = {name: values.reshape(1, -1) for name, values in batch.items()}
     one = torch.ones((), device=batch["labels"].device)
     loss: Tensor = model(**one_row, use_cache=False, num_items_in_batch=one).loss
