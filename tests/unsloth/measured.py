@@ -1,0 +1,141 @@
+"""What one backend computes of the cases, into FOLDER/BACKEND.pt: python -m tests.unsloth.measured hf|unsloth FOLDER
+
+A process for each backend: unsloth changes transformers' classes for all that follows it. All cases in one, because
+reading unsloth takes longer than any of them. hf comes first: it makes the models.
+"""
+
+# ruff: noqa: E402, PLC0415 -- what is imported before unsloth escapes it
+
+import gc
+import os
+import shutil
+import sys
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+name, folder = sys.argv[1], Path(sys.argv[2])
+if name == "unsloth":
+    os.environ["UNSLOTH_COMPILE_LOCATION"] = str(folder / "compiled")
+    from tests.unsloth import pretend_gpu
+
+    pretend_gpu.start()
+
+import torch
+
+from tests.unsloth import cases
+from train import backends, sync, tiny
+from train.backends import ModelSpec
+from train.checkpoint import trained_weights
+from train.errors import BadInput
+
+PRECISIONS = cases.PRECISIONS | {"nf4 in fp32": {"load_in": "4bit"}}
+SIZES = {
+    "vocab_size": 1032,  # transformers adds a token for qwen2
+    "intermediate_size": 128,  # on a CPU, bitsandbytes reads 4-bit rows wrongly that are no multiple of 64
+}
+backend = backends.get(name)
+torch.set_num_threads(1)
+
+
+def make_models() -> None:
+    """Of stock transformers; unsloth reads a tokenizer with each."""
+    from tests.train import families
+
+    tiny.build(folder / "tiny")
+    for family in (*cases.FAMILIES, "gemma2"):
+        families.make(family, folder / family, **SIZES)
+        for file in (folder / "tiny").glob("tokenizer*"):
+            shutil.copy(file, folder / family)
+
+
+def spec(family: str, precision: str = "fp32", **more: Any) -> ModelSpec:
+    return ModelSpec(folder=str(folder / family), **(cases.LORA | PRECISIONS[precision] | more))
+
+
+def shell_of(model: Any, precision: str = "fp32") -> sync.Shell:
+    """With an adapter that is the same for both backends, and not nothing as a fresh one is."""
+    random = torch.Generator().manual_seed(2)
+    for _, weight in sorted(trained_weights(model).items()):
+        weight.data = torch.randn(weight.shape, generator=random) * 0.1
+    return sync.make_shell(backend, model, PRECISIONS[precision].get("precision", "fp32"), "cpu")
+
+
+def loss(shell: Any, batch: cases.Batch) -> float:
+    with torch.no_grad():
+        return float(shell(batch))
+
+
+def trained(shell: Any) -> dict[str, Any]:
+    """One step's loss and gradient, and the kernels that computed them."""
+    shell.zero_grad()
+    with pretend_gpu.kernels() if name == "unsloth" else nullcontext({}) as kernels:
+        total = shell(cases.PACKED)
+        total.backward()
+    gradient = {key: weight.grad.clone() for key, weight in trained_weights(shell.model).items()}
+    return {"loss": float(total.detach()), "gradient": gradient, "kernels": dict(kernels)}
+
+
+def of_case(family: str, precision: str) -> dict[str, Any]:
+    shell = shell_of(backend.build(spec(family, precision)), precision)
+    found = trained(shell)
+    if name == "unsloth":
+        found["alone"] = sum(loss(shell, one) for one in cases.ALONE)
+    if name == "unsloth" and precision == "fp32":
+        found["mixed"] = loss(shell, cases.without_resets(cases.PACKED))
+    return found
+
+
+def of_unsloth_alone() -> dict[str, Any]:
+    """What hf has no part in."""
+    model = backend.build(spec("llama", gradient_checkpointing="unsloth"))
+    shell = shell_of(model)
+    found = {"checkpointed": trained(shell)}
+    with torch.no_grad():
+        found["not joined"] = float(model(**cases.PACKED, num_items_in_batch=torch.ones(())).loss)
+        one = cases.ALONE[2]
+        found["items"] = [float(model(**one, num_items_in_batch=torch.tensor(n)).loss) for n in (1.0, 8.0)]
+    found["too long"] = said_by(lambda: loss(shell, cases.TOO_LONG))
+    shell.eval()
+    found["held out"] = loss(shell, cases.PACKED)
+    return found
+
+
+def of_gemma2() -> dict[str, Any]:
+    shell = shell_of(backend.load(spec("gemma2")))
+    packed = cases.row(*cases.SAMPLES[:2])
+    return {
+        "refused": said_by(lambda: backend.build(spec("gemma2"))),
+        "packed": loss(shell, packed),
+        "alone": sum(loss(shell, one) for one in cases.ALONE[:2]),
+    }
+
+
+def said_by(attempt: Any) -> Any:
+    try:
+        return attempt()
+    except BadInput as error:
+        return str(error)
+
+
+def safely(measure: Any, *values: Any) -> dict[str, Any]:
+    """What fails says so in its own test, and leaves the others theirs."""
+    try:
+        return measure(*values)
+    except Exception:
+        return {"error": traceback.format_exc()}
+
+
+def main() -> None:
+    if name == "hf":
+        make_models()
+    gc.freeze()  # unsloth collects after each model, through all that was read
+    precisions = PRECISIONS if name == "hf" else cases.PRECISIONS
+    found = {(family, each): safely(of_case, family, each) for family in cases.FAMILIES for each in precisions}
+    if name == "unsloth":
+        found |= {"llama": safely(of_unsloth_alone), "gemma2": safely(of_gemma2)}
+    torch.save(found, folder / f"{name}.pt")
+
+
+main()
