@@ -35,10 +35,13 @@ BASES = sorted({"bookworm", "trixie", base.default_suite()})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """What did not run, a line for each reason: a hundred lines are not read."""
+    """What did not run, a line for each reason: a hundred lines are not read. run.sh says it again at its end."""
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.getreports("skipped"))
     for reason, count in reasons.items():
         terminalreporter.write_line(f"{count} {'test' if count == 1 else 'tests'}: {reason}", yellow=True)
+    if kept := os.environ.get("MOTLEY_NOT_RUN"):
+        with Path(kept).open("a") as file:
+            file.writelines(f"{count}\t{' '.join(reason.split())}\n" for reason, count in reasons.items())
 
 
 @pytest.fixture(scope="session")
