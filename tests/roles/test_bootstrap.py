@@ -96,7 +96,7 @@ def test_every_machine_has_its_name_and_address(bootstrapped: Person) -> None:
 
 def test_all_phases_lead_to_nodes_that_compute_together(bootstrapped: Person) -> None:
     if not whole(bootstrapped):  # nothing can compute on this base: the phases before are all that there is to see
-        receipts = bootstrapped.whole_receipts()
+        receipts = [r for r in bootstrapped.whole_receipts() if r["outcome"] == "proven"]
         done = [{phase for r in receipts for phase in r["nodes"].get(name, {}).get("phases", {})} for name in NODES]
         assert all(set(ONE_BY_ONE.split()) <= phases for phases in done), done
         return

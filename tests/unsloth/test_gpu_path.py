@@ -28,7 +28,7 @@ def measured(tmp_path_factory):
     env = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     for name in ("hf", "unsloth"):
         command = [sys.executable, "-m", "tests.unsloth.measured", name, str(folder)]
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=900, check=False)
+        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1800, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
     return {name: torch.load(folder / f"{name}.pt") for name in ("hf", "unsloth")}
 
