@@ -27,6 +27,7 @@ from tests.gpu.lines import LINES
 from tests.gpu.machine import ROOT, TRAINER, Machine, look
 from tests.gpu.process import Processes, read
 from tests.gpu.results import Result
+from tests.gpu.runs import PATIENCE
 from tests.gpu.table import table
 from train.config import nearest
 from train.errors import BadInput
@@ -126,7 +127,8 @@ def measure(line: Line, machine: Machine, args: argparse.Namespace, processes: P
     given = {"device": "cpu" if machine.device == "cpu" else "cuda:0", "pair": machine.pair}
     given |= {"inventory": args.inventory, "model": args.model}
     place.write_text(json.dumps(given | {"folder": str(folder), "shared": str(shared), "results": str(args.results)}))
-    why = processes.run(["-m", "tests.gpu.one", line.name, str(place), str(out)], said, line.limit_s)
+    limit_s = line.limit_s * (PATIENCE if machine.device == "cpu" else 1)
+    why = processes.run(["-m", "tests.gpu.one", line.name, str(place), str(out)], said, limit_s)
     values = read(out) if out.exists() else None
     verdict = Verdict(False, why) if why or values is None else judged(line.judge, values)
     shutil.rmtree(folder, ignore_errors=True)

@@ -37,7 +37,7 @@ def spin_in_a_step(device: str, mark: Path) -> Callable[[int], None]:
             if run.step + 1 == STEP:
                 mark.touch()
                 if device == "cpu":
-                    threading.Event().wait(30)
+                    threading.Event().wait(240)
                 else:
                     torch.cuda._sleep(SPIN_CYCLES)
             return compute(run, mine, weight)
@@ -51,13 +51,13 @@ def measure_sigterm(place: Place) -> Figures:
     truth = runs.begin_truth(place)
     options, home, mark = runs.options_for(place, save_every=50), place.folder / "run", place.folder / "spins"
     first = runs.Runs(home, options, [place.device], change=spin_in_a_step(place.device, mark))
-    end = time.monotonic() + 30
+    end = time.monotonic() + first.deadline_s
     while not mark.exists() and time.monotonic() < end:
         time.sleep(0.01)
     time.sleep(0.5)
     os.kill(first.pids[0], signal.SIGTERM)
     began = time.monotonic()
-    codes = first.wait(40)
+    codes = first.wait()
     seconds = time.monotonic() - began
     saved = [event["step"] for event in first.events(0, "checkpoint")]
     last = runs.train(home, options, [place.device])
@@ -83,9 +83,9 @@ def measure_warm(place: Place) -> Figures:
 
     warm = Warm(dict(os.environ))
     try:
-        warm_words(warm, place.folder, ["-m", "train", "versions", "--json"])  # it has read them
+        warm_words(warm, place, ["-m", "train", "versions", "--json"])  # it has read them
         began = time.perf_counter()
-        code = warm_words(warm, place.folder, words(place, "warm"))
+        code = warm_words(warm, place, words(place, "warm"))
         warm_s = time.perf_counter() - began
         opened = open_cards(warm.process.pid)
     finally:
@@ -94,7 +94,11 @@ def measure_warm(place: Place) -> Figures:
     began = time.perf_counter()
     with (place.folder / "cold.txt").open("w") as out:
         cold = subprocess.run(
-            [sys.executable, *words(place, "cold")], stdout=out, stderr=out, check=False, timeout=runs.DEADLINE_S
+            [sys.executable, *words(place, "cold")],
+            stdout=out,
+            stderr=out,
+            check=False,
+            timeout=runs.deadline_s(place.device),
         )
     cold_s = time.perf_counter() - began
     losses = [runs.losses_of(place.folder / name) for name in ("warm", "cold")]
@@ -102,10 +106,10 @@ def measure_warm(place: Place) -> Figures:
     return {**found, "opened": opened, "losses": losses[0], "truth": losses[1]}
 
 
-def warm_words(warm: Any, folder: Path, given: list[str]) -> int:
-    with (folder / "warm.txt").open("a") as out:
+def warm_words(warm: Any, place: Place, given: list[str]) -> int:
+    with (place.folder / "warm.txt").open("a") as out:
         born = warm.start(given, dict(os.environ), out.fileno())
-        return int(born.wait(runs.DEADLINE_S))
+        return int(born.wait(runs.deadline_s(place.device)))
 
 
 def words(place: Place, name: str) -> list[str]:
