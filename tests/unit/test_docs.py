@@ -130,7 +130,7 @@ def target_of(command: Command) -> str:
     return words[0] if words and re.fullmatch(r"[a-z-]+", words[0]) else ""
 
 
-@pytest.mark.parametrize("command", filter(target_of, of("make")), ids=str)
+@pytest.mark.parametrize("command", [*filter(target_of, of("make"))], ids=str)
 def test_make_knows_target_and_variables(command: Command) -> None:
     target = target_of(command)
     given = [word for word in command.words[1:] if "=" in word and not word.startswith("-")]
