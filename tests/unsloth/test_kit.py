@@ -1,0 +1,29 @@
+"""Lines of `make test-gpu` that want unsloth and that a CPU can measure (the others: tests/train/test_gpu_kit.py)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.gpu.lines import LINES
+from tests.train.cluster import ROOT
+
+
+def test_lines_that_want_unsloth_pass(tmp_path: Path) -> None:
+    names = [name for name, line in LINES.items() if "unsloth" in line.needs and not line.simulated]
+    assert len(names) == 3
+    command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(tmp_path), "--lines"]
+    done = subprocess.run(
+        [*command, ",".join(names)],
+        cwd=ROOT,
+        env=os.environ | {"UNSLOTH_FORCE_CPU": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=1000,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line.split()[:2] for line in done.stdout.splitlines()]
+    assert [words[1] for words in told if words[:1] == ["passed"]] == names
