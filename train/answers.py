@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from train import backends
-from train.catalogue import model_folder, resolve_model
+from train.catalogue import resolve_model
 from train.chat import load_chat
 from train.device import precision_of
+from train.locate import model_folder
 from train.made import Made
 from train.rows import date_of
 

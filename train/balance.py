@@ -9,13 +9,14 @@ the plan settles where all need the same time. Large changes are followed after 
 
 from __future__ import annotations
 
-import heapq
 import math
 import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from train.shares import compute_seconds, fastest_split
 
 REMEMBERED = 15
 """Steps whose median is a speed."""
@@ -33,30 +34,6 @@ PROBE_STEPS = 20
 """Steps, at least, between two looks at a process that has no rows."""
 PROBE_COST = 0.01
 """Part of the run's time that such looks may take."""
-
-
-def fastest_split(rows: int, speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> list[int]:
-    """The split whose slowest part ends first: each row to whoever would have it done earliest. `fixed_s` are seconds
-    that a step takes each of them whatever its rows.
-
-    Largest remainder would be nearest to the proportions, but not always the quickest: of 6 rows at speeds 10 and 1
-    it gives one to the slow process, and the step takes 1 s instead of 0.6 s.
-    """
-    counts = [0] * len(speeds)
-    before = list(fixed_s) or [0.0] * len(speeds)
-    ends = [(before[rank] + 1 / speed, rank) for rank, speed in enumerate(speeds)]
-    heapq.heapify(ends)
-    for _ in range(rows):
-        _, rank = heapq.heappop(ends)
-        counts[rank] += 1
-        heapq.heappush(ends, (before[rank] + (counts[rank] + 1) / speeds[rank], rank))
-    return counts
-
-
-def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
-    """How long the slowest computes."""
-    before = list(fixed_s) or [0.0] * len(speeds)
-    return max(fixed + count / speed for fixed, count, speed in zip(before, counts, speeds, strict=True))
 
 
 @dataclass
@@ -233,18 +210,3 @@ def first_guesses(names: Sequence[str], known: Mapping[str, float]) -> dict[str,
         own = [speed for other, speed in known.items() if other.split(":")[0] == node]
         guesses[name] = known.get(name) or (statistics.mean(own) if own else min(known.values(), default=None))
     return guesses
-
-
-def parse_speeds(text: str) -> dict[str, float]:
-    """`a=11.3,b=6.1` as names with rows per second, nothing as none; ValueError says which part is none."""
-    speeds: dict[str, float] = {}
-    for part in text.split(",") if text else []:
-        name, _, number = part.strip().rpartition("=")
-        try:
-            speed = float(number)
-        except ValueError:
-            speed = 0
-        if not name or not 0 < speed < math.inf:
-            raise ValueError(f"'{part.strip()}' is not NAME=ROWS_PER_SECOND")
-        speeds[name] = speed
-    return speeds

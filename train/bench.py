@@ -118,9 +118,9 @@ def allreduce_text(measured: list[dict[str, float]], link_mbit: float) -> list[s
 
 def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
     from train import backends, sync
-    from train.catalogue import model_folder
-    from train.checkpoint import trained_weights
     from train.device import precision_of
+    from train.locate import model_folder
+    from train.weights import trained_weights
 
     device = this_device(world.local_rank)
     backend = backends.get("hf")

@@ -140,12 +140,12 @@ def measure(args: argparse.Namespace) -> Speed:
     import torch
 
     from train import backends, microbatch, sync
-    from train.catalogue import model_folder
-    from train.checkpoint import trained_weights
     from train.config import load_config
     from train.decide import decide
     from train.device import look
+    from train.locate import model_folder
     from train.setup import model_spec, shape_of
+    from train.weights import trained_weights
 
     config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
     base = Path(model_folder(config.model))

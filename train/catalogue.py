@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from train.cache import cache_dir, home_dir
+from train.cache import home_dir
 from train.errors import BadInput
 from train.names import as_name
 
@@ -95,29 +95,6 @@ def resolve_model(name: str) -> Model:
     if folder.is_dir():
         raise BadInput("this folder holds no model: it has no config.json", f"folder: {folder}")
     raise _unknown("model", name, catalogue()["models"])
-
-
-def model_location(model: Model) -> str:
-    """Where the tokenizer comes from: a folder (an embedded model is made first) or a hub id."""
-    if model.folder:
-        return str(model.folder)
-    if model.embedded:
-        from train.embedded import embedded_model
-
-        return str(embedded_model(model.embedded, cache_dir() / "models" / model.name))
-    assert model.hub
-    return model.hub
-
-
-def model_folder(name: str) -> str:
-    """The whole model as a folder; from the hub it is fetched first."""
-    model = resolve_model(name)
-    location = model_location(model)
-    if location != model.hub:
-        return location
-    from train.hub import hub_model
-
-    return str(hub_model(location))
 
 
 def model_facts(model: Model) -> Facts:

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from train.catalogue import Model, model_location
+from train.catalogue import Model
 from train.errors import BadInput
 from train.formats import BadRecord, Example, Message
+from train.locate import model_location
 from train.packing import Sample
 
 # for base models, which never saw a conversation: the headings of the Alpaca data set

@@ -27,8 +27,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from train.files import sync_file
+from train.weights import optimizer_state, set_optimizer_state, trained_weights
 
-Named = dict[str, nn.Parameter]
 OUTER = "outer.safetensors"
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
@@ -43,11 +43,6 @@ class Saved:
     @property
     def step(self) -> int:
         return int(self.state["step"])
-
-
-def trained_weights(model: nn.Module) -> Named:
-    """What is trained, under the names that PEFT gives it on disk."""
-    return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def weights_file(model: nn.Module) -> str:
@@ -149,26 +144,10 @@ def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> No
     set_optimizer_state(named, optimizer, load_file(saved.folder / "optimizer.safetensors"), saved.state["optimizer"])
 
 
-def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Its state as named tensors and, apart, plain numbers (bitsandbytes counts its steps so)."""
-    tensors: dict[str, Tensor] = {}
-    numbers: dict[str, Any] = {}
-    for name, parameter in named.items():
-        for kind, value in optimizer.state.get(parameter, {}).items():
-            (tensors if isinstance(value, Tensor) else numbers)[f"{name}|{kind}"] = value
-    return tensors, numbers
-
-
-def set_optimizer_state(
-    named: Named, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor], numbers: dict[str, Any]
-) -> None:
-    optimizer.state.clear()
-    for key, value in [*tensors.items(), *numbers.items()]:
-        name, kind = key.rsplit("|", 1)
-        parameter = named[name]
-        moves = isinstance(value, Tensor) and value.dim()  # AdamW keeps its step counter, a scalar, on the host
-        place = getattr(optimizer, "state_device", parameter.device)
-        optimizer.state[parameter][kind] = value.to(place) if moves else value
+def outer(saved: Saved) -> dict[str, Tensor]:
+    """The momentum of `sync: local`, where it is a checkpoint of such a run."""
+    file = saved.folder / OUTER
+    return load_file(file) if file.exists() else {}
 
 
 def file_hash(path: Path) -> str:

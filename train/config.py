@@ -14,10 +14,10 @@ from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from train.balance import parse_speeds
 from train.cache import home_dir
 from train.errors import BadInput
 from train.names import check_name
+from train.shares import parse_speeds
 
 CHOICES = {
     "method": ("lora", "full"),

@@ -1,4 +1,4 @@
-"""Models and data that Motley brings along: made once, in the cache, from the package registry or from nothing."""
+"""Models that Motley brings along: made once, in the cache, from the package registry or from nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from train.cache import build_once, cache_dir
+from train.cache import build_once
 from train.errors import BadInput
 
 LOCK = Path(__file__).parents[1] / "requirements" / "embedded-model.txt"
@@ -26,18 +26,6 @@ def embedded_model(recipe: str, folder: Path) -> Path:
         return build_once(folder, build)
     assert recipe == "smollm2"
     return build_once(folder, convert_smollm2)
-
-
-def embedded_dataset(recipe: str) -> Path:
-    """The data as a file. Docstrings differ between Pythons, so the version is part of its place."""
-    assert recipe == "stdlib_qa"
-    version = ".".join(map(str, sys.version_info[:3]))
-
-    def build(folder: Path) -> None:
-        script = Path(__file__).with_name("stdlib_qa.py")
-        subprocess.run([sys.executable, "-I", "-S", script, folder / "stdlib-qa.jsonl"], check=True)
-
-    return build_once(cache_dir() / "datasets" / f"stdlib-qa-{version}", build) / "stdlib-qa.jsonl"
 
 
 def convert_smollm2(folder: Path) -> None:

@@ -71,8 +71,8 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
     from train import backends
     from train.answers import Questioner
-    from train.catalogue import model_folder
     from train.device import precision_of
+    from train.locate import model_folder
     from train.rows import open_rows
 
     folder = prepared_folder(args)
@@ -119,7 +119,7 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def score(backend: Any, model: Any, rows: Any, some: list[int], *, precision: str, device: str) -> Score:
-    from train.evaluation import loss_over
+    from train.batches import loss_over
     from train.sync import make_shell
 
     shell = make_shell(backend, model, precision, device)

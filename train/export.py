@@ -23,9 +23,10 @@ from typing import Any
 
 from train import made
 from train.cache import build_once, cache_dir, home_dir
-from train.catalogue import Model, model_folder, resolve_model
+from train.catalogue import Model, resolve_model
 from train.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.errors import BadInput, CheckFailed
+from train.locate import model_folder
 
 LOCK = Path(__file__).with_name("gguf.txt")
 OUTTYPES = ("q8_0", "f16", "bf16", "f32")

@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 from torch import Tensor
 
-from train import checkpoint, outlook
+from train import outlook
 from train.sync import WIRES
+from train.weights import Named, optimizer_state, set_optimizer_state
 
 FIRST_ROUND = 4
 """Steps of the first round, which shows how long a step and an exchange take."""
@@ -42,7 +41,7 @@ class Rounds:
 
     def __init__(
         self,
-        named: checkpoint.Named,
+        named: Named,
         optimizer: torch.optim.Optimizer,
         *,
         steps: int | None,
@@ -70,7 +69,7 @@ class Rounds:
         """All hold the same after this step: a new round starts here."""
         self.began = step
         self.weights = {name: p.detach().clone() for name, p in self.named.items()}
-        tensors, self.numbers = checkpoint.optimizer_state(self.named, self.optimizer)
+        tensors, self.numbers = optimizer_state(self.named, self.optimizer)
         self.inner = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
         self.tokens: list[int] = []
 
@@ -79,7 +78,7 @@ class Rounds:
         with torch.no_grad():
             for name, parameter in self.named.items():
                 parameter.copy_(self.weights[name])
-        checkpoint.set_optimizer_state(self.named, self.optimizer, self.inner, self.numbers)
+        set_optimizer_state(self.named, self.optimizer, self.inner, self.numbers)
         return self.began
 
     def count(self, targets: Sequence[int]) -> None:
@@ -160,11 +159,10 @@ class Rounds:
 
     # -- kept with a checkpoint ---------------------------------------------------------------------------------------
 
-    def load(self, folder: Path) -> None:
-        """Where the checkpoint is one of `sync: local`; else the first round starts at rest."""
-        if (file := folder / checkpoint.OUTER).exists():
-            for name, tensor in load_file(file).items():
-                self.velocity[name].copy_(tensor)
+    def load(self, velocity: Mapping[str, Tensor]) -> None:
+        """Empty where the checkpoint is none of `sync: local`: the first round starts at rest."""
+        for name, tensor in velocity.items():
+            self.velocity[name].copy_(tensor)
 
     def go_on(self, step: int, state: dict[str, Any] | None) -> None:
         if state and self.measured and state.get("local_steps"):

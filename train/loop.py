@@ -22,17 +22,16 @@ from torch import nn
 
 from train import checkpoint, decided, proofs, staging
 from train.balance import Balance
-from train.batches import to_tensors
+from train.batches import loss_over, rows_of_step, to_tensors
 from train.config import RunConfig
-from train.evaluation import loss_over
 from train.events import EventLog, Progress
 from train.local import Rounds
 from train.microbatch import chunks, step_down
-from train.order import rows_of_step
+from train.optimizer import learning_rate
 from train.rows import Rows
-from train.schedule import learning_rate
 from train.shares import spans, split_rows
 from train.sync import Shell, SyncChoice, Work
+from train.weights import trained_weights
 from train.world import World
 
 
@@ -363,7 +362,7 @@ def prove(run: Run) -> None:
 
 
 def adapter_hash(run: Run) -> str:
-    return proofs.tensors_hash(sorted(checkpoint.trained_weights(run.shell.model).items()))
+    return proofs.tensors_hash(sorted(trained_weights(run.shell.model).items()))
 
 
 def evaluate(run: Run) -> None:

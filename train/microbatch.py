@@ -1,8 +1,17 @@
 """How many rows go through the model at a time: as many as memory allows, found by trial, lowered after an
-out-of-memory. The search knows no GPU; it is given a function that tries, so that tests can simulate one."""
+out-of-memory. The search knows no GPU; it is given a function that tries, so that tests can simulate one. That
+function for a real one is `gpu_trial`."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from train.rows import Rows
+    from train.sync import Batch, Shell
 
 
 class OutOfMemoryError(Exception):
@@ -70,3 +79,46 @@ def _foretell(peaks: dict[int, int], size: int) -> int:
 
 def _gb(count: int) -> str:
     return f"{count / 1e9:.1f} GB"
+
+
+def gpu_trial(
+    shell: Shell, parameters: list[nn.Parameter], optimizer: Any, rows: Rows, *, device: str, ceiling: float
+) -> tuple[Trial, int]:
+    """A function that takes one whole step of the real model on the real GPU and tells its peak, and how many bytes it
+    may use: a part of what the GPU has left for this process."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    ceiling_bytes = int(ceiling * (free + torch.cuda.memory_reserved(device)))
+    travels_bytes: int = 4 * sum(p.numel() for p in parameters)  # the buffer in which gradients are exchanged
+
+    def trial(micro_batch: int) -> int:
+        shape = (micro_batch, rows.row_length)
+        ids = torch.ones(shape, dtype=torch.long, device=device)
+        positions = torch.arange(rows.row_length, device=device).expand(shape)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        try:
+            whole_step(shell, {"input_ids": ids, "labels": ids, "position_ids": positions}, parameters, optimizer)
+            peak_bytes: int = torch.cuda.max_memory_allocated(device)
+            return peak_bytes + travels_bytes
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemoryError(str(error)) from None
+
+    return trial, ceiling_bytes
+
+
+def whole_step(shell: Shell, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
+    """Forward, backward and the optimizer's step, whose state takes memory too; afterwards all is as it was."""
+    import torch
+
+    before = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
+    try:
+        shell(batch).backward()
+        optimizer.step()
+    finally:
+        optimizer.state.clear()
+        with torch.no_grad():
+            for parameter, weights in zip(parameters, before, strict=True):
+                parameter.grad = None
+                parameter.copy_(weights)

@@ -1,4 +1,4 @@
-"""The optimizer of a run, and where it computes.
+"""The optimizer of a run, where it computes, and its learning rate at each step.
 
 CUDA joins a multiplication and an addition into one rounding, a CPU does not: AdamW's weights differ in a last bit for
 4 % of them. Nodes that train one adapter must hold the same bits, so where GPUs and CPUs train together the CPUs' kind
@@ -7,6 +7,7 @@ of processor steps for all: each GPU node steps in main memory, which for an ada
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -51,3 +52,14 @@ class AdamWOnCpu(torch.optim.AdamW):  # type: ignore[misc]
                 stepped, parameter.grad = parameter.data, None
                 parameter.data = weights.copy_(stepped)
                 parameter.grad = gradient
+
+
+def learning_rate(step: int, *, peak: float, kind: str, warmup_steps: int, total_steps: int) -> float:
+    """The rate of step `step` (from 0): linear warm-up, then cosine or linear to zero, or constant."""
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps
+    if kind == "constant":
+        return peak
+    done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
+    left = 1 - done if kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return peak * max(0.0, left)

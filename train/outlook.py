@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
-from train.balance import compute_seconds, fastest_split
+from train.shares import compute_seconds, fastest_split
 
 LINK_EFFICIENCY = 0.94
 """What TCP leaves of a link's nominal speed for data."""

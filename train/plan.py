@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from train import outlook
-from train.balance import parse_speeds
 from train.catalogue import Facts, Model, model_facts, resolve_model
 from train.config import CHOICES, RunConfig, load_config
 from train.decide import Decisions, Device, decide, on_device, setup_for
@@ -36,6 +35,7 @@ from train.memory import (
     parameters,
     wire_bytes,
 )
+from train.shares import parse_speeds
 
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
 LINK_EFFICIENCY = outlook.LINK_EFFICIENCY

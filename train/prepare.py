@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
-from train.catalogue import Dataset, Model, model_location, resolve_dataset, resolve_model
+from train.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.chat import Chat, encode, load_chat
 from train.errors import BadInput
 from train.formats import FORMATS, BadRecord, Example, convert, detect
+from train.locate import model_location
 from train.names import as_name
 from train.packing import Packer, Sample
 from train.progress import Bar
@@ -184,7 +185,7 @@ def _memory() -> Path:
 
 def dataset_files(data: Dataset) -> list[Path]:
     if data.embedded:
-        from train.embedded import embedded_dataset
+        from train.embedded_data import embedded_dataset
 
         return [embedded_dataset(data.embedded)]
     if data.hub:

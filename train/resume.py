@@ -11,6 +11,7 @@ import torch
 from train import checkpoint
 from train.errors import BadInput
 from train.loop import Run, warn
+from train.weights import Named, optimizer_state, set_optimizer_state, trained_weights
 
 
 def bring_up_to_date(run: Run) -> str:
@@ -25,7 +26,7 @@ def bring_up_to_date(run: Run) -> str:
 
 
 def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None) -> str:
-    named = dict(sorted(checkpoint.trained_weights(run.shell.model).items()))
+    named = dict(sorted(trained_weights(run.shell.model).items()))
     if state is None and run.config.resume not in ("auto", "never"):
         raise BadInput(
             f"resume: no node has a checkpoint of run '{run.config.resume}'", fix="use resume: auto or never"
@@ -38,7 +39,7 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict
     if run.world.rank == source and saved is not None:
         checkpoint.load(saved, run.shell.model, run.optimizer)
         if run.rounds:
-            run.rounds.load(saved.folder)
+            run.rounds.load(checkpoint.outer(saved))
     send_state(run, named, source)
     run.step, run.best, run.proven = int(state["step"]), state["best"], -1
     run.balance = run.balance.knowing(state.get("speeds", {}))
@@ -87,12 +88,12 @@ def require_same_math(run: Run, state: dict[str, Any]) -> None:
         )
 
 
-def send_state(run: Run, named: checkpoint.Named, source: int) -> None:
+def send_state(run: Run, named: Named, source: int) -> None:
     """Weights and optimizer state from one rank to all."""
     run.world.broadcast([p.data for p in named.values()], source)
     if run.world.size == 1:
         return
-    tensors, numbers = checkpoint.optimizer_state(named, run.optimizer)
+    tensors, numbers = optimizer_state(named, run.optimizer)
     shapes = {name: [list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type] for name, t in tensors.items()}
     shapes, numbers = run.world.gather([shapes, numbers])[source]
     if run.world.rank != source:
@@ -101,6 +102,6 @@ def send_state(run: Run, named: checkpoint.Named, source: int) -> None:
             for name, (shape, kind, where) in shapes.items()
         }
     run.world.broadcast([tensors[name] for name in sorted(tensors)], source)
-    checkpoint.set_optimizer_state(named, run.optimizer, tensors, numbers)
+    set_optimizer_state(named, run.optimizer, tensors, numbers)
     if run.rounds:
         run.world.broadcast([run.rounds.velocity[name] for name in sorted(named)], source)

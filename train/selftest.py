@@ -86,10 +86,10 @@ def versions() -> str:
 
 
 def device(bench: Bench, args: argparse.Namespace) -> str:
-    from train.catalogue import model_folder
     from train.config import load_config
     from train.decide import decide
     from train.device import look
+    from train.locate import model_folder
     from train.setup import shape_of
 
     names = ("model", "backend", "device", "load_in")
@@ -182,9 +182,10 @@ def save_and_reload(bench: Bench) -> str:
     import torch
 
     from train import checkpoint
+    from train.weights import trained_weights
 
     model = bench.shell.model
-    wanted = {name: p.detach().clone() for name, p in checkpoint.trained_weights(model).items()}
+    wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.write(Path(folder), 1, model, bench.optimizer, {})
         saved, problems = checkpoint.newest_intact(Path(folder))
@@ -192,9 +193,9 @@ def save_and_reload(bench: Bench) -> str:
             raise ValueError("; ".join(problems))
         size = sum(file.stat().st_size for file in saved.folder.iterdir())
         with torch.no_grad():
-            for parameter in checkpoint.trained_weights(model).values():
+            for parameter in trained_weights(model).values():
                 parameter.zero_()
         checkpoint.load(saved, model, bench.optimizer)
-    if not all(torch.equal(p, wanted[name]) for name, p in checkpoint.trained_weights(model).items()):
+    if not all(torch.equal(p, wanted[name]) for name, p in trained_weights(model).items()):
         raise ValueError("the weights that came back are not those that were saved")
     return f"{size / 1e6:.1f} MB, bit for bit"

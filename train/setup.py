@@ -15,18 +15,20 @@ from torch import nn
 
 from train import backends, decided, events, microbatch, proofs, resume, sync
 from train.backends import ModelSpec
-from train.balance import Balance, parse_speeds
-from train.catalogue import Facts, facts_of, model_folder
-from train.checkpoint import Named, trained_weights
+from train.balance import Balance
+from train.catalogue import Facts, facts_of
 from train.config import RunConfig
 from train.decide import Decisions, Device, decide
 from train.device import look
 from train.errors import BadInput
 from train.hashes import base_hash
 from train.local import Rounds
+from train.locate import model_folder
 from train.loop import Run
 from train.optimizer import is_mixed, make_optimizer
 from train.rows import Rows, open_rows
+from train.shares import parse_speeds
+from train.weights import Named, trained_weights
 from train.world import World
 
 
@@ -198,7 +200,7 @@ def choose_micro_batch(
     if device == "cpu":
         choice = microbatch.on_cpu(rows.row_length)
     else:
-        from train.trial import gpu_trial
+        from train.microbatch import gpu_trial
 
         trial, ceiling = gpu_trial(shell, parameters, optimizer, rows, device=device, ceiling=config.memory_ceiling)
         choice = microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)

@@ -1,5 +1,9 @@
-"""Who takes how many rows of a step: whole rows by largest remainder. Pure arithmetic, the same on every node."""
+"""Who takes how many rows of a step, and how long that takes. Pure arithmetic, the same on every node."""
 
+from __future__ import annotations
+
+import heapq
+import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -24,3 +28,42 @@ def split_rows(total: int, weights: Sequence[float]) -> list[int]:
 def spans(counts: Sequence[int]) -> list[tuple[int, int]]:
     """Contiguous slices [first, end) of a step for each rank."""
     return list(pairwise(accumulate(counts, initial=0)))
+
+
+def fastest_split(rows: int, speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> list[int]:
+    """The split whose slowest part ends first: each row to whoever would have it done earliest. `fixed_s` are seconds
+    that a step takes each of them whatever its rows.
+
+    Largest remainder would be nearest to the proportions, but not always the quickest: of 6 rows at speeds 10 and 1
+    it gives one to the slow process, and the step takes 1 s instead of 0.6 s.
+    """
+    counts = [0] * len(speeds)
+    before = list(fixed_s) or [0.0] * len(speeds)
+    ends = [(before[rank] + 1 / speed, rank) for rank, speed in enumerate(speeds)]
+    heapq.heapify(ends)
+    for _ in range(rows):
+        _, rank = heapq.heappop(ends)
+        counts[rank] += 1
+        heapq.heappush(ends, (before[rank] + (counts[rank] + 1) / speeds[rank], rank))
+    return counts
+
+
+def compute_seconds(counts: Sequence[int], speeds: Sequence[float], fixed_s: Sequence[float] = ()) -> float:
+    """How long the slowest computes."""
+    before = list(fixed_s) or [0.0] * len(speeds)
+    return max(fixed + count / speed for fixed, count, speed in zip(before, counts, speeds, strict=True))
+
+
+def parse_speeds(text: str) -> dict[str, float]:
+    """`a=11.3,b=6.1` as names with rows per second, nothing as none; ValueError says which part is none."""
+    speeds: dict[str, float] = {}
+    for part in text.split(",") if text else []:
+        name, _, number = part.strip().rpartition("=")
+        try:
+            speed = float(number)
+        except ValueError:
+            speed = 0
+        if not name or not 0 < speed < math.inf:
+            raise ValueError(f"'{part.strip()}' is not NAME=ROWS_PER_SECOND")
+        speeds[name] = speed
+    return speeds

@@ -15,7 +15,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-from train.catalogue import model_folder
+from train.locate import model_folder
 from train.rows import open_rows
 
 FIELDS = ("input_ids", "labels", "position_ids")

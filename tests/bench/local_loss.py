@@ -18,14 +18,12 @@ from typing import Any
 import torch
 
 from train import backends, sync
-from train.batches import to_tensors
-from train.catalogue import model_folder
-from train.checkpoint import trained_weights
-from train.evaluation import loss_over
-from train.order import rows_of_step
+from train.batches import loss_over, rows_of_step, to_tensors
+from train.locate import model_folder
+from train.optimizer import learning_rate
 from train.rows import Rows, open_rows
-from train.schedule import learning_rate
 from train.shares import spans
+from train.weights import trained_weights
 
 COUNTS, RATE, STEPS, BASE_STEPS = (7, 3, 2), 2e-3, 200, 250
 ROWS = sum(COUNTS)

@@ -29,8 +29,8 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
     import torch
 
     from train import backends
-    from train.checkpoint import trained_weights
     from train.sync import make_shell
+    from train.weights import trained_weights
 
     engine = backends.get(backend)
     folder = place.folder / FEW
@@ -176,7 +176,7 @@ def measure_names(place: Place) -> Figures:
 
 def trained_shapes(place: Place, backend: str, folder: str) -> dict[str, list[int]]:
     from train import backends
-    from train.checkpoint import trained_weights
+    from train.weights import trained_weights
 
     model = backends.get(backend).build(spec_for(Path(folder), place.device, precision_of(place), "16bit"))
     return {key: list(weight.shape) for key, weight in trained_weights(model).items()}

@@ -26,10 +26,10 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
 
     from train import backends
     from train.backends import ModelSpec
-    from train.checkpoint import trained_weights
     from train.memory import Setup, largest_micro_batch, memory
+    from train.microbatch import whole_step
     from train.sync import make_shell
-    from train.trial import whole_step
+    from train.weights import trained_weights
 
     before = used_on_card()
     engine = backends.get(backend)

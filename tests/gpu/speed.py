@@ -24,9 +24,9 @@ def measure(place: Place, backend: str) -> Figures:
     from train import backends
     from train.backends import ModelSpec
     from train.calibrate import random_rows
-    from train.catalogue import model_folder
-    from train.checkpoint import trained_weights
+    from train.locate import model_folder
     from train.sync import FlatSync, make_shell
+    from train.weights import trained_weights
 
     engine = backends.get(backend)
     name = "llama2-7b" if place.on_card else "tiny"

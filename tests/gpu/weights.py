@@ -103,7 +103,7 @@ def whole(place: Place, name: str) -> Path:
 
 
 def with_tokenizer(folder: Path) -> Path:
-    from train.catalogue import model_folder
+    from train.locate import model_folder
 
     for file in Path(model_folder("tiny")).iterdir():
         if "token" in file.name or file.suffix == ".jinja":
@@ -141,7 +141,7 @@ def adapter_weights(model: Any, scale: float = 0.05) -> None:
     """The same on every device and for every backend: by name, made on a CPU."""
     import torch
 
-    from train.checkpoint import trained_weights
+    from train.weights import trained_weights
 
     with torch.no_grad():
         for number, (_, weight) in enumerate(sorted(trained_weights(model).items())):

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.train import reference
-from train.catalogue import model_folder
 from train.events import read
+from train.locate import model_folder
 from train.rows import open_rows
 
 SEED = 3407

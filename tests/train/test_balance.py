@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from train import balance
-from train.balance import Balance, compute_seconds, fastest_split, first_guesses, parse_speeds
+from train.balance import Balance, first_guesses
+from train.shares import compute_seconds, fastest_split, parse_speeds
 
 speeds = st.lists(st.floats(0.5, 50), min_size=1, max_size=5)
 

@@ -14,9 +14,10 @@ import yaml
 
 from tests.train.cluster import ROOT, environment
 from train.cache import build_once
-from train.catalogue import facts_of, model_facts, model_folder, resolve_dataset, resolve_model
+from train.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
 from train.errors import BadInput
 from train.hub import training_files
+from train.locate import model_folder
 
 COMMIT = "c" * 40
 

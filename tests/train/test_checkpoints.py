@@ -15,7 +15,7 @@ from tests.train import cluster, reference
 from tests.train.bases import FORMS, save_in_4bit
 from train import checkpoint
 from train.backends import ModelSpec, get
-from train.catalogue import model_folder
+from train.locate import model_folder
 
 OPTIONS = {
     "model": "tiny",

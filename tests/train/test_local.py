@@ -14,10 +14,10 @@ from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.proof_of_run import merge, rows_are_right
 from train import checkpoint
-from train.catalogue import model_folder
 from train.config import RunConfig
 from train.errors import BadInput
 from train.local import Rounds, most_steps
+from train.locate import model_folder
 
 ROWS, STEPS = 60, 20
 OPTIONS = {

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train import microbatch
-from train.order import rows_of_step
-from train.schedule import learning_rate
+from train.batches import rows_of_step
+from train.optimizer import learning_rate
 from train.shares import spans, split_rows
 
 GB = 10**9

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from train import checkpoint
 from train.config import RunConfig
 from train.decide import Device, decide
 from train.errors import BadInput
+from train.microbatch import whole_step
 from train.optimizer import AdamWOnCpu, is_mixed, make_optimizer
-from train.trial import whole_step
+from train.weights import optimizer_state, set_optimizer_state
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 
@@ -41,15 +41,15 @@ def trained(kind, steps=5):
 def test_its_numbers_are_those_of_adamw_bit_for_bit():
     (ours, kept), (theirs, reference) = trained(AdamWOnCpu), trained(torch.optim.AdamW)
     assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
-    for name, tensor in checkpoint.optimizer_state(dict(zip("ab", ours, strict=True)), kept)[0].items():
-        assert torch.equal(tensor, checkpoint.optimizer_state(dict(zip("ab", theirs, strict=True)), reference)[0][name])
+    for name, tensor in optimizer_state(dict(zip("ab", ours, strict=True)), kept)[0].items():
+        assert torch.equal(tensor, optimizer_state(dict(zip("ab", theirs, strict=True)), reference)[0][name])
 
 
 def test_what_a_checkpoint_brings_lies_where_the_step_is_computed():
     """The weights' own device would be the GPU, as far as a machine without one can show: here it is `meta`."""
     weights = {"a": nn.Parameter(torch.empty(4, device="meta"))}
     optimizer = AdamWOnCpu(weights.values(), lr=1e-2)
-    checkpoint.set_optimizer_state(weights, optimizer, {"a|exp_avg": torch.ones(4)}, {})
+    set_optimizer_state(weights, optimizer, {"a|exp_avg": torch.ones(4)}, {})
     assert optimizer.state[weights["a"]]["exp_avg"].device.type == "cpu"
 
 

@@ -11,7 +11,7 @@ from tests.train import cluster, families, reference
 from tests.train.bases import FORMS
 from train.backends import ModelSpec, get
 from train.batches import to_tensors
-from train.catalogue import model_folder
+from train.locate import model_folder
 from train.microbatch import chunks
 from train.rows import open_rows
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
-from train.catalogue import model_folder
 from train.errors import BadInput
+from train.locate import model_folder
 from train.prepare import PrepareSettings, prepare, split_of
 from train.rows import FILES, open_rows
 

@@ -14,9 +14,9 @@ from tests.train.test_decide import LLAMA, TINY, card
 from train import decide
 from train.backends import ModelSpec, get
 from train.batches import to_tensors
-from train.catalogue import model_folder
 from train.config import RunConfig
 from train.errors import BadInput
+from train.locate import model_folder
 from train.rows import open_rows
 
 IDS = torch.arange(3, 40)[None]

@@ -26,11 +26,12 @@ from train.__main__ import main
 from train.answers import Listener
 from train.ask import Voice
 from train.bench import ring_bytes
-from train.catalogue import model_folder, resolve_model
+from train.catalogue import resolve_model
 from train.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.config import RunConfig
 from train.export import environment_of, modelfile
 from train.hashes import package_hash
+from train.locate import model_folder
 from train.made import Made, made_by
 from train.prepare import PrepareSettings, prepare
 from train.setup import make_board

@@ -13,8 +13,8 @@ from transformers import AutoModelForCausalLM
 from tests.train.cluster import ROOT, environment, make_rows
 from train.backends import ModelSpec
 from train.backends import unsloth_facts as facts
-from train.catalogue import model_folder
 from train.errors import BadInput
+from train.locate import model_folder
 
 
 @pytest.fixture(autouse=True)

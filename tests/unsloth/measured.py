@@ -27,8 +27,8 @@ import torch
 from tests.unsloth import cases
 from train import backends, sync, tiny
 from train.backends import ModelSpec
-from train.checkpoint import trained_weights
 from train.errors import BadInput
+from train.weights import trained_weights
 
 PRECISIONS = cases.PRECISIONS | {"nf4 in fp32": {"load_in": "4bit"}}
 SIZES = {
