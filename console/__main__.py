@@ -13,8 +13,8 @@ from console import afterwards, ask, asked, board, contact, interrupt, life, pla
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
-from train.names import is_name
-from train.speech import may_be_unread
+from train.plan.names import is_name
+from train.safe_stdio import may_be_unread
 
 PHASES = (
     *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),

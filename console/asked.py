@@ -1,7 +1,7 @@
 """What a person asked `launch.yml` for, checked before anything is connected to.
 
-The rules of a setting are train/config.py's: `python -m train check` is asked, as a program. What only a launch knows
-(which nodes, follow, queue) is checked here. Pure but for that one call.
+The rules of a setting are train/plan/config.py's: `python -m train check` is asked, as a program. What only a launch
+knows (which nodes, follow, queue) is checked here. Pure but for that one call.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from console import reach
 from console.follow import end_group
 from console.inventory import Inventory
 from console.life import newest, no_name, say
-from train.names import is_name
+from train.plan.names import is_name
 
 ROOT = Path(__file__).parents[1]
 EVERY_S = 5.0

@@ -21,8 +21,8 @@ from typing import Any
 from console import interrupt, reach, watch
 from console.follow import Story, base, clock, end_group, first, rows_of
 from console.inventory import Inventory
-from train.names import RULE, is_name
-from train.speech import unread
+from train.plan.names import RULE, is_name
+from train.safe_stdio import unread
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

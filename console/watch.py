@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from console import reach
 from console.follow import Ended, Follower, Story
-from train.speech import unread
+from train.safe_stdio import unread
 
 DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
 

@@ -12,7 +12,7 @@ from lab import base, cgroups, demo, faults, inventory, layer, network, profile,
 from lab import lab as labs
 from lab.place import chosen
 from lab.shell import LabError
-from train.speech import may_be_unread
+from train.safe_stdio import may_be_unread
 
 
 def main() -> int:

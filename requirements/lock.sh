@@ -10,7 +10,7 @@ uv=$root/.venv-lock/bin/uv
 lock() {
   local set=$1 python=3.11 to=$1.txt
   [ "$set" != controller-newest ] || python=3.12
-  [ "$set" != gguf ] || to=../train/gguf.txt # it travels with the package
+  [ "$set" != gguf ] || to=../train/results/gguf.txt # it travels with the package
   shift
   "$uv" pip compile --quiet --universal --python-version $python --generate-hashes --no-header "$@" "$set.in" --output-file "$to"
   echo "$set: $(grep -c == "$to") packages"

@@ -15,26 +15,26 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.child import belong_to_agent, kind, tell_agent
-from train.config import RunConfig, nearest, read_yaml
+from train.cluster.worker_process import belong_to_agent, kind, tell_agent
 from train.errors import BadInput, CheckFailed
-from train.speech import may_be_unread
+from train.plan.config import RunConfig, nearest, read_yaml
+from train.safe_stdio import may_be_unread
 
 COMMANDS = {
-    "run": ("train.run", "train an adapter, alone or as one of several processes"),
-    "agent": ("train.agent", "keep a run going on this node, together with the other nodes' agents"),
-    "warm": ("train.warm", "read the libraries once, for workers that begin at once (the agent's)"),
-    "prepare": ("train.prepare", "turn a dataset into packed rows, once"),
-    "selftest": ("train.selftest", "check that this machine can train"),
-    "versions": ("train.versions", "every version that must agree between nodes"),
-    "check": ("train.check", "the settings of a run, checked; nothing is started"),
-    "fetch": ("train.fetch", "a base model or data set as plain files, fetched or built once"),
-    "plan": ("train.plan", "memory and traffic of a model, without loading it"),
-    "calibrate": ("train.calibrate", "how fast this machine computes, measured once and kept"),
-    "bench": ("train.bench", "measure the network and the ways to add gradients up"),
-    "ask": ("train.ask", "your questions to what a run has made, before and after"),
-    "eval": ("train.evaluate", "loss and answers of base and adapter side by side"),
-    "export": ("train.export", "adapter, merged model, or GGUF for Ollama"),
+    "run": ("train.engine.run", "train an adapter, alone or as one of several processes"),
+    "agent": ("train.cluster.agent", "keep a run going on this node, together with the other nodes' agents"),
+    "warm": ("train.cluster.forkserver", "read the libraries once, for workers that begin at once (the agent's)"),
+    "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
+    "selftest": ("train.measure.selftest", "check that this machine can train"),
+    "versions": ("train.measure.versions", "every version that must agree between nodes"),
+    "check": ("train.plan.check", "the settings of a run, checked; nothing is started"),
+    "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
+    "plan": ("train.plan.plan", "memory and traffic of a model, without loading it"),
+    "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
+    "bench": ("train.measure.bench", "measure the network and the ways to add gradients up"),
+    "ask": ("train.results.ask", "your questions to what a run has made, before and after"),
+    "eval": ("train.results.evaluate", "loss and answers of base and adapter side by side"),
+    "export": ("train.results.export", "adapter, merged model, or GGUF for Ollama"),
 }
 
 

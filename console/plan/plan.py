@@ -40,7 +40,7 @@ class Plan:
         seconds: dict[str, float] = self.memory["wire_seconds_per_step"]
         if wire in seconds:
             return seconds[wire]
-        return seconds["fp32"] if seconds["fp32"] <= 0.5 else seconds["bf16"]  # as train/sync.py chooses
+        return seconds["fp32"] if seconds["fp32"] <= 0.5 else seconds["bf16"]  # as train/parallel/sync.py chooses
 
 
 def foretold(plan: Plan) -> dict[str, Any]:

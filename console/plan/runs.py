@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from train import decide
-from train.names import as_name
+from train.plan import decide
+from train.plan.names import as_name
 
 
 @dataclass(kw_only=True, slots=True)

@@ -94,7 +94,7 @@ def slows_the_run(outlook: Mapping[str, Any]) -> list[str]:
 
 
 def advice(outlook: Mapping[str, Any]) -> list[str]:
-    """What train/outlook.py says of each node and of a slow network, ready to be set."""
+    """What train/plan/speedup.py says of each node and of a slow network, ready to be set."""
     if not outlook:
         return []
     said = list(outlook["sentences"])

@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT))
 from console import asked, hub, receipt  # noqa: E402
 from console.plan import obstacles, plan, runs, show, speed  # noqa: E402
 from console.plan.nodes import GIB, Node, nodes_of  # noqa: E402
-from train.hashes import package_hash  # noqa: E402
+from train.plan.hashes import package_hash  # noqa: E402
 
 
 class ActionModule(ActionBase):

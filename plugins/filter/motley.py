@@ -10,7 +10,7 @@ from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from console.inventory import is_folder
-from train.names import is_name
+from train.plan.names import is_name
 
 
 def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:

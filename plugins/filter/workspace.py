@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from train.hashes import package_files, package_hash
+from train.plan.hashes import package_files, package_hash
 
 
 def motley_package(folder: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from train.speech import may_be_unread
+from train.safe_stdio import may_be_unread
 
 PARTS = {
     "lab": "the lab's own speed",

@@ -15,8 +15,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
-from train.locate import model_folder
-from train.rows import open_rows
+from train.data.rows import open_rows
+from train.models.locate import model_folder
 
 FIELDS = ("input_ids", "labels", "position_ids")
 

@@ -17,13 +17,14 @@ from typing import Any
 
 import torch
 
-from train import backends, sync
-from train.batches import loss_over, rows_of_step, to_tensors
-from train.locate import model_folder
-from train.optimizer import learning_rate
-from train.rows import Rows, open_rows
-from train.shares import spans
-from train.weights import trained_weights
+from train.data.rows import Rows, open_rows
+from train.engine.batches import loss_over, rows_of_step, to_tensors
+from train.engine.optimizer import learning_rate
+from train.models import backends
+from train.models.locate import model_folder
+from train.models.weights import trained_weights
+from train.parallel import sync
+from train.plan.shares import spans
 
 COUNTS, RATE, STEPS, BASE_STEPS = (7, 3, 2), 2e-3, 200, 250
 ROWS = sum(COUNTS)

@@ -23,7 +23,7 @@ from lab.layer import ENV
 from tests.bench.page import bench
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment
-from train.outlook import Machine, Traffic, together, together_local
+from train.plan.speedup import Machine, Traffic, together, together_local
 
 MICRO_BATCH, ROW_LENGTH, LORA_R = 4, 256, 16
 SETTLE, MEASURED = 14, 10

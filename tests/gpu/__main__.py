@@ -29,8 +29,8 @@ from tests.gpu.process import Processes, read
 from tests.gpu.results import Result
 from tests.gpu.runs import PATIENCE
 from tests.gpu.table import table
-from train.config import nearest
 from train.errors import BadInput
+from train.plan.config import nearest
 
 
 def main() -> int:

@@ -28,9 +28,9 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
     )  # unsloth changes transformers for all
     import torch
 
-    from train import backends
-    from train.sync import make_shell
-    from train.weights import trained_weights
+    from train.models import backends
+    from train.models.weights import trained_weights
+    from train.parallel.sync import make_shell
 
     engine = backends.get(backend)
     folder = place.folder / FEW
@@ -65,13 +65,13 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
 
 
 def precision_of(place: Place) -> str:
-    from train.device import precision_of as of
+    from train.engine.device import precision_of as of
 
     return of(place.device)
 
 
 def spec_for(folder: Path, device: str, precision: str, load_in: str) -> Any:
-    from train.backends import ModelSpec
+    from train.models.backends import ModelSpec
 
     return ModelSpec(
         folder=str(folder), device=device, precision=precision, load_in=load_in, lora_r=8, max_seq_length=LENGTH,
@@ -114,7 +114,7 @@ def reference(folder: Path, load_in: str, rows: Samples) -> float:
     """transformers + peft on the CPU in fp32, every sample alone; the base held in the same form."""
     import torch
 
-    from train import backends
+    from train.models import backends
 
     model: Any = backends.get("hf").build(spec_for(folder, "cpu", "fp32", load_in))
     if load_in == "16bit":
@@ -175,8 +175,8 @@ def measure_names(place: Place) -> Figures:
 
 
 def trained_shapes(place: Place, backend: str, folder: str) -> dict[str, list[int]]:
-    from train import backends
-    from train.weights import trained_weights
+    from train.models import backends
+    from train.models.weights import trained_weights
 
     model = backends.get(backend).build(spec_for(Path(folder), place.device, precision_of(place), "16bit"))
     return {key: list(weight.shape) for key, weight in trained_weights(model).items()}

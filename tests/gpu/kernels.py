@@ -10,7 +10,7 @@ from tests.gpu.line import Figures, Line, Place, Verdict, together
 
 def measure(place: Place) -> Figures:
     """Built now, run on the card; a wrong sum is an error."""
-    kernel = importlib.import_module("train.gpu_kernel")
+    kernel = importlib.import_module("train.measure.gpu_kernel")
     began = time.perf_counter()
     with kernel.nothing_built():
         kernel.prove(place.device)

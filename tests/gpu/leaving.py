@@ -29,7 +29,7 @@ def spin_in_a_step(device: str, mark: Path) -> Callable[[int], None]:
 
         import torch
 
-        from train import loop
+        from train.engine import loop
 
         compute = loop.compute
 
@@ -79,7 +79,7 @@ def judge_sigterm(values: Figures) -> Verdict:
 
 def measure_warm(place: Place) -> Figures:
     """A run as a fork of a process that has read the libraries, and the same run from nothing."""
-    from train.warm import Warm
+    from train.cluster.forkserver import Warm
 
     warm = Warm(dict(os.environ))
     try:

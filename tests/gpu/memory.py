@@ -24,12 +24,12 @@ TRIAL_GB = 3
 def measure(place: Place, model_name: str, backend: str) -> Figures:
     import torch
 
-    from train import backends
-    from train.backends import ModelSpec
-    from train.memory import Setup, largest_micro_batch, memory
-    from train.microbatch import whole_step
-    from train.sync import make_shell
-    from train.weights import trained_weights
+    from train.engine.microbatch import whole_step
+    from train.models import backends
+    from train.models.backends import ModelSpec
+    from train.models.weights import trained_weights
+    from train.parallel.sync import make_shell
+    from train.plan.memory import Setup, largest_micro_batch, memory
 
     before = used_on_card()
     engine = backends.get(backend)
@@ -80,7 +80,7 @@ def limit_to(size_bytes: float) -> None:
 
 
 def full_rows(rows: int, device: str) -> dict[str, Any]:
-    from train.calibrate import random_rows
+    from train.measure.calibrate import random_rows
 
     return dict(random_rows(rows, LENGTH, 1000, device))
 

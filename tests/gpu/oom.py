@@ -29,7 +29,8 @@ def once_in(part: str, device: str) -> Callable[[int], None]:
         import torch
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-        from train import loop, sync
+        from train.engine import loop
+        from train.parallel import sync
 
         left = [part]
         now: dict[str, Any] = {"step": 0}

@@ -26,7 +26,7 @@ from tests.gpu.pair_logs import (
     judge_loss,
     judge_nccl,
 )
-from train.events import read
+from train.runlog.events import read
 
 NEEDS = ("PAIR=NODE,NODE", "the controller's environment (make env)")
 SMALL, LARGE = "smollm2-135m", "llama2-7b"

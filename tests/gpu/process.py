@@ -1,6 +1,6 @@
 """A line in a process of its own, under a limit of time; whatever it started is gone afterwards.
 
-Where the trainer's libraries are all here, lines are forks of a process that has read them (train/warm.py): that saves
+Where the trainer's libraries are all here, lines are forks of a process that has read them (forkserver.py): that saves
 five CPU-seconds each. This process is the one that orphans come to, so none can stay behind.
 """
 
@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.machine import ROOT
-from train.child import PR_SET_CHILD_SUBREAPER, prctl
-from train.warm import Born, Warm
+from train.cluster.forkserver import Born, Warm
+from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 
 GRACE_S = 3.0
 """What a library has started ends a moment after its parent."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.line import Figures, Place, Verdict, furthest, together, within
-from train.events import history, read
+from train.runlog.events import history, read
 
 Options = dict[str, Any]
 STEPS, ROWS_PER_STEP = 10, 8
@@ -208,7 +208,7 @@ def begin_truth(place: Place, **own: Any) -> Runs:
 
 def over_gloo(rank: int) -> None:
     """Two processes on one card: NCCL refuses that, gloo does not."""
-    from train.world import World
+    from train.parallel.world import World
 
     start_group = World.start_group
     World.start_group = lambda self, *, cards: start_group(self, cards=False)  # type: ignore[method-assign]

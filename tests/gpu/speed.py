@@ -21,12 +21,12 @@ REPEATS = 3
 
 
 def measure(place: Place, backend: str) -> Figures:
-    from train import backends
-    from train.backends import ModelSpec
-    from train.calibrate import random_rows
-    from train.locate import model_folder
-    from train.sync import FlatSync, make_shell
-    from train.weights import trained_weights
+    from train.measure.calibrate import random_rows
+    from train.models import backends
+    from train.models.backends import ModelSpec
+    from train.models.locate import model_folder
+    from train.models.weights import trained_weights
+    from train.parallel.sync import FlatSync, make_shell
 
     engine = backends.get(backend)
     name = "llama2-7b" if place.on_card else "tiny"
@@ -51,7 +51,7 @@ def measure(place: Place, backend: str) -> Figures:
     step()
     seconds = median_s(step, place.device)
     frozen = sum(p.numel() * p.element_size() for p in model.parameters() if not p.requires_grad)
-    from train.memory import linear_parameters
+    from train.plan.memory import linear_parameters
 
     facts = weights.facts_of(name)
     used = linear_parameters(facts) + facts.hidden * facts.vocab

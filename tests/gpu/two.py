@@ -41,7 +41,7 @@ def measure_two_cards(place: Place) -> Figures:
 
 def own_home(rank: int) -> None:
     """Each process writes, although it is not the first of its machine."""
-    from train.world import World
+    from train.parallel.world import World
 
     World.writes = property(lambda self: True)  # type: ignore[assignment]
 
@@ -50,7 +50,7 @@ def stop_at(step: int) -> Callable[[int], None]:
     """Nothing broken: a stop as by `make stop`, at the same step on all ranks."""
 
     def change(rank: int) -> None:
-        from train import loop
+        from train.engine import loop
 
         runs.over_gloo(rank)
         between_steps = loop.between_steps

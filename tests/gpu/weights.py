@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.gpu.line import Place
 
 if TYPE_CHECKING:
-    from train.catalogue import Facts
+    from train.plan.catalogue import Facts
 
 FEW = "few-layers"
 Batch = dict[str, Any]
@@ -44,7 +44,7 @@ def config_of(facts: Facts, layers: int = 0) -> Any:
 
 
 def facts_of(name: str) -> Facts:
-    from train.catalogue import resolve_model
+    from train.plan.catalogue import resolve_model
 
     facts = resolve_model(name).facts
     assert facts
@@ -103,7 +103,7 @@ def whole(place: Place, name: str) -> Path:
 
 
 def with_tokenizer(folder: Path) -> Path:
-    from train.locate import model_folder
+    from train.models.locate import model_folder
 
     for file in Path(model_folder("tiny")).iterdir():
         if "token" in file.name or file.suffix == ".jinja":
@@ -141,7 +141,7 @@ def adapter_weights(model: Any, scale: float = 0.05) -> None:
     """The same on every device and for every backend: by name, made on a CPU."""
     import torch
 
-    from train.weights import trained_weights
+    from train.models.weights import trained_weights
 
     with torch.no_grad():
         for number, (_, weight) in enumerate(sorted(trained_weights(model).items())):
@@ -166,10 +166,10 @@ def ragged(vocabulary: int, rows: int = 4, length: int = 96) -> Samples:
 
 
 def packed(rows: Samples, device: str) -> Batch:
-    """As train/rows.py makes it: right-padded, positions from 0 in each sample, whose first token is no target."""
+    """As train/data/rows.py makes it: right-padded, positions from 0 in each sample, whose first token is no target."""
     import torch
 
-    from train.rows import IGNORED
+    from train.data.rows import IGNORED
 
     length = max(sum(map(len, row)) for row in rows)
     shape = (len(rows), length)

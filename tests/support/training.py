@@ -82,7 +82,7 @@ class Training:
     def _prepare(self, host: Host) -> None:
         made = "from pathlib import Path; from tests.train.cluster import make_rows; "
         made += f"p = Path('{SETTINGS['dataset']}'); p.exists() or (p.mkdir(parents=True), make_rows(p, 60, 7)); "
-        made += "from train.locate import model_folder; model_folder('tiny')"
+        made += "from train.models.locate import model_folder; model_folder('tiny')"
         self.python(host, "-c", made)
 
     def python(self, host: Host, *words: str, timeout_s: float = 300) -> str:

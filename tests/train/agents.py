@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.train import cluster
-from train.child import NAME
-from train.events import history, read
-from train.members import read_members
+from train.cluster.agent_files import read_members
+from train.cluster.worker_process import NAME
+from train.runlog.events import history, read
 
 STEP_EVENTS = 1 << 14
 

@@ -9,7 +9,9 @@ import time
 
 import torch
 
-from train import __main__, batches, leave, local, loop, staging, sync
+from train import __main__
+from train.engine import batches, loop, shutdown, staging
+from train.parallel import diloco, sync
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -82,7 +84,7 @@ def rests(step: int) -> None:
 def lingers(step: int) -> None:
     """Nothing broken: it is stopped in the middle of this step and of a round, and its end takes so long that the step
     could still be told."""
-    report, leaving = loop.report, leave.leave
+    report, leaving = loop.report, shutdown.leave
 
     def slow_report(run, *work, **facts):
         if run.step + 1 == step:
@@ -94,18 +96,18 @@ def lingers(step: int) -> None:
         leaving(run, reason)
         time.sleep(2)
 
-    loop.report, leave.leave = slow_report, slow_leave
+    loop.report, shutdown.leave = slow_report, slow_leave
 
 
 def slow_meetings(milliseconds: int) -> None:
     """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
-    meet, step = local.Rounds.meet, sync.FlatSync.step
+    meet, step = diloco.Rounds.meet, sync.FlatSync.step
 
     def slow(self, rank, *, moments):
         meet(self, rank, moments=moments)
         return milliseconds / 1000
 
-    local.Rounds.meet = slow
+    diloco.Rounds.meet = slow
     sync.FlatSync.step = lambda self, batches, weight: dataclasses.replace(step(self, batches, weight), compute_s=0.001)
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from train.events import history, read
-from train.rows import FORMAT, RowWriter
-from train.warm import Born, Warm
+from train.cluster.forkserver import Born, Warm
+from train.data.rows import FORMAT, RowWriter
+from train.runlog.events import history, read
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48

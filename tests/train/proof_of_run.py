@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.train import reference
-from train.events import read
-from train.locate import model_folder
-from train.rows import open_rows
+from train.data.rows import open_rows
+from train.models.locate import model_folder
+from train.runlog.events import read
 
 SEED = 3407
 MOST_COMPARED = 500  # one process needs as long for a step as three

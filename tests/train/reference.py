@@ -10,7 +10,7 @@ from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from train.rows import open_rows
+from train.data.rows import open_rows
 
 
 def losses(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.train import cluster, reference
 from tests.train.agents import Agents, alive
-from train.locate import model_folder
+from train.models.locate import model_folder
 
 ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 

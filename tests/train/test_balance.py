@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from train import balance
-from train.balance import Balance, first_guesses
-from train.shares import compute_seconds, fastest_split, parse_speeds
+from train.parallel import balance
+from train.parallel.balance import Balance, first_guesses
+from train.plan.shares import compute_seconds, fastest_split, parse_speeds
 
 speeds = st.lists(st.floats(0.5, 50), min_size=1, max_size=5)
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train import __main__, calibrate
-from train.calibrate import BUDGET_S, Speed, fit, keep, known
+from train import __main__
+from train.measure import calibrate
+from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
 
 
 class Steps:
@@ -66,7 +67,7 @@ def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monk
     keys.append(key())
     monkeypatch.setattr(calibrate, "cards", lambda: ["RTX 4070"])
     keys.append(key())
-    monkeypatch.setattr("train.versions.environment_lock", lambda: "another")
+    monkeypatch.setattr("train.measure.versions.environment_lock", lambda: "another")
     keys.append(key())
     assert keys[0] == keys[1] and len(set(keys)) == 4
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from train.cards import GpuReadings
+from train.cluster.gpu_log import GpuReadings
 
 SAYS = """#!/bin/sh
 echo "0, NVIDIA GeForce RTX 4070 Laptop GPU, 71, 98, [N/A], 7011, 8188, 0x0000000000000004"

@@ -14,16 +14,16 @@ import yaml
 
 from tests.train.cluster import ROOT, environment
 from train.cache import build_once
-from train.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
 from train.errors import BadInput
 from train.hub import training_files
-from train.locate import model_folder
+from train.models.locate import model_folder
+from train.plan.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
 
 COMMIT = "c" * 40
 
 
 def test_every_entry_is_complete_and_readable_for_ansible():
-    entries = yaml.safe_load((ROOT / "train" / "catalogue.yml").read_text())
+    entries = yaml.safe_load((ROOT / "train/plan/catalogue.yml").read_text())
     for name, entry in entries["models"].items():
         assert resolve_model(name).facts, name
         assert ("embedded" in entry) or ("/" in entry["hub"]), name

@@ -2,9 +2,9 @@
 
 import pytest
 
-from train.catalogue import resolve_model
-from train.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
-from train.formats import BadRecord, Example
+from train.data.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
+from train.data.formats import BadRecord, Example
+from train.plan.catalogue import resolve_model
 
 TURNS = (
     {"role": "user", "content": "Name a colour."},

@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM
 
 from tests.train import cluster, reference
 from tests.train.bases import FORMS, save_in_4bit
-from train import checkpoint
-from train.backends import ModelSpec, get
-from train.locate import model_folder
+from train.engine import checkpoint
+from train.models.backends import ModelSpec, get
+from train.models.locate import model_folder
 
 OPTIONS = {
     "model": "tiny",

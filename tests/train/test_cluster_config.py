@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from train.cluster_config import read_cluster
 from train.errors import BadInput
+from train.plan.cluster_config import read_cluster
 
 GOOD = {
     "run": "qa",

@@ -6,8 +6,8 @@ import pytest
 
 from tests.train import cluster
 from train.__main__ import COMMANDS, main, parse, prepare_command
-from train.config import RunConfig, load_config
 from train.errors import BadInput
+from train.plan.config import RunConfig, load_config
 
 
 def test_text_becomes_what_the_field_is():

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.train import cluster
 from tests.train.test_exactness import wait_for_step
-from train import decided
 from train.__main__ import main
-from train.catalogue import model_facts, resolve_model
-from train.config import RunConfig
-from train.decide import Device, decide
 from train.errors import BadInput
-from train.memory import GIB
+from train.plan import decided
+from train.plan.catalogue import model_facts, resolve_model
+from train.plan.config import RunConfig
+from train.plan.decide import Device, decide
+from train.plan.memory import GIB
 
 LLAMA = model_facts(resolve_model("llama2-7b"))
 TINY = model_facts(resolve_model("tiny"))

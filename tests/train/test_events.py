@@ -7,7 +7,8 @@ import time
 import pytest
 
 from tests.train import cluster
-from train import events, members
+from train.cluster import agent_files
+from train.runlog import events
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +133,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
     file = tmp_path / "events.jsonl"
     log = events.EventLog(file)
     log.write("stopped", step=1, reason="a")
-    progress = members.Progress(file, 0)
+    progress = agent_files.Progress(file, 0)
     progress.begin()
     log.file = io.FileIO(file)  # cannot be written, as on a full disk
     time.sleep(0.05)
@@ -147,7 +148,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
 def test_a_large_checkpoint_on_a_slow_disk_is_no_stall(tmp_path):
     file = tmp_path / "events.jsonl"
     file.touch()
-    progress = members.Progress(file, 0)
+    progress = agent_files.Progress(file, 0)
     progress.begin()
     with file.open("a") as log:
         log.write('{"event": "start", "step": 0, "weights": 1000000000}\n{"event": "step", "step": 1, "step_s": 1}\n')

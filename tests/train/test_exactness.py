@@ -13,7 +13,7 @@ import pytest
 
 from tests.train import cluster, reference
 from tests.train.bases import FORMS
-from train.locate import model_folder
+from train.models.locate import model_folder
 
 STEPS, ROWS_PER_STEP, ROWS, SEED = {"16bit": 50, "4bit": 20}, 8, 60, 3407
 TOLERANCE = 1e-4

@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from train.child import kind
+from train.cluster.worker_process import kind
+from train.engine.loop import LossNotFiniteError
+from train.engine.microbatch import OutOfMemoryError
 from train.errors import BadInput, CheckFailed
-from train.loop import LossNotFiniteError
-from train.microbatch import OutOfMemoryError
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/"
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, "

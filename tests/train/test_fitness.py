@@ -9,11 +9,11 @@ import pytest
 
 from tests.train.test_membership import said, seen_by
 from tests.train.test_presence import until
-from train.fitness import AGAIN_S, Fitness
-from train.members import Progress
-from train.membership import End, Propose, Rest, Verdict, decide
-from train.presence import now
-from train.workers import Group, Work, used_by
+from train.cluster.agent_files import Progress
+from train.cluster.fitness import AGAIN_S, Fitness
+from train.cluster.heartbeat import now
+from train.cluster.membership import End, Propose, Rest, Verdict, decide
+from train.cluster.workers import Group, Work, used_by
 
 
 def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
@@ -70,8 +70,8 @@ class Unkillable:
 
 
 def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch):
-    monkeypatch.setattr("train.workers._signal", lambda *_: None)
-    monkeypatch.setattr("train.workers._halted", lambda _: False)
+    monkeypatch.setattr("train.cluster.workers._signal", lambda *_: None)
+    monkeypatch.setattr("train.cluster.workers._halted", lambda _: False)
     group = Group(plan=None, processes=[Unkillable()], causes=[])
     group.stop()
     assert group.unkillable == [] and not group.poll()
@@ -98,7 +98,7 @@ def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path)
 )
 def test_who_computes_or_reads_is_told_from_who_waits(monkeypatch, cpu_s, read_bytes, wanted):
     used = iter([(7.0, 100), (7.0 + cpu_s, 100 + read_bytes)])
-    monkeypatch.setattr("train.workers.used_by", lambda _: next(used))
+    monkeypatch.setattr("train.cluster.workers.used_by", lambda _: next(used))
     work = Work()
     assert work.seen([], 100.0), "nothing is known yet"
     assert work.seen([], 101.0), "too early to look again"

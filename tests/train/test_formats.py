@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from train import sources
+from train.data import sources
+from train.data.formats import BadRecord, convert, detect
+from train.data.sources import Source
 from train.errors import BadInput
-from train.formats import BadRecord, convert, detect
-from train.sources import Source
 
 
 def said(question, answer):

@@ -15,8 +15,7 @@ import torch
 from tests.gpu.line import Place
 from tests.gpu.lines import LINES
 from tests.train.cluster import ROOT
-from train import backends
-from train.backends import hf
+from train.models import backends, hf
 
 HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.train import cluster
 from tests.train.test_exactness import wait_for_step
-from train import checkpoint
+from train.engine import checkpoint
 
 OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000}
 
@@ -54,7 +54,7 @@ def test_help_and_mistakes_do_not_wait_for_torch(flag):
     command = [sys.executable, "-X", "importtime", "-m", "train", "run", flag]
     done = subprocess.run(command, check=False, cwd=cluster.ROOT, capture_output=True, text=True, timeout=60)
     read = [line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")]
-    assert "train.config" in read and "torch" not in read
+    assert "train.plan.config" in read and "torch" not in read
 
 
 def test_a_sick_card_does_not_hide_what_made_it_sick(tmp_path):

@@ -13,11 +13,11 @@ import torch
 from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.proof_of_run import merge, rows_are_right
-from train import checkpoint
-from train.config import RunConfig
+from train.engine import checkpoint
 from train.errors import BadInput
-from train.local import Rounds, most_steps
-from train.locate import model_folder
+from train.models.locate import model_folder
+from train.parallel.diloco import Rounds, most_steps
+from train.plan.config import RunConfig
 
 ROWS, STEPS = 60, 20
 OPTIONS = {

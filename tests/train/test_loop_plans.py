@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train import microbatch
-from train.batches import rows_of_step
-from train.optimizer import learning_rate
-from train.shares import spans, split_rows
+from train.engine import microbatch
+from train.engine.batches import rows_of_step
+from train.engine.optimizer import learning_rate
+from train.plan.shares import spans, split_rows
 
 GB = 10**9
 weights = st.lists(st.floats(0, 1000), min_size=1, max_size=8).filter(lambda w: sum(w) > 1e-3)

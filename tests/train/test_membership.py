@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from train.membership import (
+from train.cluster.membership import (
     MOST_FAILURES,
     End,
     Follow,

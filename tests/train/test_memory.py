@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from train.__main__ import main
-from train.catalogue import Facts, catalogue, resolve_model
-from train.memory import (
+from train.plan.catalogue import Facts, catalogue, resolve_model
+from train.plan.memory import (
     GIB,
     LINEARS,
     Setup,

@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
-from train.config import RunConfig
-from train.decide import Device, decide
+from train.engine.microbatch import whole_step
+from train.engine.optimizer import AdamWOnCpu, is_mixed, make_optimizer
 from train.errors import BadInput
-from train.microbatch import whole_step
-from train.optimizer import AdamWOnCpu, is_mixed, make_optimizer
-from train.weights import optimizer_state, set_optimizer_state
+from train.models.weights import optimizer_state, set_optimizer_state
+from train.plan.config import RunConfig
+from train.plan.decide import Device, decide
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 

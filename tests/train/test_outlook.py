@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from train import __main__
-from train.outlook import (
+from train.plan.speedup import (
     TOO_MUCH,
     Machine,
     Traffic,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.packing import OPEN_ROWS, Packer
+from train.data.packing import OPEN_ROWS, Packer
 
 LENGTHS = st.lists(st.integers(1, 32), max_size=400)
 

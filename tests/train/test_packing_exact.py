@@ -9,11 +9,11 @@ from transformers import AutoModelForCausalLM
 
 from tests.train import cluster, families, reference
 from tests.train.bases import FORMS
-from train.backends import ModelSpec, get
-from train.batches import to_tensors
-from train.locate import model_folder
-from train.microbatch import chunks
-from train.rows import open_rows
+from train.data.rows import open_rows
+from train.engine.batches import to_tensors
+from train.engine.microbatch import chunks
+from train.models.backends import ModelSpec, get
+from train.models.locate import model_folder
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,10 +11,10 @@ from transformers import AutoTokenizer
 
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
+from train.data.prepare import PrepareSettings, prepare, split_of
+from train.data.rows import FILES, open_rows
 from train.errors import BadInput
-from train.locate import model_folder
-from train.prepare import PrepareSettings, prepare, split_of
-from train.rows import FILES, open_rows
+from train.models.locate import model_folder
 
 
 def records(count, seed=0):
@@ -240,7 +240,7 @@ def test_bad_settings_are_said_before_anything_is_read(capsys, flags, said):
 def test_stdlib_qa_is_the_same_in_every_process(tmp_path):
     made = []
     for name in ("a", "b"):
-        script = [sys.executable, "-I", "-S", str(ROOT / "train" / "stdlib_qa.py"), str(tmp_path / name)]
+        script = [sys.executable, "-I", "-S", str(ROOT / "train/data/stdlib_qa.py"), str(tmp_path / name)]
         subprocess.run(script, check=True)
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]

@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from train import presence
-from train.cluster_config import ClusterConfig, Node
-from train.membership import Plan, Said, Verdict
-from train.presence import Peer, Presence, from_json, to_json
+from train.cluster import heartbeat
+from train.cluster.heartbeat import Peer, Presence, from_json, to_json
+from train.cluster.membership import Plan, Said, Verdict
+from train.plan.cluster_config import ClusterConfig, Node
 
 
 def network(size: int = 2) -> list[ClusterConfig]:
@@ -118,7 +118,7 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
     peer = Peer()
     peer.heard(Said(name="b"), at=100.0, beat=(1, 1))
     assert not peer.lost(200.0), "silent for long, but nobody asked"
-    for _ in range(presence.ROUNDS):
+    for _ in range(heartbeat.ROUNDS):
         peer.missed(False, "does not answer")
     assert peer.lost(103.5) and not peer.lost(102.0)
 

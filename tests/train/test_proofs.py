@@ -9,10 +9,10 @@ import pytest
 import torch.distributed as dist
 
 from tests.train import cluster
-from train import checkpoint
+from train.engine import checkpoint
+from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
-from train.proofs import Disagreement, disagreement, require_agreement
-from train.world import World
+from train.parallel.world import World
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
 OPTIONS |= {"sync": "flat", "balance": "even"}  # each rank has rows that can be broken

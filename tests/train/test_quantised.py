@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from tests.train import cluster, reference
 from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.test_decide import LLAMA, TINY, card
-from train import decide
-from train.backends import ModelSpec, get
-from train.batches import to_tensors
-from train.config import RunConfig
+from train.data.rows import open_rows
+from train.engine.batches import to_tensors
 from train.errors import BadInput
-from train.locate import model_folder
-from train.rows import open_rows
+from train.models.backends import ModelSpec, get
+from train.models.locate import model_folder
+from train.plan import decide
+from train.plan.config import RunConfig
 
 IDS = torch.arange(3, 40)[None]
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.train import cluster
+from train.data.rows import IGNORED, RowWriter, open_rows
 from train.errors import BadInput
-from train.rows import IGNORED, RowWriter, open_rows
 
 
 @pytest.fixture

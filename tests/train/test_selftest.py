@@ -10,9 +10,10 @@ import types
 import pytest
 
 from tests.train import cluster
-from train import checkpoint, selftest
 from train.__main__ import main
-from train.backends import hf
+from train.engine import checkpoint
+from train.measure import selftest
+from train.models import hf
 
 CHECKS = ["versions", "device and memory", "model load", "forward", "backward", "optimizer step", "save and reload"]
 
@@ -87,8 +88,8 @@ def two_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.cuda.get_device_name", lambda card: f"RTX {card}")
     proven = []
     kernels = types.SimpleNamespace(prove=proven.append, nothing_built=contextlib.nullcontext)
-    monkeypatch.setitem(sys.modules, "train.gpu_kernel", kernels)
-    monkeypatch.setattr("train.gpu_kernel", kernels, raising=False)
+    monkeypatch.setitem(sys.modules, "train.measure.gpu_kernel", kernels)
+    monkeypatch.setattr("train.measure.gpu_kernel", kernels, raising=False)
     return types.SimpleNamespace(proven=proven, kernels=kernels, tools=tmp_path)
 
 

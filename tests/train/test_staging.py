@@ -8,8 +8,8 @@ import pytest
 
 from tests.train import cluster
 from tests.train.agents import Agents
-from train import checkpoint, staging
-from train.staging import Stage
+from train.engine import checkpoint, staging
+from train.engine.staging import Stage
 
 OPTIONS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 100000, "sync": "flat"}
 

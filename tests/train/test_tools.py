@@ -21,21 +21,22 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
 from tests.train.cluster import ROOT, environment, free_port
-from train import backends, export
 from train.__main__ import main
-from train.answers import Listener
-from train.ask import Voice
-from train.bench import ring_bytes
-from train.catalogue import resolve_model
-from train.chat import PLAIN_TEMPLATE, Chat, load_chat
-from train.config import RunConfig
-from train.export import environment_of, modelfile
-from train.hashes import package_hash
-from train.locate import model_folder
-from train.made import Made, made_by
-from train.prepare import PrepareSettings, prepare
-from train.setup import make_board
-from train.versions import collect
+from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat
+from train.data.prepare import PrepareSettings, prepare
+from train.engine.setup import make_board
+from train.measure.bench import ring_bytes
+from train.measure.versions import collect
+from train.models import backends
+from train.models.locate import model_folder
+from train.plan.catalogue import resolve_model
+from train.plan.config import RunConfig
+from train.plan.hashes import package_hash
+from train.results import export
+from train.results.answers import Listener
+from train.results.ask import Voice
+from train.results.export import environment_of, modelfile
+from train.results.finished_run import Made, made_by
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from torch import nn
 from transformers import AutoModelForCausalLM
 
 from tests.train.cluster import ROOT, environment, make_rows
-from train.backends import ModelSpec
-from train.backends import unsloth_facts as facts
 from train.errors import BadInput
-from train.locate import model_folder
+from train.models import unsloth_facts as facts
+from train.models.backends import ModelSpec
+from train.models.locate import model_folder
 
 
 @pytest.fixture(autouse=True)

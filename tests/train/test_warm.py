@@ -11,7 +11,7 @@ import pytest
 
 from tests.train import cluster
 from tests.train.agents import alive
-from train.warm import Born, Warm
+from train.cluster.forkserver import Born, Warm
 
 SAYS = "import os, sys; print(os.environ['WORD'], 'torch' in sys.modules, os.getppid(), sys.argv)"
 
@@ -64,10 +64,11 @@ def test_a_signal_reaches_it_also_before_it_is_there(program):
 
 
 def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
-    sleeps = program("from train.child import belong_to_agent; belong_to_agent(); import time; time.sleep(600)")
+    belongs = "from train.cluster.worker_process import belong_to_agent; belong_to_agent(); "
+    sleeps = program(f"{belongs}import time; time.sleep(600)")
     asks = f"""
 import os, time
-from train.warm import Warm
+from train.cluster.forkserver import Warm
 warm = Warm()
 born = warm.start([{sleeps!r}], dict(os.environ) | {{"MOTLEY_AGENT": str(os.getpid())}})
 while born.poll() is None and born.pid is None: time.sleep(0.01)
@@ -117,7 +118,8 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
 def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
     """It begins anew without libraries; what was asked meanwhile is answered."""
     cluster.warm()  # from now on this process is ready to be a parent
-    opened = "import train.warm as w; w._read_libraries = lambda: None; w._open_cards = lambda: ['/dev/nvidiactl']; "
+    opened = "import train.cluster.forkserver as w; w._read_libraries = lambda: None; "
+    opened += "w._open_cards = lambda: ['/dev/nvidiactl']; "
     runs = f"import sys; from train.__main__ import main; sys.exit(main(['warm', '--parent', '{os.getpid()}']))"
     warm = Warm.__new__(Warm)
     warm.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

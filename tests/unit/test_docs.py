@@ -21,7 +21,7 @@ from console import __main__ as console
 from console import asked
 from lab import __main__ as lab
 from train import __main__ as train
-from train.config import RunConfig
+from train.plan.config import RunConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -12,7 +12,7 @@ from plugins.filter import doctor as filters
 from plugins.module_utils import firewall_rules, knocking, run_here
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
-from train.cluster_config import ClusterConfig
+from train.plan.cluster_config import ClusterConfig
 
 ROOT = Path(__file__).parents[2]
 RULES = """\

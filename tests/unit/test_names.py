@@ -17,8 +17,8 @@ from console.inventory import Inventory, check
 from console.plan.runs import free_name
 from tests.support.folders import inventory_of
 from tests.unit.test_launch_plan import files, look, nodes
-from train.config import RunConfig
 from train.errors import BadInput
+from train.plan.config import RunConfig
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]

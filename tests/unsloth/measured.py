@@ -25,10 +25,11 @@ if name == "unsloth":
 import torch
 
 from tests.unsloth import cases
-from train import backends, sync, tiny
-from train.backends import ModelSpec
 from train.errors import BadInput
-from train.weights import trained_weights
+from train.models import backends, tiny
+from train.models.backends import ModelSpec
+from train.models.weights import trained_weights
+from train.parallel import sync
 
 PRECISIONS = cases.PRECISIONS | {"nf4 in fp32": {"load_in": "4bit"}}
 SIZES = {

@@ -37,7 +37,7 @@ def start() -> None:
 
     _answer_for_a_card(torch)
     _repair_bf16(torch)
-    from train import backends
+    from train.models import backends
 
     backends.get("unsloth")
     _send_to_the_cpu()

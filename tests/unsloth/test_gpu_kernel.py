@@ -40,7 +40,7 @@ COMPILES = """
 import sys, triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from train import gpu_kernel
+from train.measure import gpu_kernel
 for compute in map(int, sys.argv[1:]):
     types = {**dict.fromkeys(("a", "b", "out"), "*fp32"), "length": "i32", "block": "constexpr"}
     source = ASTSource(gpu_kernel.add, types, {(4,): gpu_kernel.BLOCK})

@@ -1,0 +1,1 @@
+"""Who trains: the agent of each node, its heartbeat, its workers."""

@@ -1,0 +1,185 @@
+"""The agent's files in logs/runs/RUN: members.jsonl (what happened), agent.json (how it is now), epoch.json (its
+memory), and its reading of the trainer's events.jsonl. docs/events.md describes the first two."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from train.cluster.heartbeat import now
+from train.cluster.membership import Verdict
+from train.files import write_atomic
+
+KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
+FIELDS = ("event", "time", "node", "epoch", "step", "host", "nodes", "reason")
+
+
+class Diary:
+    """members.jsonl, and the same for a person in the journal."""
+
+    def __init__(self, folder: Path, node: str) -> None:
+        self.file, self.node = folder / "members.jsonl", node
+        self.last: tuple[Any, ...] = ()
+
+    def write(self, kind: str, *, epoch: int, step: int, host: str, nodes: list[str], reason: str) -> None:
+        if kind not in KINDS:
+            raise ValueError(f"no event '{kind}'")
+        facts = {"event": kind, "time": round(time.time(), 3), "node": self.node, "epoch": epoch, "step": step}
+        line = json.dumps(facts | {"host": host, "nodes": nodes, "reason": reason}) + "\n"
+        print(f"{self.node}: {kind}{f' {epoch}' if kind == 'plan' else ''}  {reason}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a full disk: training goes on
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            _end_torn_line(self.file)
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(line)
+
+
+def _end_torn_line(file: Path) -> None:
+    """A power cut may have left half a line: what follows must not be glued to it."""
+    if file.exists() and (size := file.stat().st_size):
+        with file.open("rb+") as handle:
+            handle.seek(max(0, size - 4096))
+            tail = handle.read()
+            if not tail.endswith(b"\n"):
+                handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
+
+
+def read_members(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+@dataclass
+class Memory:
+    """What an agent must know after it was killed: its highest epoch, whether this launch has begun or ended."""
+
+    file: Path
+    token: str
+    epoch: int = 0
+    begun: bool = False
+    verdict: Verdict | None = None
+
+    @classmethod
+    def load(cls, file: Path, token: str) -> Memory:
+        memory = cls(file, token)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            facts = json.loads(file.read_text())
+            memory.epoch = int(facts["epoch"])
+            if facts["token"] == token:
+                memory.begun = bool(facts["begun"])
+                memory.verdict = Verdict(**facts["verdict"]) if facts["verdict"] else None
+        return memory
+
+    def save(self) -> None:
+        verdict = vars(self.verdict) if self.verdict else None
+        facts = {"token": self.token, "epoch": self.epoch, "begun": self.begun, "verdict": verdict}
+        with contextlib.suppress(OSError):
+            write_atomic(self.file, json.dumps(facts).encode())
+
+
+def write_now(file: Path, facts: dict[str, Any]) -> None:
+    """agent.json: replaced whole, not worth an fsync each second."""
+    with contextlib.suppress(OSError):
+        draft = file.with_name(f".{file.name}.draft")
+        draft.write_text(json.dumps(facts, indent=1))
+        draft.replace(file)
+
+
+@dataclass
+class Progress:
+    """The signs of life in events.jsonl, and from them how long without one is too long."""
+
+    file: Path
+    eval_steps: float
+    """How many training steps one evaluation takes at most, counted in rows."""
+    step: int = 0
+    best_step: int = 0
+    """The highest step that this agent has seen: only beyond it is progress."""
+    done: bool = False
+    since: float = field(default_factory=now)
+    setup_s: float = 0.0
+    """The longest way from start to first step so far."""
+    step_s: float = 0.0
+    started: float = field(default_factory=now)
+    stepped: bool = False
+    offset: int | None = None
+    touched_ns: int = 0
+    save_s: float = 0.0
+    """What a checkpoint may take: by its size, until one has been seen."""
+    saved: bool = False
+    old: bool = True
+    """Whether what is read was there before this agent: it tells the step, it is no progress."""
+
+    FIRST_S = 900.0
+    LEAST_S = 20.0
+    SLOW_DISK = 30e6
+    """Bytes a second, written, hashed and on the disk."""
+    SAVED_BYTES = 12
+    """Of each trained weight: itself and the optimizer's two moments."""
+
+    def begin(self) -> None:
+        self.read()
+        self.old = False
+        self.started = self.since = now()
+        self.stepped = self.done = False
+        self.step_s = 0.0
+
+    def read(self) -> None:
+        for event in self._new_events():
+            at = now()
+            kind = event.get("event")
+            if kind == "step" and not self.old:
+                if not self.stepped:
+                    self.setup_s = max(self.setup_s, at - self.started)
+                self.stepped = True
+                self.step_s = max(self.step_s, float(event["step_s"]))
+            if kind == "start" and not self.saved:
+                self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
+            if kind == "checkpoint" and not self.old and not event.get("staged"):
+                self.save_s, self.saved = 4 * float(event["seconds"]), True
+            self.done = self.done or kind == "done"
+            self.step = int(event.get("step", self.step))
+            if kind == "step" and not self.old:
+                self.best_step = max(self.best_step, self.step)
+            self.since = at
+
+    def idle_s(self, at: float, *, loading: bool) -> float:
+        """Seconds without a sign of life; until the first step loading is one: a joining node's disk is cold."""
+        if loading and not self.stepped and at - self.started < self.FIRST_S:
+            self.since = at
+        return at - self.since
+
+    @property
+    def limit_s(self) -> float:
+        if not self.stepped:
+            return max(60.0, 4 * self.setup_s) if self.setup_s else self.FIRST_S
+        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s) + self.save_s
+
+    def _new_events(self) -> list[dict[str, Any]]:
+        try:
+            size, touched_ns = self.file.stat().st_size, self.file.stat().st_mtime_ns
+            if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
+                self.touched_ns, self.since = touched_ns, now()
+            if self.offset is None:
+                self.offset = max(0, size - (1 << 16))
+            if size <= self.offset:
+                self.offset = min(size, self.offset)
+                return []
+            with self.file.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(1 << 20)
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self.offset += len(whole)
+        events = []
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError):  # the first may be cut by the offset
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    events.append(event)
+        return events

@@ -1,0 +1,240 @@
+"""What agents tell each other: every node asks every other one twice a second, and is told when something changed.
+
+One line each way, `MAC JSON`. The MAC (HMAC-SHA256 with the launch's token as key) covers the whole message, and an
+answer repeats the asker's random number: nobody without the token can speak, nothing old can be played back.
+
+When a peer counts as lost
+    absent   not even its kernel takes the connection (power, cable, sleep): 3 rounds in a row and 3 s
+    mute     its kernel does, its agent does not answer (hung, or starved by load): 3 rounds in a row and 5 s
+A round that this node itself was late for proves nothing and is not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from train.cluster.membership import Plan, Said, Verdict
+from train.plan.cluster_config import ClusterConfig, Node
+
+EVERY_S = 0.5
+REPLY_S = 1.0
+LATE_S = 0.5
+ROUNDS = 3
+ABSENT_S = 3.0
+MUTE_S = 5.0
+LONGEST = 1 << 16
+
+
+def now() -> float:
+    """Seconds that also pass while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@dataclass
+class Peer:
+    said: Said | None = None
+    at: float = 0.0
+    since: float = 0.0
+    """Heard without a break since then."""
+    beat: tuple[int, int] = (0, 0)
+    answered_boot: int = 0
+    """Which life of its agent has answered a number of ours: only that one is heard unasked."""
+    absent_rounds: int = 0
+    mute_rounds: int = 0
+    how: str = "not heard yet"
+
+    def heard(self, said: Said, at: float, beat: tuple[int, int]) -> None:
+        if self.said is None or self.lost(at):
+            self.since = at
+        self.said, self.at, self.beat, self.how = said, at, beat, "answers"
+        self.absent_rounds = self.mute_rounds = 0
+
+    def missed(self, connected: bool, how: str) -> None:
+        self.absent_rounds += 0 if connected else 1
+        self.mute_rounds += 1
+        self.how = how
+
+    def lost(self, at: float) -> bool:
+        silent_s = at - self.at
+        absent = self.absent_rounds >= ROUNDS and silent_s > ABSENT_S
+        return absent or (self.mute_rounds >= ROUNDS and silent_s > MUTE_S)
+
+
+class Presence:
+    """Answers the peers and asks them. `say` gives this node's words; `news` is set when a peer's words change."""
+
+    def __init__(self, config: ClusterConfig, say: Callable[[], Said]) -> None:
+        self.config = config
+        self.say = say
+        self.news = threading.Event()
+        self.lock = threading.Lock()
+        self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
+        self.boot, self.beats = time.time_ns(), 0
+        self.hurry = {name: threading.Event() for name in self.peers}
+
+    def start(self) -> None:
+        server = _Server((self.config.of(self.config.node).address, self.config.presence_port), self)
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
+        for name in self.peers:
+            threading.Thread(target=self._ask_for_ever, args=(self.config.of(name),), daemon=True).start()
+
+    def tell(self) -> None:
+        """Something changed here: do not wait for the next round."""
+        for event in self.hurry.values():
+            event.set()
+
+    def alive(self) -> dict[str, Peer]:
+        at = now()
+        with self.lock:
+            known = {name: Peer(**vars(peer)) for name, peer in self.peers.items()}
+        return {name: peer for name, peer in known.items() if peer.said is not None and not peer.lost(at)}
+
+    def look(self) -> dict[str, Peer]:
+        with self.lock:
+            return {name: Peer(**vars(peer)) for name, peer in self.peers.items()}
+
+    def forget(self) -> None:
+        """After a pause: whoever is there must be heard anew."""
+        with self.lock:
+            for peer in self.peers.values():
+                peer.said, peer.answered_boot, peer.how = None, 0, "not heard since this node woke"
+
+    # -- the wire ------------------------------------------------------------------------------------------------
+
+    def pack(self, nonce: str, extra: dict[str, Any]) -> bytes:
+        self.beats += 1
+        body = {"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce, **extra}
+        text = json.dumps(body | {"said": to_json(self.say())}).encode()
+        return self._mac(text) + b" " + text + b"\n"
+
+    def unpack(self, line: bytes) -> dict[str, Any] | None:
+        mac, _, text = line.rstrip(b"\n").partition(b" ")
+        if not line.endswith(b"\n") or not hmac.compare_digest(mac, self._mac(text)):
+            return None
+        body: dict[str, Any] = json.loads(text)
+        return body if body.get("from") in self.peers else None
+
+    def _mac(self, text: bytes) -> bytes:
+        return hmac.new(self.config.token.encode(), text, hashlib.sha256).hexdigest().encode()
+
+    def take(self, body: dict[str, Any], *, answered: bool) -> None:
+        """Words of a peer. Those it sends unasked must be newer than all before: they could be played back."""
+        beat = (int(body["boot"]), int(body["beat"]))
+        said = from_json(body["said"])
+        with self.lock:
+            peer = self.peers[body["from"]]
+            # An answer holds a number of ours and is fresh; only one that was overtaken is dropped.
+            old = beat <= peer.beat if not answered else beat[0] == peer.beat[0] and beat < peer.beat
+            if said.name != body["from"] or old:
+                return
+            if answered:
+                peer.answered_boot = beat[0]
+            elif peer.answered_boot != beat[0]:  # perhaps a recording, from before this listener began
+                self.hurry[body["from"]].set()
+                return
+            changed = peer.said is None or peer.said != said
+            peer.heard(said, now(), beat)
+        if changed:
+            self.news.set()
+
+    def _ask_for_ever(self, node: Node) -> None:
+        while True:
+            self.hurry[node.name].clear()
+            began = now()
+            connected, how = self._ask(node)
+            took = now() - began
+            if how and took < REPLY_S + LATE_S:
+                with self.lock:
+                    self.peers[node.name].missed(connected, how)
+            self.hurry[node.name].wait(max(0.02, EVERY_S - took))
+
+    def _ask(self, node: Node) -> tuple[bool, str]:
+        """One round: whether the machine took the connection, and what went wrong, if anything did."""
+        deadline = now() + REPLY_S
+        connected = False
+        nonce = secrets.token_hex(8)
+        try:
+            with socket.create_connection((node.address, self.config.presence_port), REPLY_S) as link:
+                connected = True
+                link.settimeout(max(0.05, deadline - now()))
+                link.sendall(self.pack(nonce, {}))
+                body = self.unpack(_line(link, deadline))
+        except ConnectionRefusedError:
+            return False, "its machine answers, but no agent runs on it"
+        except OSError:
+            return connected, "takes connections but does not answer" if connected else "does not answer"
+        except ValueError:
+            return True, "speaks nonsense"
+        if body is None or body.get("nonce") != nonce or body["from"] != node.name:
+            return False, "belongs to another launch"
+        try:
+            self.take(body, answered=True)
+        except (KeyError, TypeError, ValueError):
+            return False, "runs another version of the agent"
+        return True, ""
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], presence: Presence) -> None:
+        self.presence = presence
+        super().__init__(address, _Answer)
+
+    def server_bind(self) -> None:
+        self.socket.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND: the cable may still be out
+        super().server_bind()
+
+    def handle_error(self, *_: Any) -> None:
+        """A stranger, or a peer that gave up: nothing to tell."""
+
+
+class _Answer(socketserver.BaseRequestHandler):
+    def handle(self) -> None:
+        presence: Presence = self.server.presence  # type: ignore[attr-defined]
+        self.request.settimeout(REPLY_S)
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            body = presence.unpack(_line(self.request, now() + REPLY_S))
+            if body is None:
+                return
+            presence.take(body, answered=False)
+            self.request.sendall(presence.pack(str(body["nonce"]), {}))
+
+
+def _line(link: socket.socket, deadline: float) -> bytes:
+    data = b""
+    while not data.endswith(b"\n") and len(data) < LONGEST:
+        link.settimeout(max(0.01, deadline - now()))
+        if not (more := link.recv(4096)) or now() > deadline:
+            raise TimeoutError
+        data += more
+    return data
+
+
+def to_json(said: Said) -> dict[str, Any]:
+    return asdict(said)
+
+
+def from_json(facts: dict[str, Any]) -> Said:
+    plan, verdict = facts["plan"], facts["verdict"]
+    return Said(
+        **facts
+        | {
+            "plan": Plan(**plan | {"members": tuple(plan["members"])}) if plan else None,
+            "verdict": Verdict(**verdict) if verdict else None,
+            "hears": tuple(facts["hears"]),
+        }
+    )

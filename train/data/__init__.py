@@ -1,0 +1,1 @@
+"""From a file of records to packed rows."""

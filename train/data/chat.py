@@ -1,0 +1,243 @@
+"""Conversations into tokens: the model's own chat template, and which tokens of it are the answer."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from train.data.formats import BadRecord, Example, Message
+from train.data.packing import Sample
+from train.errors import BadInput
+from train.models.locate import model_location
+from train.plan.catalogue import Model
+
+# for base models, which never saw a conversation: the headings of the Alpaca data set
+PLAIN_TEMPLATE = """{{ bos_token or '' }}{% for m in messages %}\
+{% if m['role'] == 'system' %}{{ m['content'] }}
+
+{% elif m['role'] == 'assistant' %}### Response:
+{{ m['content'] }}{{ eos_token }}
+
+{% else %}### Instruction:
+{{ m['content'] }}
+
+{% endif %}{% endfor %}{% if add_generation_prompt %}### Response:
+{% endif %}"""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A tokenizer with the template that goes with it."""
+
+    tokenizer: Any
+    template: str
+    reason: str
+    specials: frozenset[int]
+    """Tokens that are marks, not text: the end of a turn is one of them."""
+    date: str
+    """For templates that write today's: one date for all of a run, or its rows would change overnight."""
+
+    @property
+    def dated(self) -> bool:
+        return "strftime_now" in self.template
+
+    @property
+    def token_bytes(self) -> int:
+        return 2 if len(self.tokenizer) <= 1 << 16 else 4
+
+    @property
+    def pad_id(self) -> int:
+        """Padding is masked by its own position ids, so any token does."""
+        return int(self.tokenizer.pad_token_id or self.tokenizer.eos_token_id or 0)
+
+    def hash(self) -> str:
+        """Of all that turns text into tokens."""
+        parts = (self.tokenizer.backend_tokenizer.to_str(), self.template, str(self.tokenizer.special_tokens_map))
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def render(self, messages: Any, answer_next: bool = False, tools: Any = ()) -> str:
+        day = datetime.date.fromisoformat(self.date)
+        try:
+            text = self.tokenizer.apply_chat_template(
+                list(messages),
+                tools=list(tools) or None,
+                chat_template=self.template,
+                tokenize=False,
+                add_generation_prompt=answer_next,
+                **({"strftime_now": day.strftime} if self.dated else {}),
+            )
+        except Exception as error:  # a template is a program of the model's author and raises what it likes
+            raise BadRecord(f"the chat template refuses it: {str(error).splitlines()[0]}") from None
+        return str(text)
+
+    def default_system(self) -> str:
+        """The system message that the template writes where a conversation brings none."""
+        mark, user = "\ue000", {"role": "user", "content": "?"}
+        try:
+            bare, told = self.render([user]), self.render([{"role": "system", "content": mark}, user])
+        except BadRecord:
+            return ""
+        before, found, after = told.partition(mark)
+        is_default = found and bare.startswith(before) and bare.endswith(after) and len(bare) >= len(before + after)
+        return bare[len(before) : len(bare) - len(after)].strip() if is_default else ""
+
+
+def load_chat(model: Model, date: str = "") -> Chat:
+    from transformers import AutoTokenizer
+
+    location = model_location(model)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(location)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"no tokenizer can be loaded for {model.name}: {str(error).splitlines()[0]}",
+            f"model: {location}",
+            "check the name and the connection, or give a folder that holds tokenizer.json",
+        ) from None
+    if not tokenizer.is_fast:
+        raise BadInput(
+            f"{model.name} has no fast tokenizer, which is what tells the answer's tokens from the question's",
+            f"model: {location}",
+            "use a variant of the model that ships tokenizer.json",
+        )
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    # Some are published as their last training step left them; rows are cut and filled here alone.
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    date = date or datetime.date.today().isoformat()
+    marks = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
+    if tokenizer.chat_template:
+        return Chat(tokenizer, tokenizer.chat_template, "the model's own", marks, date)
+    return Chat(
+        tokenizer, PLAIN_TEMPLATE, "### Instruction / ### Response (the model has none of its own)", marks, date
+    )
+
+
+def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:
+    """Tokens and targets of each example, in one call of the tokenizer; a text is wholly trained on."""
+    rendered: list[tuple[str, list[Span]] | BadRecord] = [
+        _rendered(chat, example, answers_only) for example in examples
+    ]
+    good = [pair for pair in rendered if not isinstance(pair, BadRecord)]
+    encodings = iter(
+        chat.tokenizer.backend_tokenizer.encode_batch([text for text, _ in good], add_special_tokens=False)
+    )
+    result: list[Sample | BadRecord] = []
+    for example, pair in zip(examples, rendered, strict=True):
+        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(encodings), pair[1]))
+    return result
+
+
+def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, list[Span]] | BadRecord:
+    if not example.messages:
+        return example.text, [(0, len(example.text))]
+    problem = None
+    for messages in arrangements(chat.template, example.messages):
+        try:
+            text = chat.render(messages, tools=example.tools)
+            spans = answer_spans(chat, messages, text, example.tools) if answers_only else [(0, len(text.rstrip()))]
+        except BadRecord as error:
+            problem = problem or error
+        else:
+            return text, spans
+    return problem or BadRecord("it has no turns")
+
+
+def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple[Message, ...]]:
+    """The conversation as it is, then in the forms that stricter templates take.
+
+    Some know no developer, no calls of tools, no system message, or no assistant who speaks first.
+    """
+    known = tuple(_known(template, message) for message in messages)
+    system = [message for message in known if message["role"] == "system"]
+    rest = tuple(message for message in known if message["role"] != "system")
+    told = "\n\n".join(message["content"] for message in system)
+    joined = ({**system[0], "content": told}, *rest) if system else rest
+    opened = next((at for at, message in enumerate(rest) if message["role"] != "assistant"), 0)
+    asked = {**rest[opened], "content": f"{told}\n\n{rest[opened]['content']}".strip()}
+    yield known
+    tried = [known]
+    for form in (joined, (*joined[: len(joined) - len(rest)], *rest[opened:]), (asked, *rest[opened + 1 :])):
+        if form not in tried:
+            tried.append(form)
+            yield form
+
+
+def _known(template: str, message: Message) -> Message:
+    """In the words of this template; where it has none for calls, as many chat models write them."""
+    if message["role"] == "developer" and "developer" not in template:
+        message = {**message, "role": "system"}
+    if message.get("tool_calls") and "tool_calls" not in template:
+        calls = [json.dumps(call["function"], ensure_ascii=False) for call in message["tool_calls"]]
+        lines = [message["content"], *(f"<tool_call>\n{call}\n</tool_call>" for call in calls)]
+        message = {"role": message["role"], "content": "\n".join(filter(None, lines))}
+    return message
+
+
+def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: Any = ()) -> list[Span]:
+    """Where the assistant's turns stand in the rendered text, each with the mark that ends the turn.
+
+    A template may render a turn differently once others follow it (some drop a model's thinking), so a turn that is not
+    found by rendering the conversation up to it is searched for by its content.
+    """
+    spans, after = [], 0
+    for number, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        content = message["content"].strip()
+        # An empty conversation cannot be rendered: a greeting begins where its words do.
+        before = chat.render(messages[:number], True, tools) if number else text[: text.find(content)]
+        upto = text if number + 1 == len(messages) else chat.render(messages[: number + 1], tools=tools)
+        if not content and not (text.startswith(before) and text.startswith(upto)):
+            raise BadRecord("the chat template writes a call of a tool differently once others follow")
+        start = len(before) if text.startswith(before) else text.find(content, after)
+        if text.startswith(upto):
+            end = len(upto.rstrip())
+        else:
+            end_mark = upto[upto.rfind(content) + len(content) :].rstrip()
+            end = text.find(content, start) + len(content)
+            end += len(end_mark) if text.startswith(end_mark, end) else 0
+        if start < after or content not in text[start:end]:
+            raise BadRecord("the chat template changes the answer's text")
+        spans.append((start, end))
+        after = end
+    return spans
+
+
+def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span]) -> Sample:
+    tokens = list(encoding.ids)
+    trained = [0] * len(tokens)
+    for start, end in spans:
+        first, last = token_span(encoding, start, end)
+        trained[first:last] = [1] * (last - first)
+    if example.messages:
+        ended = not any(trained) or tokens[_last_target(trained)] in chat.specials
+    else:
+        bos, ended = chat.tokenizer.bos_token_id, False
+        tokens, trained = ([bos, *tokens], [0, *trained]) if bos is not None else (tokens, trained)
+    eos = chat.tokenizer.eos_token_id
+    if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
+        tokens, trained = [*tokens, eos], [*trained, 1]
+    return tokens, trained
+
+
+def _last_target(trained: list[int]) -> int:
+    return len(trained) - 1 - trained[::-1].index(1)
+
+
+def token_span(encoding: Any, start: int, end: int) -> Span:
+    """The tokens that lie in text[start:end]; one that begins before it belongs to the question."""
+    first = next((token for at in range(start, end) if (token := encoding.char_to_token(at)) is not None), None)
+    if first is None:
+        return 0, 0
+    if encoding.token_to_chars(first)[0] < start:
+        first += 1
+    last = next(token for at in range(end - 1, start - 1, -1) if (token := encoding.char_to_token(at)) is not None)
+    return first, max(first, last + 1)

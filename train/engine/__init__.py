@@ -1,0 +1,1 @@
+"""The loop and what stands around it: set-up, checkpoint, resume, consistency, shutdown."""

@@ -1,0 +1,171 @@
+"""Checkpoints: all that a run needs to go on, and the adapter in PEFT's own format. Safetensors and JSON only.
+
+    step-N/  adapter_model.safetensors adapter_config.json    (full fine-tuning: model.safetensors config.json)
+             optimizer.safetensors                            tensors named "WEIGHT|KIND"
+             outer.safetensors                                sync: local's momentum, by weight
+             state.json                                       step, best, settings, hashes
+             manifest.json                                    SHA-256 of each file above; written last
+
+A folder gets its name by one rename after everything in it is on disk. A checkpoint whose files do not match its
+manifest (torn, tampered with) is passed over, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from train.files import sync_file
+from train.models.weights import optimizer_state, set_optimizer_state, trained_weights
+
+OUTER = "outer.safetensors"
+WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
+
+
+@dataclass(frozen=True)
+class Saved:
+    """An intact checkpoint on disk."""
+
+    folder: Path
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.state["step"])
+
+
+def weights_file(model: nn.Module) -> str:
+    return "adapter_model.safetensors" if hasattr(model, "peft_config") else "model.safetensors"
+
+
+def write_weights(folder: Path, model: nn.Module) -> None:
+    """The adapter (or the full model) as PEFT and transformers read it."""
+    tensors = {name: p.detach().cpu().contiguous() for name, p in trained_weights(model).items()}
+    save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
+    config: Any = getattr(model, "peft_config", {}).get("default", model.config)
+    config.save_pretrained(folder)
+    if (file := folder / "adapter_config.json").exists():
+        facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
+        targets = facts["target_modules"]
+        facts["target_modules"] = targets if isinstance(targets, str) else sorted(targets)
+        file.write_text(json.dumps(facts, indent=2, sort_keys=True))
+
+
+def write(
+    root: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    *,
+    outer: Mapping[str, Tensor] | None = None,
+) -> Path:
+    """One checkpoint under `root`, there completely or not at all."""
+    target = root / f"step-{step}"
+    draft = root / f".step-{step}.{os.getpid()}"
+    for left in root.glob(".step-*"):  # by a killed process; they may be what fills the disk
+        shutil.rmtree(left, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        write_weights(draft, model)
+        tensors, numbers = optimizer_state(trained_weights(model), optimizer)
+        save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, draft / "optimizer.safetensors")
+        if outer:
+            save_file({name: t.detach().cpu().contiguous() for name, t in outer.items()}, draft / OUTER)
+        (draft / "state.json").write_text(json.dumps({**state, "step": step, "optimizer": numbers}, indent=1))
+        manifest = {path.name: file_hash(path) for path in sorted(draft.iterdir())}
+        (draft / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        for path in (*draft.iterdir(), draft):
+            sync_file(path)
+        shutil.rmtree(target, ignore_errors=True)  # the same step again, after a resume
+        draft.rename(target)
+        sync_file(root)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return target
+
+
+def newest_intact(root: Path) -> tuple[Saved | None, list[str]]:
+    """The newest checkpoint that is whole, and what was wrong with newer ones."""
+    problems: list[str] = []
+    for step in reversed(steps(root)):
+        folder = root / f"step-{step}"
+        if problem := damage(folder):
+            problems.append(f"{folder.name}: {problem}")
+            continue
+        return Saved(folder, json.loads((folder / "state.json").read_text())), problems
+    return None, problems
+
+
+def steps(root: Path) -> list[int]:
+    numbers = (path.name.removeprefix("step-") for path in root.glob("step-*"))
+    return sorted(int(number) for number in numbers if number.isdigit())
+
+
+def damage(folder: Path) -> str:
+    """Why a checkpoint cannot be trusted; empty where every file is as the manifest says."""
+    try:
+        manifest: dict[str, str] = json.loads((folder / "manifest.json").read_text())
+        for name, expected in manifest.items():
+            if file_hash(folder / name) != expected:
+                return f"{name} is not what was written"
+    except (OSError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+    return "" if "state.json" in manifest else "state.json is missing"
+
+
+def prune(root: Path, newest: int, keep: int, best_step: int | None) -> None:
+    """Remove all but the last `keep` and the best. What is newer than the newest was passed over when the run was
+    resumed: it takes no good one's place."""
+    for step in [step for step in steps(root) if step <= newest][:-keep]:
+        if step != best_step:
+            shutil.rmtree(root / f"step-{step}", ignore_errors=True)
+
+
+def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    weights = load_file(saved.folder / weights_file(model))
+    named = trained_weights(model)
+    if weights.keys() != named.keys():
+        raise ValueError(f"{saved.folder} holds other weights than this model trains")
+    with torch.no_grad():
+        for name, parameter in named.items():
+            parameter.copy_(weights[name])
+    set_optimizer_state(named, optimizer, load_file(saved.folder / "optimizer.safetensors"), saved.state["optimizer"])
+
+
+def outer(saved: Saved) -> dict[str, Tensor]:
+    """The momentum of `sync: local`, where it is a checkpoint of such a run."""
+    file = saved.folder / OUTER
+    return load_file(file) if file.exists() else {}
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def publish(target: Path, fill: Callable[[Path], None]) -> None:
+    """A result folder that is replaced as a whole."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    fill(draft)
+    shutil.rmtree(target, ignore_errors=True)
+    draft.rename(target)
+
+
+def copy_weights(checkpoint: Path, folder: Path) -> None:
+    for name in ("adapter_model.safetensors", "adapter_config.json", "model.safetensors", "config.json"):
+        if (checkpoint / name).exists():
+            shutil.copy2(checkpoint / name, folder / name)

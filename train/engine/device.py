@@ -1,0 +1,44 @@
+"""What this process computes on: the facts that `decide` wants from every rank."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from train.errors import BadInput
+from train.plan.config import RunConfig
+from train.plan.decide import Device
+
+
+def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
+    """The facts of this rank."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    if config.device == "cuda" and not cuda:
+        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: make doctor; on it: nvidia-smi")
+    if cuda and config.device != "cpu":
+        if local_rank >= torch.cuda.device_count():
+            raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
+        memory = torch.cuda.get_device_properties(local_rank).total_memory
+        bf16 = has_bf16(local_rank)
+        device = f"cuda:{local_rank}"
+    else:
+        memory, bf16, device = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), True, "cpu"
+    weights = sum(file.stat().st_size for file in base.glob("*.safetensors"))
+    has = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
+    return Device(node, device, memory, bf16=bf16, base_bytes=weights, **has)
+
+
+def has_bf16(card: int) -> bool:
+    import torch
+
+    return bool(torch.cuda.get_device_capability(card) >= (8, 0))  # before that torch only emulates it
+
+
+def precision_of(device: str) -> str:
+    """What one device computes in where it works alone, as for an answer."""
+    if device == "cpu":
+        return "fp32"
+    return "bf16" if has_bf16(int(device.rpartition(":")[2])) else "fp16"

@@ -1,0 +1,124 @@
+"""How many rows go through the model at a time: as many as memory allows, found by trial, lowered after an
+out-of-memory. The search knows no GPU; it is given a function that tries, so that tests can simulate one. That
+function for a real one is `gpu_trial`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from train.data.rows import Rows
+    from train.parallel.sync import Batch, Shell
+
+
+class OutOfMemoryError(Exception):
+    """The device could not hold a micro-batch of this size."""
+
+
+class Trial(Protocol):
+    def __call__(self, micro_batch: int) -> int:
+        """Run forward and backward; return the peak in bytes or raise OutOfMemoryError."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    micro_batch: int
+    reason: str
+
+
+def find(trial: Trial, *, ceiling_bytes: int, most: int) -> Choice:
+    """The largest power of two up to `most` that stays under the ceiling, each step foretold from the two before."""
+    peaks: dict[int, int] = {}
+    size, why = 1, f"all {most} rows at once"
+    while size <= most:
+        if (foretold := _foretell(peaks, size)) > ceiling_bytes:
+            why = f"{size} would need {_gb(foretold)} of {_gb(ceiling_bytes)}"
+            break
+        try:
+            peaks[size] = trial(size)
+        except OutOfMemoryError:
+            why = f"{size} ran out of memory"
+            break
+        if peaks[size] > ceiling_bytes:
+            why = f"{size} took {_gb(peaks[size])} of {_gb(ceiling_bytes)}"
+            del peaks[size]
+            break
+        size *= 2
+    if not peaks:
+        raise OutOfMemoryError(f"not even one row fits: {why}")
+    return Choice(max(peaks), f"by trial, peak {_gb(peaks[max(peaks)])}; {why}")
+
+
+def step_down(micro_batch: int) -> int:
+    """The next smaller size after an out-of-memory; one row that does not fit is the end."""
+    if micro_batch <= 1:
+        raise OutOfMemoryError("one row alone does not fit; lower max_seq_length, or load_in 4bit")
+    return micro_batch // 2
+
+
+def chunks(rows: list[int], size: int) -> list[list[int]]:
+    return [rows[i : i + size] for i in range(0, len(rows), size)]
+
+
+def on_cpu(row_length: int) -> Choice:
+    """About 2 048 tokens at a time keep the cores busy; more only costs memory."""
+    size = max(1, 2048 // row_length)
+    return Choice(size, f"CPU: about 2 048 tokens at a time, rows of {row_length}")
+
+
+def _foretell(peaks: dict[int, int], size: int) -> int:
+    """Memory grows by a straight line: two trials give it."""
+    if len(peaks) < 2:
+        return 0
+    a, b = sorted(peaks)[-2:]
+    return peaks[b] + (peaks[b] - peaks[a]) * (size - b) // (b - a)
+
+
+def _gb(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
+
+
+def gpu_trial(
+    shell: Shell, parameters: list[nn.Parameter], optimizer: Any, rows: Rows, *, device: str, ceiling: float
+) -> tuple[Trial, int]:
+    """A function that takes one whole step of the real model on the real GPU and tells its peak, and how many bytes it
+    may use: a part of what the GPU has left for this process."""
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(device)
+    ceiling_bytes = int(ceiling * (free + torch.cuda.memory_reserved(device)))
+    travels_bytes: int = 4 * sum(p.numel() for p in parameters)  # the buffer in which gradients are exchanged
+
+    def trial(micro_batch: int) -> int:
+        shape = (micro_batch, rows.row_length)
+        ids = torch.ones(shape, dtype=torch.long, device=device)
+        positions = torch.arange(rows.row_length, device=device).expand(shape)
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        try:
+            whole_step(shell, {"input_ids": ids, "labels": ids, "position_ids": positions}, parameters, optimizer)
+            peak_bytes: int = torch.cuda.max_memory_allocated(device)
+            return peak_bytes + travels_bytes
+        except torch.OutOfMemoryError as error:
+            raise OutOfMemoryError(str(error)) from None
+
+    return trial, ceiling_bytes
+
+
+def whole_step(shell: Shell, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
+    """Forward, backward and the optimizer's step, whose state takes memory too; afterwards all is as it was."""
+    import torch
+
+    before = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
+    try:
+        shell(batch).backward()
+        optimizer.step()
+    finally:
+        optimizer.state.clear()
+        with torch.no_grad():
+            for parameter, weights in zip(parameters, before, strict=True):
+                parameter.grad = None
+                parameter.copy_(weights)

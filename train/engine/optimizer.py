@@ -1,0 +1,65 @@
+"""The optimizer of a run, where it computes, and its learning rate at each step.
+
+CUDA joins a multiplication and an addition into one rounding, a CPU does not: AdamW's weights differ in a last bit for
+4 % of them. Nodes that train one adapter must hold the same bits, so where GPUs and CPUs train together the CPUs' kind
+of processor steps for all: each GPU node steps in main memory, which for an adapter takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from train.errors import BadInput
+from train.plan.config import RunConfig
+from train.plan.decide import Device
+
+
+def make_optimizer(config: RunConfig, parameters: list[nn.Parameter], *, on_cpu: bool = False) -> Any:
+    how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "adamw":
+        return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
+    try:
+        import bitsandbytes
+    except ImportError:
+        raise BadInput("optimizer: adamw8bit needs bitsandbytes, which is not installed", fix="use adamw") from None
+    return bitsandbytes.optim.AdamW8bit(parameters, **how)
+
+
+def is_mixed(devices: Sequence[Device]) -> bool:
+    return len({device.is_gpu for device in devices}) > 1
+
+
+class AdamWOnCpu(torch.optim.AdamW):  # type: ignore[misc]
+    """Weights and gradients stay where they are; a step is computed on the processor, and its state lies there."""
+
+    state_device = torch.device("cpu")
+
+    def step(self, closure: None = None) -> None:
+        held = [(p, p.data, p.grad) for group in self.param_groups for p in group["params"] if p.grad is not None]
+        for parameter, weights, gradient in held:
+            parameter.grad = None
+            parameter.data = weights.to("cpu", copy=True)
+            parameter.grad = gradient.to("cpu")
+        try:
+            super().step(closure)
+        finally:
+            for parameter, weights, gradient in held:
+                stepped, parameter.grad = parameter.data, None
+                parameter.data = weights.copy_(stepped)
+                parameter.grad = gradient
+
+
+def learning_rate(step: int, *, peak: float, kind: str, warmup_steps: int, total_steps: int) -> float:
+    """The rate of step `step` (from 0): linear warm-up, then cosine or linear to zero, or constant."""
+    if step < warmup_steps:
+        return peak * (step + 1) / warmup_steps
+    if kind == "constant":
+        return peak
+    done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
+    left = 1 - done if kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return peak * max(0.0, left)

@@ -1,0 +1,130 @@
+"""`python -m train run`: train, alone or as one of several processes (torchrun, or any launcher that sets RANK,
+WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; MOTLEY_NODE names the node).
+
+    python -m train run --model tiny --dataset stdlib-qa --max-steps 20
+    torchrun --nproc-per-node 2 -m train run --config training_config.yaml
+
+setup.py makes everything ready, loop.py trains. A run that stopped goes on where it was, with any number of processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import time
+import traceback
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from train.engine.shutdown import Leaver
+from train.errors import BadInput, CheckFailed
+from train.plan.config import RunConfig, load_config
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.usage = "python -m train run [--SETTING VALUE …] [--config FILE] [--json]"
+    for spec in fields(RunConfig):
+        default = "" if spec.default in (None, "") else f" (default {spec.default})"
+        parser.add_argument(
+            f"--{spec.name.replace('_', '-')}",
+            dest=spec.name,
+            metavar="VALUE",
+            default=argparse.SUPPRESS,
+            help=spec.metadata["help"] + default,
+        )
+
+
+def main(args: argparse.Namespace) -> int:
+    names = {spec.name for spec in fields(RunConfig)}
+    config = load_config({name: value for name, value in vars(args).items() if name in names})
+    leaver = Leaver()
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows that are still to be prepared go there too
+    return _train(config, leaver, bool(args.json))
+
+
+def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
+    from train.engine import loop
+    from train.engine.setup import set_up
+    from train.parallel.world import join
+    from train.runlog.events import person
+
+    started = time.perf_counter()
+    world = join(config.timeout_s)
+    out = person(as_json) if world.speaks else None
+    try:
+        run = set_up(config, world, out)
+    except Exception as error:
+        world.tell_failure(error)
+        raise
+    leaver.run = run
+    try:
+        loop.train(run)
+        if world.writes:
+            adapter = loop.write_result(run)
+            finish(run, adapter, time.perf_counter() - started, as_json and world.speaks)
+    except Exception as error:
+        raise fail(run, error) from error
+    finally:
+        leaver.run = None
+    return 0
+
+
+def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
+    from train.runlog.events import history, read
+
+    steps = history(read(run.config.log_folder / "events.jsonl"))
+    losses = [event["loss"] for event in steps]
+    receipt = {
+        "ok": True,
+        "run": run.config.run,
+        "steps": run.step,
+        "first_loss": losses[0] if losses else None,
+        "last_loss": losses[-1] if losses else None,
+        "best": run.best,
+        "adapter": str(adapter),
+        "events": str(run.config.log_folder / "events.jsonl"),
+        "seconds": round(seconds, 2),
+    }
+    run.log.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
+    if run.board:
+        run.board.close()
+    loss = f" · loss {losses[-1]:.4f}" if losses else ""
+    held_out = f" · best held-out loss {run.best['loss']:.4f}" if run.best else ""
+    run.progress.say(f"done · {run.step} steps{loss}{held_out}\nadapter   {adapter}")
+    if as_json:
+        print(json.dumps(receipt))
+
+
+class StepFailedError(CheckFailed):
+    """What went wrong in the loop, with the node and the step in which it did."""
+
+
+def fail(run: Run, error: Exception) -> Exception:
+    """Keep what is good, write down what happened, and name node and step."""
+    from train.engine import consistency, loop, shutdown
+
+    run.state_lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
+    node, step = run.world.node, run.step + 1
+    # Weights in doubt are not saved: the last proven checkpoint is the one to go on from.
+    in_doubt = run.updating or isinstance(error, (consistency.Disagreement, loop.LossNotFiniteError))
+    if run.world.writes and not in_doubt:
+        try:
+            with shutdown.beside_the_usual_stream(run.device):
+                loop.write_checkpoint(run)
+        except Exception as second:  # a sick card gives nothing back: what made it sick is what counts
+            loop.warn(run, f"{node}: the last step could not be saved: {second}")
+    trace = "".join(traceback.format_exception(error))
+    run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        what = f"its disk is full ({error.filename or 'where, it was not told'})"
+        return StepFailedError(f"{node}: {what}; make room there, then go on with: make launch RESUME={run.config.run}")
+    kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
+    first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]
+    return StepFailedError(f"{node}, step {step}: {first}", *rest[:2])

@@ -1,0 +1,67 @@
+"""SIGTERM and Ctrl-C: save what is finished and leave within seconds, whatever the main thread is doing.
+
+Python runs signal handlers only between two bytecodes of the main thread, and that may sit in a long backward pass or
+wait for a dead peer. So a thread of its own is woken through the signal's file descriptor; the lock of the run keeps it
+from saving half an update, and a step that is under way is given up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
+
+
+class Leaver:
+    """From now on SIGTERM and SIGINT end this process. Set `run` once there is something to save."""
+
+    def __init__(self) -> None:
+        self.run: Run | None = None
+        self.wakes, self.woken = socket.socketpair()
+        self.woken.setblocking(False)
+        signal.set_wakeup_fd(self.woken.fileno())
+        for number in LEAVE_ON:
+            signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is wanted
+        threading.Thread(target=self._wait, name="leaver", daemon=True).start()
+
+    def _wait(self) -> None:
+        while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number
+            pass
+        if self.run is not None:
+            leave(self.run, signal.Signals(number).name)
+        sys.stdout.flush()
+        os._exit(128 + number)
+
+
+def leave(run: Run, reason: str) -> None:
+    from train.engine.loop import write_checkpoint
+
+    run.state_lock.acquire()  # and kept: what the main thread still does to the run is neither told nor saved
+    try:
+        if run.world.writes and run.step > 0:
+            with beside_the_usual_stream(run.device):
+                write_checkpoint(run, leaving=True)
+        run.log.write("stopped", step=run.step, reason=reason)
+        run.progress.say(f"stopped by {reason} at step {run.step}; the same command goes on from there")
+    except Exception as error:
+        print(f"leaving without a checkpoint of step {run.step}: {error}", file=sys.stderr)
+
+
+def beside_the_usual_stream(device: str) -> AbstractContextManager[object]:
+    """On a card: what stands in the usual stream may wait for ever for a peer that is gone. The weights are as they
+    should be, because every update ends with a synchronization."""
+    if device == "cpu":
+        return nullcontext()
+    import torch
+
+    stream: AbstractContextManager[object] = torch.cuda.stream(torch.cuda.Stream(device))
+    return stream

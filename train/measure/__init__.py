@@ -1,0 +1,1 @@
+"""What this machine and its network can do."""

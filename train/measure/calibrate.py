@@ -1,0 +1,200 @@
+"""`python -m train calibrate`: how fast this machine computes, with the model and the rows that are meant.
+
+    python -m train calibrate --model llama2-7b --max-seq-length 512
+
+Whole steps of one and of several micro-batches, random rows of full length, this process alone; no data is needed. What
+was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
+The model is loaded once; the steps take ten seconds at most, or two steps where one takes longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from train.cache import home_dir
+from train.errors import BadInput
+from train.files import write_atomic
+
+BUDGET_S = 10.0
+LARGER = 3
+"""Times as many micro-batches in the second kind of step: what does not depend on rows is what is left at none."""
+REPEATS = 5
+FILE = "calibration.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What `plan --speeds --fixed` takes."""
+
+    rows_per_s: float
+    fixed_s: float
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
+    parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
+    parser.add_argument("--micro-batch", type=int, help="rows at a time (default: as a run on a CPU; 1 on a card)")
+    parser.add_argument("--method", default="lora", help="lora (default) or full")
+    parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
+    parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
+    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto")
+    parser.add_argument("--backend", default="auto", help="auto|hf|unsloth")
+    parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
+    parser.add_argument("--gradient-checkpointing", default="auto", help="auto|true|false|unsloth")
+    parser.add_argument("--precision", default="auto", help="auto|bf16|fp16|fp32")
+    parser.add_argument("--known-only", action="store_true", help="tell what was measured before; measure nothing")
+
+
+SETTINGS = (
+    "max_seq_length", "micro_batch", "method", "lora_r", "lora_targets", "load_in", "backend", "device",
+    "gradient_checkpointing", "precision",
+)  # fmt: skip
+
+
+def main(args: argparse.Namespace) -> int:
+    if args.max_seq_length < 1 or (args.micro_batch is not None and args.micro_batch < 1):
+        raise BadInput("max_seq_length and micro_batch must be above 0")
+    started = time.perf_counter()
+    file = home_dir() / FILE
+    key = key_of(args)
+    speed, cached = known(file).get(key), True
+    if speed is None and not args.known_only:
+        speed, cached = measure(args), False
+        keep(file, key, speed)
+    seconds = round(time.perf_counter() - started, 2)
+    if args.json:
+        found = asdict(speed) if speed else None
+        print(json.dumps({"ok": True, "speed": found, "cached": cached, "key": key, "seconds": seconds}))
+    elif speed:
+        source = "measured before" if cached else f"measured in {seconds} s"
+        print(f"{speed.rows_per_s:.3g} rows/s, {speed.fixed_s:.3g} s a step beside them ({source}, kept in {file})")
+    else:
+        print("not measured yet")
+    return 0
+
+
+# -- what was measured before ------------------------------------------------------------------------------------
+
+
+def key_of(args: argparse.Namespace) -> str:
+    """Everything that a speed depends on; no torch is needed to tell."""
+    from train.measure.versions import environment_lock
+    from train.plan.catalogue import resolve_model
+
+    model = resolve_model(args.model)
+    folder = Path(args.model).expanduser()
+    facts = {
+        "model": folder.name if folder.is_dir() else model.name,
+        "weights": sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else None,
+        "environment": environment_lock(),
+        "machine": [platform.machine(), cards() or processor()],
+        **{name: getattr(args, name) for name in SETTINGS},
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def cards() -> list[str]:
+    from train.cluster.gpu_log import read_cards
+
+    try:
+        return [card["name"] for card in read_cards()]
+    except (OSError, subprocess.SubprocessError):
+        return []
+
+
+def processor() -> list[Any]:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return [next(names, platform.processor()), len(os.sched_getaffinity(0)), os.environ.get("OMP_NUM_THREADS")]
+
+
+def known(file: Path) -> dict[str, Speed]:
+    try:
+        return {key: Speed(**facts) for key, facts in json.loads(file.read_text()).items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
+
+
+def keep(file: Path, key: str, speed: Speed) -> None:
+    found = {old: asdict(value) for old, value in known(file).items()} | {key: asdict(speed)}
+    write_atomic(file, json.dumps(found, indent=1).encode())
+
+
+# -- measuring -----------------------------------------------------------------------------------------------------
+
+
+def measure(args: argparse.Namespace) -> Speed:
+    """Loads the model as a run would and lets it train on random rows."""
+    import torch
+
+    from train.engine import microbatch
+    from train.engine.device import look
+    from train.engine.setup import model_spec, shape_of
+    from train.models import backends
+    from train.models.locate import model_folder
+    from train.models.weights import trained_weights
+    from train.parallel import sync
+    from train.plan.config import load_config
+    from train.plan.decide import decide
+
+    config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
+    base = Path(model_folder(config.model))
+    facts = look(config, "here", 0, base)
+    decisions = decide(config, [facts], shape_of(base))
+    backend = backends.get(decisions.backend)
+    model: Any = backend.build(model_spec(config, decisions, str(base), facts.device, config.max_seq_length))
+    parameters = list(trained_weights(model).values())
+    way = sync.FlatSync(
+        sync.make_shell(backend, model, decisions.precision, facts.device), parameters, "fp32", facts.device
+    )
+    optimizer = torch.optim.AdamW(parameters, lr=1e-9)
+    rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length).micro_batch if facts.device == "cpu" else 1)
+    batch = random_rows(rows, config.max_seq_length, model.config.vocab_size, facts.device)
+
+    def step(micro_batches: int) -> float:
+        started = time.perf_counter()
+        way.step([batch] * micro_batches, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        if facts.device != "cpu":
+            torch.cuda.synchronize()
+        return time.perf_counter() - started
+
+    return fit(step, rows)
+
+
+def random_rows(rows: int, length: int, vocabulary: int, device: str) -> Any:
+    import torch
+
+    ids = torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(0)).to(device)
+    positions = torch.arange(length, device=device).expand(rows, length)
+    return {"input_ids": ids, "labels": ids, "position_ids": positions}
+
+
+def fit(step: Callable[[int], float], rows: int, budget_s: float = BUDGET_S) -> Speed:
+    """Steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
+    warm_s = step(1)
+    if warm_s > budget_s / 2:  # a large model: one more step, and no line
+        return Speed(rows / step(1), 0.0)
+    small: list[float] = []
+    large: list[float] = []
+    spent_s = 0.0
+    while len(small) < REPEATS and (not small or spent_s + small[-1] + large[-1] < budget_s):
+        small.append(step(1))
+        large.append(step(LARGER))
+        spent_s += small[-1] + large[-1]
+    one_s, many_s = statistics.median(small), statistics.median(large)
+    each_s = max((many_s - one_s) / (LARGER - 1), 0.5 * many_s / LARGER)  # noise must not make rows free
+    return Speed(rows / each_s, max(0.0, one_s - each_s))

@@ -1,0 +1,202 @@
+"""`python -m train selftest`: can this machine train? A ✓ a line, or why not; the first failure ends it with exit 1.
+
+python -m train selftest                   the tiny model, offline, seconds
+python -m train selftest --model NAME      the model that is to be trained
+python -m train selftest --device cuda     fails where there is no usable GPU; each one builds and runs a kernel
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.runlog.events import person
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="tiny", help="model to check with (default tiny)")
+    parser.add_argument("--backend", default="auto", help="auto|hf|unsloth")
+    parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
+    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto")
+
+
+def main(args: argparse.Namespace) -> int:
+    out = person(args.json)
+    done: list[dict[str, Any]] = []
+    failure = ""
+    for name, check in checks(args):
+        started = time.perf_counter()
+        try:
+            found = check()
+        except Exception as error:
+            failure = f"{name}: {error if isinstance(error, BadInput) else f'{type(error).__name__}: {error}'}"
+            print(f"✗ {failure}", file=out)
+            break
+        seconds = round(time.perf_counter() - started, 2)
+        done.append({"check": name, "found": found, "seconds": seconds})
+        print(f"✓ {name:17} {found}  ({seconds} s)", file=out, flush=True)
+    if args.json:
+        print(json.dumps({"ok": not failure, "checks": done, "failures": [failure] if failure else []}))
+    return 1 if failure else 0
+
+
+@dataclass
+class Bench:
+    """What one check leaves for the next."""
+
+    shell: Any = None
+    optimizer: Any = None
+    batch: Any = None
+    loss: Any = None
+    config: Any = None
+    decisions: Any = None
+    facts: Any = None
+    base: Any = None
+
+
+def checks(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
+    bench = Bench()
+    yield "versions", versions
+    yield "device and memory", lambda: device(bench, args)
+    if bench.facts.device != "cpu":
+        yield "GPU kernel", kernel
+    yield "model load", lambda: load(bench)
+    yield "forward", lambda: forward(bench)
+    yield "backward", lambda: backward(bench)
+    yield "optimizer step", lambda: optimizer_step(bench)
+    yield "save and reload", lambda: save_and_reload(bench)
+
+
+def versions() -> str:
+    names = ("torch", "transformers", "peft", "safetensors")
+    return ", ".join([f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)])
+
+
+def device(bench: Bench, args: argparse.Namespace) -> str:
+    from train.engine.device import look
+    from train.engine.setup import shape_of
+    from train.models.locate import model_folder
+    from train.plan.config import load_config
+    from train.plan.decide import decide
+
+    names = ("model", "backend", "device", "load_in")
+    bench.config = load_config({name: getattr(args, name) for name in names})
+    bench.base = Path(model_folder(bench.config.model))
+    bench.facts = look(bench.config, platform.node(), 0, bench.base)
+    bench.decisions = decide(bench.config, [bench.facts], shape_of(bench.base))
+    return (
+        f"{bench.facts.device}, {bench.facts.memory_bytes / 1e9:.1f} GB, backend {bench.decisions.backend}, "
+        f"{bench.decisions.precision}"
+    )
+
+
+def kernel() -> str:
+    """Triton builds a library in C when the first kernel starts: on a stock system just that fails."""
+    import torch
+
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = Path(sysconfig.get_paths(scheme="posix_prefix")["include"], "Python.h")
+    by_hand = f"sudo apt install gcc libc6-dev libpython{sysconfig.get_python_version()}-dev"
+    fix = f"fix: make bootstrap PHASE=gpu_driver; or on {platform.node()}: {by_hand}"
+    lacking = [] if compiler else ["no C compiler (gcc or clang)"]
+    lacking += [] if header.is_file() else [f"no {header}"]
+    if lacking:
+        raise BadInput(f"there is {' and '.join(lacking)}, which Triton builds kernels with", fix=fix)
+    from train.measure import gpu_kernel
+
+    cards = range(torch.cuda.device_count())
+    try:
+        with gpu_kernel.nothing_built():
+            for card in cards:
+                gpu_kernel.prove(f"cuda:{card}")
+    except subprocess.CalledProcessError as failed:
+        raise BadInput(f"{compiler} does not build what Triton needs: {failed}", fix=fix) from None
+    return f"built by {compiler}, runs on {', '.join(torch.cuda.get_device_name(card) for card in cards)}"
+
+
+def load(bench: Bench) -> str:
+    from train.engine.optimizer import make_optimizer
+    from train.engine.setup import model_spec
+    from train.models import backends
+    from train.parallel import sync
+
+    where = bench.facts.device
+    backend = backends.get(bench.decisions.backend)
+    model = backend.build(model_spec(bench.config, bench.decisions, str(bench.base), where, 64))
+    bench.shell = sync.make_shell(backend, model, bench.decisions.precision, where)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    bench.optimizer = make_optimizer(bench.config, trained)
+    adapter, everything = model.get_nb_trainable_parameters()  # those of two in a byte, too
+    return f"{bench.config.model}, {everything / 1e6:.1f} M weights, {adapter / 1e6:.2f} M trained"
+
+
+def forward(bench: Bench) -> str:
+    import torch
+
+    ids = torch.arange(3, 67, device=bench.facts.device)[None]
+    bench.batch = {"input_ids": ids, "labels": ids, "position_ids": torch.arange(64, device=ids.device)[None]}
+    bench.loss = bench.shell(bench.batch)
+    if not torch.isfinite(bench.loss):
+        raise ValueError(f"the loss is {bench.loss.item()}")
+    return f"loss {bench.loss.item() / 63:.3f}"
+
+
+def backward(bench: Bench) -> str:
+    import torch
+
+    (bench.loss / 63).backward()
+    gradients = [p.grad for group in bench.optimizer.param_groups for p in group["params"]]
+    missing = sum(g is None for g in gradients)
+    if missing:
+        raise ValueError(f"{missing} of {len(gradients)} trained weights got no gradient")
+    norm = torch.stack([g.norm() for g in gradients]).norm().item()
+    if not norm > 0:
+        raise ValueError(f"the gradient's norm is {norm}")
+    return f"gradient norm {norm:.4f}"
+
+
+def optimizer_step(bench: Bench) -> str:
+    for group in bench.optimizer.param_groups:
+        group["lr"] = 1e-2
+    before = bench.loss.item() / 63
+    bench.optimizer.step()
+    after = bench.shell(bench.batch).item() / 63
+    if not after < before:
+        raise ValueError(f"the loss went from {before:.3f} to {after:.3f}")
+    return f"loss {before:.3f} → {after:.3f}"
+
+
+def save_and_reload(bench: Bench) -> str:
+    import torch
+
+    from train.engine import checkpoint
+    from train.models.weights import trained_weights
+
+    model = bench.shell.model
+    wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint.write(Path(folder), 1, model, bench.optimizer, {})
+        saved, problems = checkpoint.newest_intact(Path(folder))
+        if saved is None:
+            raise ValueError("; ".join(problems))
+        size = sum(file.stat().st_size for file in saved.folder.iterdir())
+        with torch.no_grad():
+            for parameter in trained_weights(model).values():
+                parameter.zero_()
+        checkpoint.load(saved, model, bench.optimizer)
+    if not all(torch.equal(p, wanted[name]) for name, p in trained_weights(model).items()):
+        raise ValueError("the weights that came back are not those that were saved")
+    return f"{size / 1e6:.1f} MB, bit for bit"

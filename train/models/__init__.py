@@ -1,0 +1,1 @@
+"""Base models with their adapters: where they lie, how they are loaded, what of them is trained."""

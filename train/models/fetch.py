@@ -1,0 +1,264 @@
+"""`python -m train fetch`: a base model or a data set as plain files below the home, fetched or built once.
+
+    python -m train fetch --model llama2-7b                  # → models/base/llama2-7b
+    python -m train fetch --model llama2-7b --look           # its size and config.json alone: nothing large is fetched
+    python -m train fetch --dataset alpaca                   # → data/raw/alpaca
+
+Files of the hub are compared with the hub's own hashes, a broken download goes on where it stopped, also in another
+process, and a folder takes its name only when all of it is there. Embedded models are built here instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import hashlib
+import json
+import os
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train import hub
+from train.cache import home_dir
+from train.errors import BadInput
+from train.plan.catalogue import FETCHED, resolve_dataset, resolve_model
+
+LISTED = ".motley-hashes.json"
+"""Name to size, time and SHA-256, as the relay between the nodes keeps it: what was hashed here is not read again."""
+NOT_NEEDED = ("consolidated*", "training_args*", "optimizer*")
+CHUNK = 1 << 20
+"""What a broken connection costs at most; by itself the client counts in tens of megabytes."""
+TRIES = 5
+"""How often in a row a download may break off without a byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A file of the hub, and how the hub says that its content is told: SHA-256 of large ones, git's hash of others."""
+
+    name: str
+    size: int
+    sha256: str | None
+    git: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    repo: str
+    kind: str
+    revision: str
+    files: list[Wanted]
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.files)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", help="catalogue name or hub id")
+    parser.add_argument("--dataset", help="catalogue name or hub id")
+    parser.add_argument("--in-4bit", action="store_true", help="the model's copy in 4 bit, where the catalogue has one")
+    parser.add_argument("--look", action="store_true", help="only its size, and its config.json")
+
+
+def main(args: argparse.Namespace) -> int:
+    if bool(args.model) == bool(args.dataset):
+        raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
+    # Our own progress is shown instead, and nothing is told to the hub that it need not know.
+    os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
+    told = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look) if args.model else fetch_dataset(args.dataset)
+    print(json.dumps({"ok": True, **told}) if args.json else told["folder"])
+    return 0
+
+
+def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict[str, Any]:
+    model = resolve_model(name)
+    repo, folder = model.hub, home_dir() / "models" / "base" / model.local_name
+    if in_4bit and model.hub_4bit:
+        repo, folder = model.hub_4bit, folder.with_name(f"{folder.name}-4bit")
+    if (folder / "config.json").is_file():
+        return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
+    if model.embedded and not in_4bit:
+        from train.models.embedded import embedded_model
+
+        embedded_model(model.embedded, folder)
+        return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
+    if not repo:
+        raise BadInput(f"{name} is a folder of this machine: there is nothing to fetch")
+    listing = list_hub(repo, "model")
+    part = folder.with_name(f".{folder.name}.part")
+    if look:
+        part.mkdir(parents=True, exist_ok=True)
+        config = [file for file in listing.files if file.name == "config.json"]
+        download(Listing(listing.repo, listing.kind, listing.revision, config), part)
+        return {"folder": str(folder), "bytes": listing.size, "here": False, "config": str(part / "config.json")}
+    bring(listing, folder)
+    return {"folder": str(folder), "bytes": listing.size, "here": True, "config": str(folder / "config.json")}
+
+
+def fetch_dataset(name: str) -> dict[str, Any]:
+    data = resolve_dataset(name)
+    if not data.hub:
+        raise BadInput(f"{name} needs no fetching: {data.reason}")
+    folder = home_dir() / "data" / "raw" / data.local_name
+    if not (folder / FETCHED).is_file():
+        bring(list_hub(data.hub, "dataset"), folder)
+    return {"folder": str(folder), "bytes": size_of(folder), "here": True}
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+# -- the hub ---------------------------------------------------------------------------------------------------
+
+
+def list_hub(repo: str, kind: str) -> Listing:
+    from huggingface_hub import HfApi
+
+    with hub.said(repo, kind):
+        ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
+        info = ask(repo, files_metadata=True)
+        files = [wanted(entry) for entry in info.siblings or []]
+    names = model_files(files) if kind == "model" else hub.training_files([file.name for file in files])
+    chosen = [file for file in files if file.name in names]
+    if kind == "model":
+        if not any(file.name.endswith(".safetensors") for file in chosen):
+            raise hub.no_safetensors(repo)
+        if not any(file.name == "config.json" for file in chosen):
+            raise BadInput(f"{repo} has no config.json: it is no model that transformers can load")
+    elif not chosen:
+        raise BadInput(f"{repo} holds no file that can be read ({' '.join(hub.SUFFIXES)})", "data set of the hub")
+    # A gated repository lists its files to everybody and refuses each: small ones come first.
+    return Listing(repo, kind, str(info.sha), sorted(chosen, key=lambda file: (file.size, file.name)))
+
+
+def wanted(entry: Any) -> Wanted:
+    large = entry.lfs or {}
+    sha256 = large.get("sha256") if isinstance(large, dict) else large.sha256
+    return Wanted(entry.rfilename, int(entry.size or 0), sha256, None if sha256 else entry.blob_id)
+
+
+def model_files(files: list[Wanted]) -> set[str]:
+    """At the top level, nothing that would have to be unpickled, and no second copy of the weights."""
+    top = [file.name for file in files if "/" not in file.name]
+    kept = [name for name in top if any(fnmatch.fnmatch(name, pattern) for pattern in hub.MODEL_FILES)]
+    return {name for name in kept if not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_NEEDED)}
+
+
+def bring(listing: Listing, folder: Path) -> None:
+    """Everything, into a folder beside it that takes the name when it is complete and stays for the next try if not."""
+    part = folder.with_name(f".{folder.name}.part")
+    part.mkdir(parents=True, exist_ok=True)
+    free, missing = shutil.disk_usage(part).free, listing.size - size_of(part)
+    if missing > free:
+        raise BadInput(
+            f"{listing.repo}: {missing / 1e9:.1f} GB are to be fetched, {free / 1e9:.1f} GB are free",
+            f"folder: {folder.parent}",
+            "make room there, or set MOTLEY_CACHE to a larger disk",
+        )
+    with progress(f"fetching {folder.name}", part, listing.size):
+        known = download(listing, part)
+    (part / LISTED).write_text(json.dumps(known))
+    (part / FETCHED).write_text(json.dumps({"hub": listing.repo, "revision": listing.revision}))
+    part.rename(folder)
+
+
+def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
+    """Each file, compared with what the hub says of it; their sizes, times and hashes."""
+    known = {}
+    for file in listing.files:
+        path = part / file.name
+        if not (path.is_file() and right(path, file)):
+            path.unlink(missing_ok=True)
+            for last_try in (False, True):
+                get(listing, file, path)
+                if right(path, file):
+                    break
+                path.unlink()
+                if last_try:
+                    raise BadInput(
+                        f"{file.name} of {listing.repo} arrived damaged twice: its hash is not the hub's",
+                        f"{listing.kind} of the Hugging Face hub",
+                        "try again later; something between here and the hub changes what it sends",
+                    )
+                print(f"{file.name} arrived damaged: it is fetched anew", file=sys.stderr, flush=True)
+        status = path.stat()
+        known[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or digest(path, hashlib.sha256())]
+    return known
+
+
+def right(path: Path, file: Wanted) -> bool:
+    if path.stat().st_size != file.size:
+        return False
+    if file.sha256:
+        return digest(path, hashlib.sha256()) == file.sha256
+    head = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
+    return not file.git or digest(path, head) == file.git
+
+
+def digest(path: Path, hashing: Any) -> str:
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            hashing.update(block)
+    return str(hashing.hexdigest())
+
+
+def get(listing: Listing, file: Wanted, path: Path) -> None:
+    """By the hub's own client, into a part that outlives a broken connection and this process."""
+    from httpx import TransportError
+    from huggingface_hub import constants, hf_hub_url
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils._headers import build_hf_headers
+
+    constants.DOWNLOAD_CHUNK_SIZE = CHUNK
+    url = hf_hub_url(listing.repo, file.name, repo_type=listing.kind, revision=listing.revision)
+    partial = path.with_name(f".{path.name}.part")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    fruitless = 0
+    with hub.said(listing.repo, listing.kind):
+        while True:
+            have = partial.stat().st_size if partial.exists() else 0
+            if have > file.size:
+                partial.unlink()
+                have = 0
+            try:
+                with partial.open("ab") as out:
+                    http_get(url, out, resume_size=have, headers=build_hf_headers(), expected_size=file.size)
+                break
+            except TransportError:
+                fruitless = 0 if partial.stat().st_size > have else fruitless + 1
+                if fruitless >= TRIES:
+                    raise
+                time.sleep(min(10, 2**fruitless / 2))
+    partial.replace(path)
+
+
+@contextmanager
+def progress(what: str, folder: Path, total: int, every_s: float = 5.0) -> Iterator[None]:
+    """A line now and then: how much there is, how fast, and how long it still takes."""
+    over = threading.Event()
+
+    def watch() -> None:
+        before, since = size_of(folder), time.monotonic()
+        while not over.wait(every_s):
+            have = size_of(folder)
+            rate = (have - before) / (time.monotonic() - since)
+            left = f"{(total - have) / rate:.0f} s to go" if rate > 0 else "nothing comes at the moment"
+            print(f"{what} {have / 1e6:.0f} of {total / 1e6:.0f} MB · {rate / 1e6:.1f} MB/s · {left}", file=sys.stderr)
+            sys.stderr.flush()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()

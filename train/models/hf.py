@@ -1,0 +1,137 @@
+"""transformers + peft: runs on anything."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.errors import BadInput
+from train.models.backends import ModelSpec
+from train.plan.catalogue import form_on_disk
+from train.plan.config import nearest
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def build(spec: ModelSpec) -> nn.Module:
+    import peft
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    model = _base(spec)
+    model.config.use_cache = False
+    if spec.gradient_checkpointing != "false":
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    if spec.method == "full":
+        return _trainable(model)
+    model.requires_grad_(False)
+    if spec.adapter is not None:
+        return _trained(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True))
+    if spec.method == "base":
+        return _trained(model)
+    require_targets(model, spec)
+    torch.manual_seed(spec.seed)
+    return _trained(peft.get_peft_model(model, _lora(spec)))
+
+
+def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    logits = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits[:, :-1]
+    targets = batch["labels"][:, 1:]
+    kept = targets != -100  # only these become fp32: a prompt's logits cost no second copy
+    return F.cross_entropy(logits[kept].float(), targets[kept], reduction="sum")
+
+
+def _base(spec: ModelSpec) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
+    config = _config(spec)
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
+    if spec.device != "cpu":
+        options["device_map"] = {"": spec.device}
+    on_disk = form_on_disk(getattr(config, "quantization_config", None))
+    form = on_disk or spec.load_in
+    if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
+        raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
+    if form != on_disk:  # else the files say how
+        options["quantization_config"] = _quantisation(form, dtype)
+    try:
+        return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
+    except (OSError, ValueError, KeyError) as error:
+        raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
+
+
+def _quantisation(form: str, dtype: torch.dtype) -> Any:
+    from transformers import BitsAndBytesConfig
+
+    if form == "4bit":
+        return BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
+        )
+    return BitsAndBytesConfig(load_in_8bit=True) if form == "8bit" else None
+
+
+def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
+    """4-bit layers that compute in this precision, whatever their files say, and keep to one form: for evaluation
+    bitsandbytes turns them into another on CPUs with AVX512-BF16, less exact, without gradients and for good."""
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
+            module.compute_dtype = dtype
+    return model
+
+
+def _config(spec: ModelSpec) -> Any:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(spec.folder, local_files_only=True)
+    except (OSError, ValueError):
+        return None  # loading the model says what is wrong
+
+
+def _attention(config: Any) -> str:
+    """sdpa, but for families that cap their attention's scores (gemma2): it leaves the cap out."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) else "sdpa"
+
+
+def require_targets(model: nn.Module, spec: ModelSpec) -> None:
+    known = {name.rpartition(".")[2] for name, _ in model.named_modules()}
+    for target in spec.targets if isinstance(spec.targets, list) else []:
+        if target not in known:
+            raise BadInput(
+                f"lora_targets: the model has no layer '{target}'{nearest(target, known)}",
+                f"folder: {spec.folder}",
+                "all-linear takes every linear layer",
+            )
+
+
+def _lora(spec: ModelSpec) -> Any:
+    import peft
+
+    return peft.LoraConfig(
+        r=spec.lora_r,
+        lora_alpha=spec.lora_alpha,
+        target_modules=spec.targets,
+        use_rslora=spec.rslora,
+        lora_dropout=0.0,  # a random mask would depend on the cluster
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+
+
+def _trainable(model: nn.Module) -> nn.Module:
+    return _trained(model.requires_grad_(True))
+
+
+def _trained(model: nn.Module) -> nn.Module:
+    """Train mode, and every trainable weight in fp32: an update may be smaller than bf16 can hold."""
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.data = parameter.data.float()
+    return model.train()

@@ -1,0 +1,1 @@
+"""How a step's gradients come about over unequal processes."""

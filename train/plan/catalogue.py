@@ -1,0 +1,199 @@
+"""What a name means: an entry of catalogue.yml, else a hub id, else a folder or file here; and it says which."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from train.cache import home_dir
+from train.errors import BadInput
+from train.plan.names import as_name
+
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+FETCHED = ".motley-source.json"
+"""Marks a folder that `python -m train fetch` made, and says where its files are from."""
+Source = Literal["catalogue", "hub", "folder"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Facts:
+    """The shape of a decoder: all that memory and traffic are computed from."""
+
+    family: str
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied: bool
+    positions: int
+    on_disk: str = ""
+    """4bit or 8bit where the model's files are quantised already, by bitsandbytes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    name: str
+    source: Source
+    reason: str
+    hub: str | None = None
+    hub_4bit: str | None = None
+    embedded: str | None = None
+    gated: bool = False
+    facts: Facts | None = None
+    folder: Path | None = None
+
+    @property
+    def local_name(self) -> str:
+        """Of its folder below models/base: that of two owners' models of one name must differ."""
+        return as_name(self.name) if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
+
+
+@functools.cache
+def catalogue() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("catalogue.yml").read_text())
+    return loaded
+
+
+def resolve_model(name: str) -> Model:
+    entry_name, entry = _entry("models", name)
+    if entry:
+        facts = Facts(**{key: entry[key] for key in Facts.__slots__ if key in entry})
+        copy = home_dir() / "models" / "base" / entry_name
+        here = copy if (copy / "config.json").is_file() else None
+        reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
+        return Model(
+            name=entry_name,
+            source="catalogue",
+            reason=reason,
+            hub=entry.get("hub"),
+            hub_4bit=entry.get("hub_4bit"),
+            embedded=entry.get("embedded"),
+            gated=bool(entry.get("gated")),
+            facts=facts,
+            folder=here,
+        )
+    folder = Path(name).expanduser()
+    if (folder / "config.json").is_file():
+        return Model(
+            name=folder.resolve().name,
+            source="folder",
+            reason=f"{name} is a folder of this machine",
+            folder=folder,
+        )
+    if HUB_ID.fullmatch(name) and not folder.exists():
+        return Model(name=name.split("/")[1], source="hub", reason=f"{name} is a Hugging Face hub id", hub=name)
+    if folder.is_dir():
+        raise BadInput("this folder holds no model: it has no config.json", f"folder: {folder}")
+    raise _unknown("model", name, catalogue()["models"])
+
+
+def model_facts(model: Model) -> Facts:
+    """The shape of the model; for a hub id its config.json (a kilobyte) is fetched."""
+    if model.facts:
+        return model.facts
+    if model.folder:
+        return facts_of(json.loads((model.folder / "config.json").read_text()), str(model.folder))
+    from train.hub import hub_file
+
+    assert model.hub
+    return facts_of(json.loads(hub_file(model.hub, "config.json").read_text()), model.hub)
+
+
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+
+
+def facts_of(config: dict[str, Any], where: str) -> Facts:
+    """The facts in a model's own config.json."""
+    family = config.get("model_type", "?")
+    if family not in FAMILIES:
+        raise BadInput(
+            f"the memory of a '{family}' model is not known; known are {', '.join(FAMILIES)}",
+            f"model: {where}",
+            "choose a model of one of these families",
+        )
+    heads, hidden = config["num_attention_heads"], config["hidden_size"]
+    return Facts(
+        family=family,
+        hidden=hidden,
+        layers=config["num_hidden_layers"],
+        heads=heads,
+        kv_heads=config.get("num_key_value_heads") or heads,
+        head_dim=config.get("head_dim") or hidden // heads,
+        intermediate=config["intermediate_size"],
+        vocab=config["vocab_size"],
+        tied=config.get("tie_word_embeddings", family == "gemma2"),
+        positions=config["max_position_embeddings"],
+        on_disk=form_on_disk(config.get("quantization_config")),
+    )
+
+
+def form_on_disk(quantised: dict[str, Any] | None) -> str:
+    """What a model's config.json says of how its files are quantised."""
+    return next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
+
+
+def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:
+    for entry_name, entry in catalogue()[kind].items():
+        if name == entry_name or name in entry.get("aliases", ()):
+            return entry_name, entry
+    return name, None
+
+
+def _unknown(kind: str, name: str, names: Any) -> BadInput:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]}?" if near else f"the catalogue has: {', '.join(names)}"
+    return BadInput(
+        f"there is no {kind} '{name}': not in the catalogue, no hub id (owner/name), no folder here",
+        fix=hint,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dataset:
+    name: str
+    reason: str
+    hub: str | None = None
+    embedded: str | None = None
+    listed: bool = False
+    """Whether the catalogue has it."""
+    file: Path | None = None
+    files: tuple[Path, ...] = ()
+    """What `fetch` brought, where it is a folder of that."""
+
+    @property
+    def local_name(self) -> str:
+        return self.hub.replace("/", "--") if self.hub and not self.listed else self.name
+
+
+def resolve_dataset(name: str) -> Dataset:
+    entry_name, entry = _entry("datasets", name)
+    if entry:
+        reason = f"{entry_name} is in the catalogue"
+        return Dataset(
+            name=entry_name, reason=reason, hub=entry.get("hub"), embedded=entry.get("embedded"), listed=True
+        )
+    file = Path(name).expanduser()
+    if file.is_file():
+        return Dataset(name=file.stem, reason=f"{name} is a file of this machine", file=file)
+    if (file / FETCHED).is_file():
+        files = tuple(sorted(path for path in file.rglob("*") if path.is_file() and not path.name.startswith(".")))
+        return Dataset(name=file.name, reason=f"{name} was fetched from the hub", files=files)
+    if file.is_dir():
+        raise BadInput(
+            "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"
+        )
+    if HUB_ID.fullmatch(name) and not file.suffix:
+        return Dataset(name=name.split("/")[1], reason=f"{name} is a Hugging Face hub id", hub=name)
+    if "/" in name or file.suffix:
+        raise BadInput(f"there is no file {name}", fix="give the path of a .jsonl, .json, .csv, .txt or .parquet file")
+    raise _unknown("data set", name, catalogue()["datasets"])

@@ -1,0 +1,124 @@
+"""cluster_config.yaml: who trains together and where they meet. The launch writes it; it can be written by hand.
+
+run: qa
+node: gpu-worker-1                  # this node
+token: 5f…                          # one launch's secret: agents without it are not ours
+nodes:                              # in the agreed order, the head first; the same on every node
+  - {name: gpu-master, address: 10.77.0.11, processes: 1}
+  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}
+interface: enp3s0                   # the card that leads to the others
+presence_port: 29400
+group_ports: [29410, 29489]         # another one for each plan
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.config import nearest, read_yaml
+from train.plan.names import RULE, is_name
+
+NODE_KEYS = ("name", "address", "processes")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    name: str
+    address: str
+    processes: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterConfig:
+    run: str
+    node: str
+    token: str
+    nodes: tuple[Node, ...]
+    interface: str = ""
+    presence_port: int = 29400
+    group_ports: tuple[int, int] = (29410, 29489)
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+    def of(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+
+def read_cluster(file: Path) -> ClusterConfig:
+    values = read_yaml(file, "cluster file")
+    known = ClusterConfig.__dataclass_fields__
+    for key in values:
+        if key not in known:
+            raise BadInput(f"unknown key '{key}'{nearest(str(key), known)}", f"file: {file}")
+    try:
+        return _checked(values)
+    except BadInput as error:
+        raise BadInput(str(error), f"file: {file}", "make launch writes it anew") from None
+
+
+def _checked(values: dict[str, Any]) -> ClusterConfig:
+    for key in ("run", "node", "token"):
+        if not isinstance(values.get(key), (str, int)) or not str(values[key]):
+            raise BadInput(f"{key}: a word is missing")
+    nodes = values.get("nodes")
+    if not isinstance(nodes, list) or not nodes:
+        raise BadInput("nodes: a list of {name, address, processes} is missing")
+    read = tuple(_node(entry) for entry in nodes)
+    for what in ("name", "address"):
+        each = [getattr(node, what) for node in read]
+        if twice := sorted({one for one in each if each.count(one) > 1}):
+            raise BadInput(f"nodes: the {what} {twice[0]} stands there twice")
+    names = [node.name for node in read]
+    if str(values["node"]) not in names:
+        raise BadInput(f"node: '{values['node']}' is none of nodes{nearest(str(values['node']), names)}")
+    run = str(values["run"])
+    if not is_name(run):
+        raise BadInput(f"run: '{run}' cannot name a run; use {RULE}")
+    return ClusterConfig(
+        run=run,
+        node=str(values["node"]),
+        token=str(values["token"]),
+        nodes=read,
+        interface=str(values.get("interface") or ""),
+        presence_port=_port("presence_port", values.get("presence_port", 29400)),
+        group_ports=_ports(values.get("group_ports", [29410, 29489])),
+    )
+
+
+def _node(entry: Any) -> Node:
+    if not isinstance(entry, dict):
+        raise BadInput(f"nodes: '{entry}' is not {{name, address, processes}}")
+    for key in entry:
+        if key not in NODE_KEYS:
+            raise BadInput(f"nodes: unknown key '{key}'{nearest(str(key), NODE_KEYS)}")
+    name, processes = str(entry.get("name") or ""), entry.get("processes", 1)
+    if not name:
+        raise BadInput("nodes: a node has no name")
+    try:
+        address = str(ipaddress.ip_address(str(entry.get("address"))))
+    except ValueError:
+        raise BadInput(f"nodes: {name}: '{entry.get('address')}' is not an address") from None
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        raise BadInput(f"nodes: {name}: processes must be 1 or more, not '{processes}'")
+    return Node(name=name, address=address, processes=processes)
+
+
+def _port(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1024 <= value <= 65535:
+        raise BadInput(f"{key}: '{value}' is not a port between 1024 and 65535")
+    return value
+
+
+def _ports(value: Any) -> tuple[int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise BadInput("group_ports: two numbers are needed, the first and the last port")
+    first, last = (_port("group_ports", port) for port in value)
+    if first > last:
+        raise BadInput(f"group_ports: {first} is above {last}")
+    return first, last

@@ -1,0 +1,53 @@
+"""What a run decided by itself, kept beside its checkpoints and obeyed from then on, whoever takes part.
+
+Two GPUs and a CPU compute in fp32; when the CPU's machine dies, the two that are left must not turn to bf16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from train.files import write_atomic
+from train.plan import decide
+from train.plan.config import RunConfig
+
+FILE = "decided.json"
+NAMES = (*decide.NAMES, "wire", "sync", "local_steps")
+
+
+def read(config: RunConfig) -> dict[str, str]:
+    """Of this run, else of the one that it continues; empty where nothing is decided yet."""
+    if config.resume == "never":
+        return {}
+    runs = [config.run] if config.resume == "auto" else [config.run, config.resume]
+    for run in runs:
+        try:
+            found = json.loads((config.checkpoint_folder(run) / FILE).read_text())
+            return {name: str(found[name]) for name in NAMES if name in found}
+        except (OSError, ValueError):
+            continue
+    return {}
+
+
+def obey(config: RunConfig, told: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str]]:
+    """The settings with what was decided in place of `auto`, and why; `told` is what each rank has read."""
+    known: dict[str, str] = {}
+    for one in told:
+        known = {**one, **known}
+    open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name) == "auto"}
+    why = ", ".join(f"{name} {value}" for name, value in open_.items())
+    return replace(config, **open_), [f"{why}: decided when the run began"] if why else []
+
+
+def keep(config: RunConfig, **decided: str) -> None:
+    """Adds to what is known: some of it is measured only while it trains."""
+    known = read(replace(config, resume="auto"))
+    if known | decided == known:
+        return
+    with contextlib.suppress(OSError):  # a full disk: the next checkpoint says so
+        file = config.checkpoint_folder() / FILE
+        write_atomic(file, (json.dumps(known | decided, indent=1) + "\n").encode())

@@ -1,0 +1,185 @@
+"""How much memory a training takes, computed from the shape of the model alone. Pure functions of Facts and Setup.
+
+The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
+what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
+activations follow the usual accounting of what a backward pass keeps: within 5 % of what a CPU was measured to take,
+not yet held against a card.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from train.plan.catalogue import Facts
+
+GIB = 1 << 30
+RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
+"""CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
+USABLE = 0.92
+"""Of a card's memory: the desktop and fragmentation take the rest."""
+BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
+"""4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
+LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LOSS_CHUNK_TOKENS = 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """The knobs that memory depends on."""
+
+    load_in: str = "4bit"
+    lora_r: int = 16
+    lora_targets: tuple[str, ...] = LINEARS
+    row_length: int = 512
+    micro_batch: int = 1
+    checkpointing: bool | None = True
+    """None: as `run` chooses by itself, with on a GPU and without on a CPU."""
+    optimizer_bytes: int = 8
+    """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
+    fused_loss: bool = True
+    """Unsloth computes the loss in pieces; transformers holds all logits, twice in fp32."""
+    device: str = "cuda"
+    full: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """In bytes."""
+
+    base: int
+    """The frozen weights; none are frozen in full fine-tuning."""
+    adapter: int
+    """What is trained, in fp32."""
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    runtime: int
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, name) for name in Memory.__slots__)
+
+
+def linear_shapes(facts: Facts) -> dict[str, tuple[int, int]]:
+    """(in, out) of each linear layer of a block."""
+    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    return {
+        "q_proj": (facts.hidden, queries),
+        "k_proj": (facts.hidden, keys),
+        "v_proj": (facts.hidden, keys),
+        "o_proj": (queries, facts.hidden),
+        "gate_proj": (facts.hidden, facts.intermediate),
+        "up_proj": (facts.hidden, facts.intermediate),
+        "down_proj": (facts.intermediate, facts.hidden),
+    }
+
+
+def linear_parameters(facts: Facts) -> int:
+    """The weights that quantization shrinks: the linear layers of all blocks."""
+    return facts.layers * sum(inward * outward for inward, outward in linear_shapes(facts).values())
+
+
+def parameters(facts: Facts) -> int:
+    """All of the model's parameters, each once."""
+    norms = 4 if facts.family == "gemma2" else 2
+    per_block = norms * facts.hidden
+    if facts.family == "qwen2":  # biases of q, k and v
+        per_block += (facts.heads + 2 * facts.kv_heads) * facts.head_dim
+    if facts.family == "qwen3":  # norms of q and k
+        per_block += 2 * facts.head_dim
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    return linear_parameters(facts) + facts.layers * per_block + embeddings + facts.hidden
+
+
+def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
+    shapes = linear_shapes(facts)
+    return facts.layers * sum(r * sum(shapes[target]) for target in targets)
+
+
+def memory(facts: Facts, setup: Setup) -> Memory:
+    total, quantized = parameters(facts), linear_parameters(facts)
+    per_weight = BYTES_PER_WEIGHT[setup.load_in]
+    base = quantized * per_weight + (total - quantized) * max(per_weight, 2.0)
+    trained = total if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    return Memory(
+        base=0 if setup.full else int(base),
+        adapter=4 * trained,
+        gradients=4 * trained,
+        optimizer=setup.optimizer_bytes * trained,
+        activations=activations(facts, setup),
+        logits=logits(facts, setup),
+        runtime=RUNTIME_BYTES[setup.device],
+    )
+
+
+def activations(facts: Facts, setup: Setup) -> int:
+    """What the backward pass needs: every block's, or with checkpointing each block's input and one block's parts."""
+    tokens = setup.row_length * setup.micro_batch
+    width = 4 if setup.load_in == "32bit" else 2
+    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    # two norms with their fp32 copies; q and k turned, k and v repeated per head, attention's output; the MLP's four
+    block = 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate
+    lora = len(setup.lora_targets) * setup.lora_r * 2
+    checkpointing = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
+    held = facts.layers * facts.hidden + block + lora if checkpointing else facts.layers * (block + lora)
+    unpacked = 0
+    if setup.load_in in ("4bit", "8bit"):  # the largest layer is unpacked to 16 bit where it is used
+        unpacked = 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
+    return tokens * held * width + unpacked
+
+
+def logits(facts: Facts, setup: Setup) -> int:
+    """The output over the vocabulary as computed, in fp32, and its gradient."""
+    tokens = setup.row_length * setup.micro_batch
+    if setup.fused_loss:
+        tokens = min(tokens, LOSS_CHUNK_TOKENS)
+    return tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
+
+
+def wire_bytes(facts: Facts, setup: Setup, wire: str, nodes: int) -> int:
+    """What each node sends, and receives, per step: a ring moves 2(N-1)/N of the gradients."""
+    trained = parameters(facts) if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
+    payload = trained * {"fp32": 4, "bf16": 2}[wire]
+    return int(payload * 2 * (nodes - 1) / nodes) if nodes > 1 else 0
+
+
+def fits(facts: Facts, setup: Setup, card_bytes: int) -> bool:
+    return memory(facts, setup).total <= card_bytes * USABLE
+
+
+def largest_micro_batch(facts: Facts, setup: Setup, card_bytes: int, at_most: int = 64) -> int:
+    """The most rows at a time that fit; 0 if not even one does."""
+    sizes = range(at_most, 0, -1)
+    return next((n for n in sizes if fits(facts, replace(setup, micro_batch=n), card_bytes)), 0)
+
+
+def changes_that_fit(facts: Facts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
+    """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
+    together: dict[str, Any] = {}
+    for change in steps_down(setup):
+        if fits(facts, replace(setup, **change), card_bytes):
+            return change
+    for change in steps_down(setup):
+        together |= change
+        if fits(facts, replace(setup, **together), card_bytes):
+            return together
+    return None
+
+
+def steps_down(setup: Setup) -> list[dict[str, Any]]:
+    """From what costs nothing to what costs most."""
+    steps: list[dict[str, Any]] = [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
+    if not setup.checkpointing:
+        steps.append({"checkpointing": True})
+    if setup.device == "cuda" and not setup.full:
+        now = BYTES_PER_WEIGHT[setup.load_in]
+        steps += [{"load_in": "4bit"}] if BYTES_PER_WEIGHT["4bit"] < now else []
+    length = setup.row_length // 2
+    while length >= 256:
+        steps.append({"row_length": length})
+        length //= 2
+    if not setup.full and setup.lora_r > 8:
+        steps.append({"lora_r": 8})
+    return steps

@@ -1,0 +1,309 @@
+"""What a group of machines would do together, from their speeds and their links: who makes a run faster, who slower,
+and what to change where the network holds it up.
+
+Pure arithmetic. A step takes as long as its slowest machine computes, plus adding the gradients up, which is as slow as
+the slowest link in the ring. That transfer hides behind nothing is assumed: `ddp` may be a little faster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+from train.plan.shares import compute_seconds, fastest_split
+
+LINK_EFFICIENCY = 0.94
+"""What TCP leaves of a link's nominal speed for data."""
+SLOW_S = 0.5
+"""An exchange that takes longer is halved by bf16."""
+TOO_MUCH = 0.1
+"""Part of a step that adding up may take before something else is proposed."""
+TOO_MANY = 6
+"""More nodes than this are not tried in every combination: the weakest is left out, one by one."""
+MORE_ROWS = (2, 3, 4, 6, 8)
+"""Times as many rows a step that are proposed: beyond, the step itself is another one."""
+CABLE_MBIT = 1000.0
+MOST_LOCAL_STEPS = 64
+"""Between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in loss."""
+WIRE_BYTES = {"fp32": 4, "bf16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    name: str
+    rows_per_s: float
+    """While it computes."""
+    link_mbit: float
+    """What its link gives while it sends and receives at once."""
+    step_s: float = 0.0
+    """Seconds of a step that do not depend on its rows."""
+    wireless: bool = False
+
+    @property
+    def reached(self) -> str:
+        if self.wireless:
+            return f"over Wi-Fi ({self.link_mbit:.0f} Mbit/s)"
+        return f"over {self.link_mbit:.0f} Mbit/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """What is exchanged in a step."""
+
+    weights: int
+    wire: str = "fp32"
+    fewer: Mapping[str, int] = field(default_factory=dict)
+    """Weights that would be trained with other `lora_targets`."""
+
+    @property
+    def bytes(self) -> int:
+        return self.weights * WIRE_BYTES[self.wire]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Some machines together."""
+
+    shares: dict[str, int]
+    compute_s: float
+    sync_s: float
+
+    @property
+    def step_s(self) -> float:
+        return self.compute_s + self.sync_s
+
+    @property
+    def rows_per_s(self) -> float:
+        return sum(self.shares.values()) / self.step_s
+
+    @property
+    def sync_part(self) -> float:
+        return self.sync_s / self.step_s
+
+
+def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
+    """A ring: each sends 2 (n - 1) / n of the gradients."""
+    count = len(machines)
+    slowest = min(machine.link_mbit for machine in machines)
+    return 2 * (count - 1) / count * gradient_bytes * 8 / (slowest * 1e6 * LINK_EFFICIENCY)
+
+
+def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Outlook:
+    speeds = [machine.rows_per_s for machine in machines]
+    fixed = [machine.step_s for machine in machines]
+    counts = fastest_split(rows, speeds, fixed)
+    shares = {machine.name: count for machine, count in zip(machines, counts, strict=True)}
+    return Outlook(shares, compute_seconds(counts, speeds, fixed), sync_seconds(machines, gradient_bytes))
+
+
+def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
+    """Those worth looking at, large ones first."""
+    if len(machines) <= TOO_MANY:
+        for size in range(len(machines), 0, -1):
+            yield from combinations(machines, size)
+        return
+    worth = {m.name: (min(m.link_mbit, 1000) / 1000, m.rows_per_s) for m in machines}
+    order = sorted(machines, key=lambda m: worth[m.name], reverse=True)
+    yield from (order[:size] for size in range(len(order), 0, -1))
+    yield from ([machine] for machine in machines)
+
+
+def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Outlook:
+    """The group with the most rows per second; of equally good ones the largest, in the order given."""
+    return fastest(together(some, rows, gradient_bytes) for some in groups(machines))
+
+
+def fastest(outlooks: Iterable[Outlook]) -> Outlook:
+    return max(outlooks, key=lambda found: found.rows_per_s)
+
+
+def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> float:
+    """Rows per second with this machine over those without it."""
+    if not others:
+        return 1.0
+    before = together(others, rows, gradient_bytes).rows_per_s
+    return together([*others, machine], rows, gradient_bytes).rows_per_s / before
+
+
+def others_of(machine: Machine, machines: Sequence[Machine], chosen: Mapping[str, int]) -> list[Machine]:
+    return [other for other in machines if other.name in chosen and other.name != machine.name]
+
+
+def break_even_rows(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> int | None:
+    """Rows per step from which this machine makes the run no slower; None where even 64 times as many are too few.
+    Whole rows make the gain jump up and down by a little: a count is named whose next smaller one is too few."""
+    most = 64 * rows
+    if gain(machine, others, most, gradient_bytes) < 1:
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if gain(machine, others, middle, gradient_bytes) >= 1 else (middle, high)
+    return high
+
+
+# -- sync: local ------------------------------------------------------------------------------------------------------
+
+
+def local_steps(compute_s: float, exchange_s: float, most: int = MOST_LOCAL_STEPS) -> int:
+    """As few steps between two exchanges as keep these at a tenth of the time."""
+    if compute_s <= 0:
+        return most
+    wanted = math.ceil(exchange_s * (1 - TOO_MUCH) / (TOO_MUCH * compute_s) - 1e-9)
+    return max(1, min(most, wanted))
+
+
+def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Outlook, int]:
+    """With local steps, and how many of them between two exchanges."""
+    whole = together(machines, rows, traffic.bytes)
+    steps = local_steps(whole.compute_s, whole.sync_s)
+    return replace(whole, sync_s=whole.sync_s / steps), steps
+
+
+# -- what to do about a slow link -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A change that makes adding up a smaller part of the time."""
+
+    settings: dict[str, Any]
+    outlook: Outlook
+    costs: str
+
+    @property
+    def enough(self) -> bool:
+        return self.outlook.sync_part <= TOO_MUCH + 1e-9
+
+
+def ways_out(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Way]:
+    """In the order in which to try them; none where adding up takes a tenth of a step at most."""
+    now = together(machines, rows, traffic.bytes)
+    if len(machines) < 2 or now.sync_part <= TOO_MUCH:
+        return []
+    larger = [(rows * times, together(machines, rows * times, traffic.bytes)) for times in MORE_ROWS]
+    count, found = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
+    ways = [Way({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
+    if traffic.wire == "fp32":
+        half = together(machines, rows, replace(traffic, wire="bf16").bytes)
+        ways.append(Way({"wire": "bf16"}, half, "gradients rounded on their way"))
+    for targets, weights in traffic.fewer.items():
+        small = together(machines, rows, replace(traffic, weights=weights).bytes)
+        ways.append(Way({"lora_targets": targets}, small, "a smaller adapter"))
+    local, steps = together_local(machines, rows, traffic)
+    ways.append(Way({"sync": "local"}, local, f"{steps} steps between exchanges: no longer the curve of one machine"))
+    return [way for way in ways if way.outlook.sync_part < now.sync_part]
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+
+def sentence(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic) -> str:
+    """What this machine does to the run, and what would change that; empty where it plainly helps."""
+    chosen = best(machines, rows, traffic.bytes).shares
+    others = others_of(machine, machines, chosen)
+    now = gain(machine, others, rows, traffic.bytes)
+    cabled = replace(machine, link_mbit=CABLE_MBIT, wireless=False)
+    on_cable = gain(cabled, others, rows, traffic.bytes)
+    if not others or (now >= 1 and (not machine.wireless or on_cable < 1.1 * now)):
+        return ""
+    said = f"adding {machine.name} {machine.reached} makes it {times(now)}"
+    if machine.link_mbit < CABLE_MBIT and on_cable > 1.05 * now:
+        said += f"; on a cable {times(on_cable)}"
+    if now >= 1:
+        return said
+    rows_needed = break_even_rows(machine, others, rows, traffic.bytes)
+    said += f"; it pays from {rows_needed} rows a step" if rows_needed else "; no number of rows makes it pay"
+    local = together_local([*others, machine], rows, traffic)[0].rows_per_s
+    alone = together(others, rows, traffic.bytes).rows_per_s
+    return said + (f"; with sync=local {times(local / alone)}" if local > alone else "")
+
+
+def times(factor: float) -> str:
+    return f"{factor:.1f}×" if factor >= 0.1 else f"{factor:.2f}×"
+
+
+def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, local: bool = False) -> dict[str, Any]:
+    """Everything of the above for these machines; `local`: as they would train with local steps."""
+    traffic = Traffic(traffic // 4) if isinstance(traffic, int) else traffic
+    size = traffic.bytes
+
+    def view(some: Sequence[Machine]) -> Outlook:
+        return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
+
+    whole, found = view(machines), fastest(view(some) for some in groups(machines))
+    gained = {}
+    for m in machines:
+        others = others_of(m, machines, found.shares)
+        gained[m.name] = view([*others, m]).rows_per_s / view(others).rows_per_s if others else 1.0
+    alone = {m.name: together([m], rows, 0).rows_per_s for m in machines}
+    even = [len(part) for part in (range(rows)[i :: len(machines)] for i in range(len(machines)))]
+    fixed = [m.step_s for m in machines]
+    even_s = compute_seconds(even, [m.rows_per_s for m in machines], fixed) + whole.sync_s
+    nodes = []
+    for m in machines:
+        others = others_of(m, machines, found.shares)
+        pays = None if local else break_even_rows(m, others, rows, size) if others else 1
+        facts = {"share": whole.shares[m.name], "gain": round(gained[m.name], 3), "break_even_rows": pays}
+        nodes.append(asdict(m) | facts)
+    return {
+        "rows_per_step": rows,
+        "gradient_bytes": size,
+        "together": _figures(whole),
+        "of_the_sum": round(whole.rows_per_s / sum(m.rows_per_s for m in machines), 3),
+        "over_even_split": round(even_s / whole.step_s, 3),
+        "over_fastest_alone": round(whole.rows_per_s / max(alone.values()), 3),
+        "nodes": nodes,
+        "groups": [_figures(view(some)) for some in groups(machines)],
+        "best": _figures(found),
+        "slower_with": [machine.name for machine in machines if machine.name not in found.shares],
+        "sync_part": round(whole.sync_part, 4),
+        "ways": [
+            {"settings": way.settings, **_figures(way.outlook), "enough": way.enough, "costs": way.costs}
+            | {"sync_part": round(way.outlook.sync_part, 4)}
+            for way in ([] if local else ways_out(machines, rows, traffic))
+        ],
+        "sentences": [] if local else [said for m in machines if (said := sentence(m, machines, rows, traffic))],
+    }
+
+
+def _figures(outlook: Outlook) -> dict[str, Any]:
+    seconds = {"compute_s": outlook.compute_s, "sync_s": outlook.sync_s, "step_s": outlook.step_s}
+    figures = {name: round(value, 4) for name, value in seconds.items()}
+    return {"shares": outlook.shares, **figures, "rows_per_s": round(outlook.rows_per_s, 3)}
+
+
+def as_text(facts: Mapping[str, Any]) -> list[str]:
+    whole, found = facts["together"], facts["best"]
+    lines = [f"{'node':14}{'rows/s':>9}{'share':>7}{'Mbit/s':>9}   with it"]
+    for node in facts["nodes"]:
+        word = "makes the run slower" if node["name"] in facts["slower_with"] else ""
+        lines.append(
+            f"{node['name']:14}{node['rows_per_s']:>9.3g}{node['share']:>7}{node['link_mbit']:>9.0f}"
+            f"   {node['gain']:.2f}×  {word}".rstrip()
+        )
+    lines.append(
+        f"together {whole['rows_per_s']:.3g} rows/s = {facts['of_the_sum']:.0%} of the sum · "
+        f"{facts['over_even_split']:.2f}× an even split · {facts['over_fastest_alone']:.2f}× the fastest alone"
+    )
+    lines.append(
+        f"a step of {facts['rows_per_step']} rows: {whole['step_s']:.3g} s, of it {whole['sync_s']:.2g} s adding up"
+    )
+    if set(found["shares"]) != set(whole["shares"]):
+        names = ", ".join(found["shares"])
+        lines.append(f"faster: {names} alone, {found['rows_per_s']:.3g} rows/s")
+    return [*lines, *facts["sentences"], *ways_as_text(facts)]
+
+
+def ways_as_text(facts: Mapping[str, Any]) -> list[str]:
+    if not facts["ways"]:
+        return []
+    lines = [f"adding up takes {facts['sync_part']:.0%} of a step; in this order one could set"]
+    for way in facts["ways"]:
+        (name, value), *_ = way["settings"].items()
+        figures = f"{way['step_s']:.3g} s a step, {way['rows_per_s']:.3g} rows/s, {way['sync_part']:.0%} adding up"
+        lines.append(f"  {f'{name}={value}':24} {figures} ({way['costs']})")
+    return lines

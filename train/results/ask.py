@@ -1,0 +1,89 @@
+"""`python -m train ask`: questions of your own, answered by the base model and by what the run has made of it.
+
+python -m train ask --run qa --question "What does os.path.join do?"
+python -m train ask --run qa                # one question a line; each stands for itself
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from train.results import finished_run
+
+if TYPE_CHECKING:
+    from train.results.answers import BeforeAndAfter
+
+NAMES = ("before", "after")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    finished_run.add_arguments(parser, required=True)
+    parser.add_argument("--question", help="one question (default: those on standard input, a line each)")
+    parser.add_argument("--answer-tokens", type=int, default=200, help="longest answer (default 200)")
+    parser.add_argument("--prompt", action="store_true", help="somebody types: say when the next question may come")
+
+
+def main(args: argparse.Namespace) -> int:
+    run = finished_run.made_by(args)
+    if not args.json:
+        print(f"{run.original} before and after run {run.run}: loading …", flush=True)
+
+    from train.results.answers import BeforeAndAfter
+
+    pair = BeforeAndAfter(run, args.answer_tokens)
+    answers = []
+    for question in [args.question] if args.question else typed(prompt=args.prompt):
+        if args.json:
+            turn = [{"role": "user", "content": question}]
+            answers.append({"question": question, **{name: getattr(pair, name)(turn) for name in NAMES}})
+        else:
+            tell(pair, question, again=not args.prompt)
+    if args.json:
+        print(json.dumps({"ok": True, "run": run.run, "answers": answers}))
+    return 0
+
+
+def typed(*, prompt: bool) -> Iterator[str]:
+    """Until the end of the input; where somebody types, an empty line is the end too."""
+    while True:
+        if prompt:
+            print("\n? ", end="", flush=True)
+        line = sys.stdin.readline()
+        if not line or (prompt and not line.strip()):
+            return
+        if line.strip():
+            yield line.strip()
+
+
+def tell(pair: BeforeAndAfter, question: str, *, again: bool) -> None:
+    if again:
+        print(f"\n{question}")
+    for name in NAMES:
+        voice = Voice(name)
+        getattr(pair, name)([{"role": "user", "content": question}], hears=voice.says)
+        print(flush=True)
+
+
+class Voice:
+    """Prints an answer while it comes, its further lines below its first."""
+
+    def __init__(self, name: str) -> None:
+        width = max(map(len, NAMES))
+        self.margin = " " * (width + 4)
+        self.empty = True
+        self.line_ends = 0
+        print(f"  {name:<{width}}  ", end="", flush=True)
+
+    def says(self, text: str) -> None:
+        """Line ends wait for what comes behind them: at the end of an answer nothing does."""
+        for part in re.findall(r"\n|[^\n]+", text.lstrip() if self.empty else text):
+            if part == "\n":
+                self.line_ends += 1
+            else:
+                print("\n" * self.line_ends + (self.margin if self.line_ends else "") + part, end="", flush=True)
+                self.line_ends, self.empty = 0, False

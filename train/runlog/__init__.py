@@ -1,0 +1,1 @@
+"""A run's files as others read them. Imports no torch."""
