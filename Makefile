@@ -102,6 +102,9 @@ undo: env ## put back what a phase found: PHASE=static_ip, or PHASE=all
 test: env ## everything: lint, unit, lab end to end; what cannot run here is reported
 	@tests/run.sh all
 
+test-quick: env ## before each commit: lint, unit, one bootstrap, one launch, one loss curve against the truth
+	@tests/run.sh quick
+
 lint: env ## ruff, mypy, ansible-lint, shellcheck
 	@tests/run.sh lint
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by part: run.sh all|lint|unit|lab|train|unsloth|long. Installs what the lab needs where it may (root).
+# The tests, by part: run.sh all|quick|lint|unit|lab|train|unsloth|long. Installs what the lab needs where it may (root).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
@@ -33,6 +33,16 @@ envs=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs
 make_train_env() { requirements/make_env.sh "$envs/train" node-cpu test-train; }
 
 make_unsloth_env() { requirements/make_env.sh "$envs/unsloth" test-unsloth unsloth; }
+
+quick() { # some minutes: from three machines to an adapter, and one loss curve against the truth
+  lint
+  tests tests/unit -n "$(nproc)"
+  make_train_env
+  OMP_NUM_THREADS=1 "$envs/train/bin/python" -m pytest -q -p no:cacheprovider tests/train/test_exactness.py \
+    -k "test_losses_are_those_of_one_machine and 16bit and three"
+  lab_packages
+  tests tests/roles/test_at_the_head.py
+}
 
 train() {
   echo "== tests: tests/train, ${1:-not long}"
@@ -84,6 +94,7 @@ case $part in
       exit 1
     fi
     ;;
+  quick) quick ;;
   lint) lint ;;
   unit) tests tests/unit ;;
   lab) lab_packages && lab tests/lab ;;
@@ -97,7 +108,7 @@ case $part in
     ;;
   not-run) not_run ;;
   *)
-    echo "tests/run.sh: no part '$part': all, lint, unit, train, unsloth, lab, long" >&2
+    echo "tests/run.sh: no part '$part': all, quick, lint, unit, train, unsloth, lab, long" >&2
     exit 2
     ;;
 esac
