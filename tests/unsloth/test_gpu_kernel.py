@@ -17,13 +17,15 @@ def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_it_adds_and_leaves_what_lies_behind_alone() -> None:
-    done = python("from train import gpu_kernel; gpu_kernel.prove('cpu')", TRITON_INTERPRET="1")
+    done = python("from train.measure import gpu_kernel; gpu_kernel.prove('cpu')", TRITON_INTERPRET="1")
     assert done.returncode == 0, done.stderr
 
 
 def test_a_wrong_sum_is_an_error() -> None:
     nan = "torch.randn = lambda n, device: torch.full((n,), float('nan'))"
-    done = python(f"import torch; {nan}; from train import gpu_kernel; gpu_kernel.prove('cpu')", TRITON_INTERPRET="1")
+    done = python(
+        f"import torch; {nan}; from train.measure import gpu_kernel; gpu_kernel.prove('cpu')", TRITON_INTERPRET="1"
+    )
     assert "a kernel on cpu gave a wrong sum" in done.stderr
 
 
