@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import torch
-from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
@@ -59,6 +58,8 @@ def build(model_folder, seed, full=False, nf4=False):
 
 def round_to_nf4(model):
     """Every linear layer but the last, as QLoRA has it: NF4 in blocks of 64, their scales quantised once more."""
+    from bitsandbytes.functional import dequantize_4bit, quantize_4bit  # noqa: PLC0415  a node has none
+
     for name, layer in model.named_modules():
         if isinstance(layer, torch.nn.Linear) and name != "lm_head":
             codes, state = quantize_4bit(layer.weight.data, quant_type="nf4", compress_statistics=True)
