@@ -43,7 +43,7 @@ options:
 EXAMPLES = r"""
 - name: Hand a folder of the controller to all nodes
   artifacts:
-    source: /home/anna/model
+    source: ~/models/mine
     folder: ~/ai-cluster/models/base/mine
     files: "{{ listed.files }}"
 """

@@ -25,7 +25,7 @@ options:
 EXAMPLES = r"""
 - name: Write the run's settings
   node_files:
-    home: /home/anna/ai-cluster
+    home: ~/ai-cluster
     files:
       - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
 """

@@ -88,7 +88,7 @@ class Pair:
         self.says([".venv/bin/ansible-playbook", "-i", self.inventory, "launch.yml", *words])
 
     def looks(self) -> dict[str, Any]:
-        """How it is on each node that answers."""
+        """The state of the run on each node that answers."""
         said = self.console("status", "--json", check=False, timeout_s=60)
         return dict(json.loads(said)["nodes"]) if said.startswith("{") else {}
 
@@ -213,7 +213,7 @@ def measure_nccl(place: Place) -> Figures:
 
 
 def measure_cuda_after_suspend(place: Place) -> Figures:
-    """No run is on: a card that was asleep, and the selftest afterwards."""
+    """Without a run: a card that was asleep, and the selftest afterwards."""
     pair = Pair(place)
     at = happens(pair, "suspend")
     time.sleep(5)

@@ -8,8 +8,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoModelForCausalLM
 
+from tests.gpu.weights import config_of
 from train.__main__ import main
 from train.plan.catalogue import Facts, catalogue, resolve_model
 from train.plan.memory import (
@@ -30,18 +31,7 @@ MODELS = sorted(catalogue()["models"])
 
 
 def on_meta_device(facts: Facts):
-    config = AutoConfig.for_model(
-        facts.family,
-        hidden_size=facts.hidden,
-        num_hidden_layers=facts.layers,
-        num_attention_heads=facts.heads,
-        num_key_value_heads=facts.kv_heads,
-        head_dim=facts.head_dim,
-        intermediate_size=facts.intermediate,
-        vocab_size=facts.vocab,
-        tie_word_embeddings=facts.tied,
-        max_position_embeddings=facts.positions,
-    )
+    config = config_of(facts)
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     model.tie_weights()

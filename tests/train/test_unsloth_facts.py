@@ -57,7 +57,7 @@ def model():
 
 
 class Mixing(nn.Module):
-    """As 2026.8 was: the positions begin anew, and attention goes on from one sample to the next."""
+    """As 2026.8 was: positions start again, and attention continues from one sample to the next."""
 
     def __init__(self, backbone):
         super().__init__()
