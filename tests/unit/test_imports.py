@@ -30,7 +30,8 @@ def modules(package: str) -> dict[str, Path]:
 
 def folder(module: str) -> str:
     """train.plan.memory → train.plan; what stands at the top of a package belongs to none."""
-    return ".".join(module.split(".")[:2]) if module.count(".") >= 2 else ""
+    top, *rest = module.split(".")
+    return f"{top}.{rest[0]}" if rest and (ROOT / top / rest[0]).is_dir() else ""
 
 
 def imports(file: Path) -> Iterator[str]:
