@@ -58,7 +58,7 @@ embedded:
 plan: env ## what a run would do, and whether it can: MODEL=llama2-7b DATASET=./my.jsonl RUN=NAME NODES=a,b SET="max_steps=40"
 	@$(IN_LAB) $(PY) -m console plan --inventory "$(INVENTORY)" $(WANTED)
 
-launch: env embedded ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; every variable: docs/launching.md
+launch: env embedded ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; every variable: docs/reference.md
 	@$(IN_LAB) $(PY) -m console launch --inventory "$(INVENTORY)" $(WANTED)
 
 LIFE = $(IN_LAB) $(PY) -m console $@ --inventory "$(INVENTORY)"

@@ -16,7 +16,7 @@ from console.inventory import check
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
 
 TEMPLATE = """\
-# Your machines; docs/my-machines.md explains every key. Next: make bootstrap
+# Your machines; docs/reference.md explains every key. Next: make bootstrap
 
 cluster:
   vars:

@@ -63,7 +63,7 @@ def read(
     about, wrong_values = check_values(values, required)
     findings = wrong_values + findings
     if findings:
-        raise Refused("\n".join([*findings, "all variables, with an example of each: docs/launching.md"]))
+        raise Refused("\n".join([*findings, "all variables, with an example of each: docs/reference.md"]))
     return Asked(
         values=values,
         nodes=nodes,

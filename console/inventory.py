@@ -350,7 +350,7 @@ def _judge_keys(
             inventory.findings.append(Finding(what=what, where=where, mend=f"it expects {key.expects}"))
 
 
-def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/my-machines.md") -> str:
+def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/reference.md") -> str:
     """The sentence that names the valid key or word nearest to a misspelled one."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     if not close:  # `address` for `motley_address`

@@ -216,7 +216,7 @@ def _next(wish: Wish, whole: bool) -> list[str]:
         return []
     inventory = _short(wish.inventory.path)
     where = "" if inventory == "inventory/homelab" else f" INVENTORY={inventory}"
-    return [f"next     make launch MODEL=tiny DATASET=stdlib-qa{where}   (a first try; yours: docs/launching.md)"]
+    return [f"next     make launch MODEL=tiny DATASET=stdlib-qa{where}   (a first try; yours: docs/reference.md)"]
 
 
 def stopped(progress: Progress, command: str) -> list[str]:

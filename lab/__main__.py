@@ -26,7 +26,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m lab", description="Real hosts on one machine. See docs/lab.md.")
+    top = argparse.ArgumentParser(prog="python -m lab", description="Real hosts on one machine: docs/inside/lab.md")
     top.add_argument("--lab", metavar="NAME", help="which lab (default: $MOTLEY_LAB or 'lab')")
     verbs = top.add_subparsers(required=True, metavar="VERB")
 

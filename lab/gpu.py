@@ -1,7 +1,7 @@
 """Simulated graphics cards: what a host's hardware answers, kept outside the host and changeable from there.
 
 The folder that `plug_in` writes is bound into the host at /run/simulated-hardware; lab/in_host/hardware.py lays its
-parts over /sys and /proc there, and the simulated nvidia-smi reads card.json. docs/lab-gpu.md tells what answers what.
+parts over /sys and /proc there, and the simulated nvidia-smi reads card.json. See docs/inside/lab.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A recorded run as a picture for the front page: python -m lab.picture RECORD PICTURE ["COMMAND"]
 
-    sudo make demo | tee evening.log && .venv/bin/python -m lab.picture evening.log docs/evening.svg
+    sudo make demo | tee demo.log && .venv/bin/python -m lab.picture demo.log docs/demo.svg
 
 COMMAND is the first line, where it was another.
 

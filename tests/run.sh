@@ -72,7 +72,7 @@ not_run() { # what each part has skipped, and what no part of `all` runs
   echo "== not run"
   awk -F '\t' '{ tests[$2] += $1 } END { for (why in tests) print "  " tests[why] (tests[why] == 1 ? " test: " : " tests: ") why }' \
     "${MOTLEY_NOT_RUN:-/dev/null}" | sort
-  echo "  what only a graphics card can show (docs/proven.md): make test-gpu, on a machine with one"
+  echo "  what only a graphics card can show (docs/inside/proven.md): make test-gpu, on a machine with one"
   echo "  what is marked long, and takes hours: make test-long"
 }
 

@@ -200,7 +200,7 @@ def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: st
         why_not = f"{name} is offered no driver {branch['branch']}" + (f", {sources} have {newest}" if newest else "")
         if node.get("apt_trouble"):
             why_not += f" (apt-get update says: {node['apt_trouble']})"
-    return Way(why_not=why_not, fix=f"give {name} a package source that has it (docs/drivers.md tells which)")
+    return Way(why_not=why_not, fix=f"give {name} a package source that has it (docs/cards.md tells which)")
 
 
 def _led(node: Data, branch: str) -> str:

@@ -79,7 +79,7 @@ def motley_guarded_services(services: list[dict[str, Any]], ranges: list[str]) -
     pairs = [ports_of(word) for word in ranges]
     hit = [one for one in services if any(low <= one["port"] <= high for low, high in pairs)]
     told = ", ".join(f"{one['program']} on port {one['port']}" for one in hit)
-    return f"{told} can be called by the nodes and the controller alone (docs/my-machines.md#firewall)" if hit else ""
+    return f"{told} can be called by the nodes and the controller alone (docs/machines.md#firewall)" if hit else ""
 
 
 def motley_name(reported: str) -> str:

@@ -166,11 +166,11 @@ def choose_modules(ways: list[Data], wish: Data) -> Data:
             against.append(f"{way['how']}: {reason}")
         else:
             return {"way": way}
-    fix = "give it a package source that has them (docs/drivers.md)"
+    fix = "give it a package source that has them (docs/cards.md)"
     if any(way["kernels"] for way in ways):
         fix = "upgrade it first (sudo apt full-upgrade, then restart it) and run again"
     elif wish["secure_boot"] and not ways[-1]["trouble"]:
-        fix = "read docs/drivers.md (Secure Boot) first, then run again with -e motley_gpu_driver_own_key=true"
+        fix = "read docs/cards.md (Secure Boot) first, then run again with -e motley_gpu_driver_own_key=true"
     return {"error": "no way to the driver's modules; " + "; ".join(against), "fix": fix}
 
 
@@ -239,7 +239,7 @@ def proof_fault(look: Data) -> tuple[str, str]:
         return "no driver is installed", "make bootstrap PHASE=gpu_driver"
     if not loaded:
         if look["secure_boot"] and not look["module_signer"].startswith(TRUSTED_SIGNERS):
-            return "Secure Boot does not let its module load", "enrol the module's key: docs/drivers.md (Secure Boot)"
+            return "Secure Boot does not let its module load", "enrol the module's key: docs/cards.md (Secure Boot)"
         return "its module is not loaded", f"see why: sudo dmesg | grep -iE 'nvrm|nvidia|key'; {restart_it()}"
     if loaded["version"] != installed["version"]:
         return f"the module is {loaded['version']}, the library {installed['version']}", restart_it()

@@ -1,4 +1,4 @@
-"""The results as one table, for docs/proven.md."""
+"""The results as one table, for docs/inside/proven.md."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def amiss(person: Person) -> set[str]:
 
 
 def but_what_was_installed(host: Host, changed: list[str]) -> list[str]:
-    """An undo leaves packages, as docs/my-machines.md says: here netplan, what it needs, and their files."""
+    """An undo leaves packages, as docs/machines.md says: here netplan, what it needs, and their files."""
     added = [line[1:] for line in changed if re.fullmatch(INSTALLED, line)]
     names = {line.split()[0] for line in added}
     files = set(host.run("dpkg-query", "-L", *names).split()) if names else set()

@@ -1,4 +1,4 @@
-"""events.jsonl: code, a real run and docs/events.md say the same."""
+"""events.jsonl: code, a real run and docs/inside/events.md say the same."""
 
 import io
 import re
@@ -22,7 +22,7 @@ def run(tmp_path_factory) -> cluster.Cluster:
 
 def documented() -> dict[str, list[str]]:
     """Every ## section on the trainer's diary with the fields of its first table."""
-    page = (cluster.ROOT / "docs/events.md").read_text().split("\n# ")[0]
+    page = (cluster.ROOT / "docs/inside/events.md").read_text().split("\n# ")[0]
     sections = re.findall(r"^## (\w+)\n(.*?)(?=^Each of|^## |\Z)", page, re.S | re.M)
     return {name: re.findall(r"^\| `(\w+)`", text, re.M) for name, text in sections}
 
@@ -31,7 +31,7 @@ def test_the_page_describes_every_event_and_every_field():
     assert {name: set(fields) for name, fields in documented().items()} == {
         name: set(fields) for name, fields in events.SCHEMA.items()
     }
-    page = (cluster.ROOT / "docs/events.md").read_text()
+    page = (cluster.ROOT / "docs/inside/events.md").read_text()
     assert re.findall(r"^\| `(\w+)`", page.split("Each of `nodes`")[1].split("\n## ")[0], re.M) == list(
         events.NODE_KEYS
     )

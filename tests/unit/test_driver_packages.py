@@ -141,7 +141,7 @@ def test_modules_are_built_only_where_they_will_load() -> None:
     assert rules.choose_modules(ways, {"secure_boot": True, "own_key": True})["way"] is BUILT
     refused = rules.choose_modules(ways, {"secure_boot": True, "own_key": False})
     assert "on the machine's own screen" in refused["error"]
-    assert "docs/drivers.md" in refused["fix"]
+    assert "docs/cards.md" in refused["fix"]
 
 
 def test_a_kernel_that_would_move_is_said_with_the_mend() -> None:

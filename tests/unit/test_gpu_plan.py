@@ -104,9 +104,9 @@ def test_a_card_that_is_not_known_yet_is_taken_for_a_newer_one() -> None:
         (
             {"a": node(RTX_3070_TI, offers=("550.163.01",), source="Debian's packages")},
             "a is offered no driver 580, Debian's packages have 550",
-            "docs/drivers.md",
+            "docs/cards.md",
         ),
-        ({"a": node(RTX_3070_TI, offers=())}, "a is offered no driver 580", "docs/drivers.md"),
+        ({"a": node(RTX_3070_TI, offers=())}, "a is offered no driver 580", "docs/cards.md"),
         (
             {"a": node(RTX_4070, installed={"version": "535.1", "open": False, "packaged": False, "complete": True})},
             "a has driver 535.1 from NVIDIA's .run file",

@@ -84,7 +84,7 @@ def test_a_bad_value_is_named(name: str) -> None:
 
 def test_all_findings_come_at_once() -> None:
     said = refusal(max_steps="x", sync="dpd", nodes="nobody", follow="perhaps")
-    assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/launching.md"))
+    assert all(word in said for word in ("max_steps:", "sync:", "nodes:", "follow:", "docs/reference.md"))
 
 
 def test_what_contradicts_itself_is_refused() -> None:
@@ -123,8 +123,8 @@ def test_nodes_keep_the_order_of_the_inventory() -> None:
 
 def examples() -> list[tuple[str, str]]:
     """Every `name=value` of the documents' table."""
-    text = (REPOSITORY / "docs/launching.md").read_text()
-    table = text.split("\n## Variables\n")[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
+    text = (REPOSITORY / "docs/reference.md").read_text()
+    table = text.split("\n## Launch variables\n")[1].split("\n\n|", 1)[1].split("\n\n", 1)[0]
     return re.findall(r"`(\w+)=([^`]*)`", table)
 
 

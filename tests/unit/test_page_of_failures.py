@@ -1,4 +1,4 @@
-"""docs/when-it-breaks.md has a line for every sentence with which a bootstrap, an undo or a first contact can fail."""
+"""docs/trouble.md has a line for every sentence with which a bootstrap, an undo or a first contact can fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import yaml
 from console.causes import KNOWN
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/when-it-breaks.md").read_text()
+PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
     *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_report", "node_state"),
     *("node_undo", "python_env", "workspace"),

@@ -1,5 +1,5 @@
 """The agent's files in logs/runs/RUN: members.jsonl (what happened), agent.json (how it is now), epoch.json (its
-memory), and its reading of the trainer's events.jsonl. docs/events.md describes the first two."""
+memory), and its reading of the trainer's events.jsonl. docs/inside/events.md describes the first two."""
 
 from __future__ import annotations
 

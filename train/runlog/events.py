@@ -1,6 +1,6 @@
 """The run's diary: events.jsonl, one JSON object a line, the same on every node; and one line for a person watching.
 
-docs/events.md describes every event; SCHEMA is what the tests hold both to.
+docs/inside/events.md describes every event; SCHEMA is what the tests hold both to.
 """
 
 from __future__ import annotations
