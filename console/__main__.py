@@ -9,7 +9,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from console import afterwards, ask, asked, board, contact, interrupt, life, play, restart, versions
+from console import (
+    ask,
+    contact,
+    interrupt,
+    launch_request,
+    play,
+    restart,
+    run_commands,
+    tensorboard_view,
+    use_result,
+    versions,
+)
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
 from console.inventory import Finding, Inventory, check, is_local, nearest
@@ -100,22 +111,22 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
         verb.set_defaults(act=lambda args: act(args, checked(args.inventory)))
         return verb
 
-    verb = add("status", "what runs, where, how far", lambda args, inv: life.status(inv, as_json=args.json))
+    verb = add("status", "what runs, where, how far", lambda args, inv: run_commands.status(inv, as_json=args.json))
     verb.add_argument("--json", action="store_true", help="the same as data")
-    add("follow", "watch the run that is on; Ctrl-C leaves it alone", lambda _, inv: life.follow(inv))
+    add("follow", "watch the run that is on; Ctrl-C leaves it alone", lambda _, inv: run_commands.follow(inv))
     verb = add("logs", "what the nodes' part of the run says", _logs)
     verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
     verb.add_argument("--lines", type=int, default=200, help="how many old lines of each node")
     verb.add_argument("--no-follow", action="store_true", help="the old lines only")
-    add("stop", "save, stop, and prove that nothing is left", lambda _, inv: life.stop(inv))
+    add("stop", "save, stop, and prove that nothing is left", lambda _, inv: run_commands.stop(inv))
     verb = add("fetch", "bring results, diaries and settings to results/RUN", _fetch)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=life.RESULTS, metavar="FOLDER")
+    verb.add_argument("--results", type=Path, default=run_commands.RESULTS, metavar="FOLDER")
     verb = add("tensorboard", "the curves of a run, also while it is on", _tensorboard)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=life.RESULTS, metavar="FOLDER")
+    verb.add_argument("--results", type=Path, default=run_commands.RESULTS, metavar="FOLDER")
     verb.add_argument("--port", type=int, default=6006, help="where the browser finds it (default 6006)")
-    add("runs", "all runs of all nodes", lambda _, inv: life.runs(inv))
+    add("runs", "all runs of all nodes", lambda _, inv: run_commands.runs(inv))
     verb = add("clean", "delete the checkpoints of runs that are done", _clean)
     verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
     verb.add_argument("--yes", action="store_true", help="without asking")
@@ -129,8 +140,8 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
     verb.add_argument("--to", default="gguf", choices=("adapter", "merged", "gguf"), help="default: gguf, for Ollama")
     for name, help_, act in (
-        ("plan", "what a run would do, and whether it can", life.plan),
-        ("launch", "run launch.yml and watch", life.launch),
+        ("plan", "what a run would do, and whether it can", run_commands.plan),
+        ("launch", "run launch.yml and watch", run_commands.launch),
     ):
         verb = add(name, help_, functools.partial(_with_words, act))
         verb.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable, as it is")
@@ -140,38 +151,40 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
 
 def _with_words(act: Callable[[Inventory, list[str]], int], args: argparse.Namespace, inventory: Inventory) -> int:
     try:
-        words = asked.as_words(args.set, args.settings)
-    except (asked.Refused, ValueError) as wrong:  # a quote that is not closed
+        words = launch_request.as_words(args.set, args.settings)
+    except (launch_request.Refused, ValueError) as wrong:  # a quote that is not closed
         raise BadInput(str(wrong)) from None
     return act(inventory, [*args.words, *words])
 
 
 def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
-    return life.logs(inventory, chosen_nodes(inventory, args.limit), lines=args.lines, following=not args.no_follow)
+    return run_commands.logs(
+        inventory, chosen_nodes(inventory, args.limit), lines=args.lines, following=not args.no_follow
+    )
 
 
 def _fetch(args: argparse.Namespace, inventory: Inventory) -> int:
-    return life.fetch(inventory, args.run, args.results)
+    return run_commands.fetch(inventory, args.run, args.results)
 
 
 def _tensorboard(args: argparse.Namespace, inventory: Inventory) -> int:
-    return board.tensorboard(inventory, args.run, args.results, args.port)
+    return tensorboard_view.tensorboard(inventory, args.run, args.results, args.port)
 
 
 def _clean(args: argparse.Namespace, inventory: Inventory) -> int:
-    return life.clean(inventory, args.run.replace(",", " ").split(), yes=args.yes)
+    return run_commands.clean(inventory, args.run.replace(",", " ").split(), yes=args.yes)
 
 
 def _ask(args: argparse.Namespace, inventory: Inventory) -> int:
-    return afterwards.ask(inventory, args.run, args.question, args.answer_tokens)
+    return use_result.ask(inventory, args.run, args.question, args.answer_tokens)
 
 
 def _eval(args: argparse.Namespace, inventory: Inventory) -> int:
-    return afterwards.on_a_node(inventory, args.run, ["eval"], more=[])
+    return use_result.on_a_node(inventory, args.run, ["eval"], more=[])
 
 
 def _export(args: argparse.Namespace, inventory: Inventory) -> int:
-    return afterwards.on_a_node(inventory, args.run, ["export", args.to], more=[], offline=False)
+    return use_result.on_a_node(inventory, args.run, ["export", args.to], more=[], offline=False)
 
 
 def checked(path: Path) -> Inventory:
@@ -272,7 +285,7 @@ def do_report(args: argparse.Namespace) -> int:
     from console.report.story import NothingHappened, newest_run, read_story  # noqa: PLC0415
 
     if args.run and not is_name(args.run):
-        raise BadInput(life.no_name(args.run))
+        raise BadInput(run_commands.no_name(args.run))
     try:
         folder = args.results / args.run if args.run else newest_run(args.results)
         print(f"report  {write_page(read_story(folder), folder / 'report.html')}")

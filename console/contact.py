@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from console.inventory import Inventory, is_local
-from plugins.module_utils import hostkeys
+from plugins.module_utils.motley import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from console import reach
+from console import remote
 
 SILENT_S = 6.0
 UNHEARD_S = 8.0
@@ -315,7 +315,7 @@ class Follower:
     """Feeds a story from one living node at a time. `tell` gets every line worth keeping, `tick` runs each 0.5 s."""
 
     def __init__(
-        self, nodes: list[reach.Node], story: Story, tell: Callable[[str], None], tick: Callable[[], None]
+        self, nodes: list[remote.Node], story: Story, tell: Callable[[str], None], tick: Callable[[], None]
     ) -> None:
         self.nodes, self.story, self.tell, self.tick = nodes, story, tell, tick
         self.place = 0
@@ -343,13 +343,13 @@ class Follower:
         return self.story.ended
 
     @property
-    def node(self) -> reach.Node:
+    def node(self) -> remote.Node:
         return self.nodes[self.place % len(self.nodes)]
 
     def _connect(self) -> None:
         try:
-            process = reach.stream(self.node, "tell", run=self.story.run)
-        except reach.Silent:
+            process = remote.stream(self.node, "tell", run=self.story.run)
+        except remote.Silent:
             self._next()
             return
         self.process, self.heard, self.off_since = process, time.monotonic(), 0.0
@@ -393,7 +393,7 @@ class Follower:
         self.off_since = self.off_since or time.monotonic()
         if time.monotonic() - self.off_since < 3:
             return
-        answers, silent = reach.ask_all(self.nodes, "look")
+        answers, silent = remote.ask_all(self.nodes, "look")
         on = [name for name, look in answers.items() if look["on"] and look["run"] == self.story.run]
         if on:
             self._next(to=on[0])
@@ -417,7 +417,7 @@ class Follower:
         names = [node.name for node in self.nodes]
         self.place = names.index(to) if to else self.place + 1
         if not to and self.place % len(self.nodes) == 0:
-            answers = reach.ask_all(self.nodes, "look")[0]
+            answers = remote.ask_all(self.nodes, "look")[0]
             if not answers and self.silent_told != "all":
                 self.silent_told = "all"
                 self.tell("… no node answers; the run goes on without us, and this goes on looking")

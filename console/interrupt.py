@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM while Ansible works: it is told, ends in order, and nothing of it is left on this machine.
 
-What works for a call bears its mark (offspring.py). What goes on on a node ends there by itself.
+What works for a call bears its mark (processes.py). What goes on on a node ends there by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from console import offspring
+from console import processes
 
 MARK = "MOTLEY_CALL"
 GRACE_S = 5.0
@@ -51,7 +51,7 @@ class Watch:
             self.asked_at -= GRACE_S
         else:
             self.asked_at = time.monotonic()
-            offspring.tell(children(self.mark), signal.SIGINT)
+            processes.tell(children(self.mark), signal.SIGINT)
 
     def __enter__(self) -> Watch:
         self.before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -80,11 +80,11 @@ def end_in_order(process: subprocess.Popen[bytes], mark: str) -> int:
 
 
 def end_all(mark: str) -> None:
-    offspring.end(f"{MARK}={mark}", spare=KEPT)
+    processes.end(f"{MARK}={mark}", spare=KEPT)
 
 
 def marked(mark: str) -> list[int]:
-    return offspring.alive(f"{MARK}={mark}", spare=KEPT)
+    return processes.alive(f"{MARK}={mark}", spare=KEPT)
 
 
 def children(mark: str) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
-from console import interrupt, receipt, view
+from console import interrupt, playbook_view, receipt
 from console.inventory import Inventory, is_local
 from console.progress import FINDING, Progress
 
@@ -83,7 +83,7 @@ def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> i
     started = time.monotonic()
     work = wish.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        with view.View(screen, progress, silent=verbose, check=wish.check) as shown:
+        with playbook_view.View(screen, progress, silent=verbose, check=wish.check) as shown:
             rc = _ansible(wish, passwords, work, progress, shown)
         log = _keep_log(work, wish)
     finally:
@@ -116,7 +116,9 @@ class _Unseen:
         """Nothing moves: the lines come when all is known."""
 
 
-def _ansible(wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: view.View | _Unseen) -> int:
+def _ansible(
+    wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | _Unseen
+) -> int:
     """Its exit code; 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
 
@@ -166,8 +168,8 @@ def _keep_log(work: Path, wish: Wish) -> Path:
 def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path) -> list[str]:
     said: list[str] = []
     tell = said.append
-    view.failures(progress, tell)
-    view.left_out(progress, tell)
+    playbook_view.failures(progress, tell)
+    playbook_view.left_out(progress, tell)
     nodes = progress.nodes.values()
     idle = [node.name for node in nodes if progress.broken_off and not node.off and not node.failed]
     if idle:
@@ -199,7 +201,7 @@ def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path)
 def why_not(progress: Progress, log: Path) -> list[str]:
     """Of a playbook that should have told something: the tasks that failed, or how Ansible ended."""
     said: list[str] = []
-    view.failures(progress, said.append)
+    playbook_view.failures(progress, said.append)
     return said or last_words(log)
 
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.causes import Cause, explain
+from console.ansible_errors import Cause, explain
 
 HIDDEN_TASKS = ("Validating arguments against",)
 FINDING = "contact"  # the phase that looks for the nodes

@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from console.asked import Refused
+from console.launch_request import Refused
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from console import offspring
+from console import processes
 from lab import demo_summary
 from lab import lab as labs
 from lab.demo_sites import RUN, Folders, Simulated, Site
@@ -232,7 +232,7 @@ def run_apart(command: list[str], *, environment: dict[str, str], **how: Any) ->
 
 def end_offspring() -> None:
     (mark,) = (f"{name}={value}" for name, value in MARK.items())
-    if left := offspring.end(mark, signals=[signal.SIGKILL], patience_s=10):
+    if left := processes.end(mark, signals=[signal.SIGKILL], patience_s=10):
         raise LabError(f"processes {left[:5]} of the demo do not end: what do they wait for? ps -o pid,stat,wchan")
 
 

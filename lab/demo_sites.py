@@ -206,7 +206,9 @@ def fetch_wheels(python: str, model: str) -> None:
 
 def run_here() -> Any:
     """What Motley sends to every node, here for the nodes that are folders."""
-    spec = importlib.util.spec_from_file_location("motley_run_here", ROOT / "plugins/module_utils/run_here.py")
+    spec = importlib.util.spec_from_file_location(
+        "motley_run_here", ROOT / "plugins/module_utils/motley/run_control.py"
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

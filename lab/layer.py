@@ -16,7 +16,7 @@ from lab.base import Base
 from lab.place import CACHE
 from lab.profile import USER
 from lab.shell import run
-from plugins.module_utils import env_files
+from plugins.module_utils.motley import env_files
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 ENV = f"/home/{USER}/ai-cluster/env"

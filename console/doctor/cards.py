@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.doctor.common import Found, Skipped, bootstrap, listed, need, number
 from console.doctor.readings import Facts, Finding, Node, Readings
-from plugins.module_utils.driver_packages import switched_off_fault
+from plugins.module_utils.motley.driver_packages import switched_off_fault
 
 BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
 HOT = "it is too hot"

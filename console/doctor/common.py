@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console import causes
+from console import ansible_errors
 from console.doctor.readings import Finding, Node, Readings
 
 WITHOUT_ROOT = "it needs sudo"
@@ -54,7 +54,7 @@ def listed(words: list[str]) -> str:
 
 
 def explained(probe: str, name: str, message: str) -> Finding:
-    cause = causes.explain({"msg": message})
+    cause = ansible_errors.explain({"msg": message})
     probe = next((mine for what, mine in BELONGS if cause.what == what), probe)
     return Finding(probe=probe, node=name, what=cause.what, fix=cause.fix_on(name))
 

@@ -31,7 +31,7 @@ class Node:
     link_failed: str = ""
     versions: Facts | None = None
     driver_fault: str = ""
-    """"WHAT\\nfix: MEND" of plugins/modules/gpu_look.py."""
+    """"WHAT\\nfix: MEND" of plugins/modules/gpu_info.py."""
     collective: Facts | None = None
     collective_failed: str = ""
     took: Mapping[str, float] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import sys
 import time
 from typing import Any
 
-from console import interrupt, play, reach
+from console import interrupt, play, remote
 from console.doctor import show
 from console.doctor.common import SAFE_PHASES
 from console.doctor.readings import Finding, Probe, Verdict
@@ -101,7 +101,7 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
         word = "does now" if finding.safe else "leaves to you"
         say(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
     stopped = [finding.node for finding in wrong if finding.safe and not finding.phase]
-    for node in reach.from_inventory(inventory):
+    for node in remote.from_inventory(inventory):
         if node.name in stopped:
             end_what_is_left(node, say)
     for nodes, phases in by_nodes(wrong).items():
@@ -119,10 +119,10 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
     return 0
 
 
-def end_what_is_left(node: reach.Node, say: Any) -> None:
+def end_what_is_left(node: remote.Node, say: Any) -> None:
     try:
-        told = reach.ask(node, "stop", timeout_s=20)
-    except reach.Silent as why:
+        told = remote.ask(node, "stop", timeout_s=20)
+    except remote.Silent as why:
         say(f"{node.name}  {why}")
         return
     say(f"{node.name}  ended what an older run had left" if not told["left"] else f"{node.name}  it does not end")

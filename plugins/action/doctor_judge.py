@@ -12,7 +12,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console.causes import own_words
+from console.ansible_errors import own_words
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings import Node, Readings

@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import asked, hub  # noqa: E402
+from console import hub, launch_request  # noqa: E402
 
 
 class ActionModule(ActionBase):
@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
         try:
             self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
             found = self._model(args["model"]) if args.get("model") else self._dataset(args["dataset"])
-        except asked.Refused as finding:
+        except launch_request.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         return result | {"changed": False, **found}
 
@@ -47,7 +47,7 @@ class ActionModule(ActionBase):
         """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
-        env = asked.environment() | token
+        env = launch_request.environment() | token
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
         ) as process:
@@ -57,15 +57,15 @@ class ActionModule(ActionBase):
                 said.append(line)
                 if " · " in line or "fetched anew" in line:
                     self._display.display(f"  {line.rstrip()}")
-            told, failures = asked.told(process.stdout.read(), "".join(said))
+            told, failures = launch_request.told(process.stdout.read(), "".join(said))
         if failures:
-            raise asked.Refused(hub.in_words(failures[0], about, bool(token)))
+            raise launch_request.Refused(hub.in_words(failures[0], about, bool(token)))
         return told
 
 
 def relay() -> Any:
     """Our module_utils are no part of the ansible package here: the file is loaded from where it lies."""
-    spec = importlib.util.spec_from_file_location("motley_relay", ROOT / "plugins/module_utils/relay.py")
+    spec = importlib.util.spec_from_file_location("motley_relay", ROOT / "plugins/module_utils/motley/relay.py")
     assert spec and spec.loader
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -11,7 +11,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import asked, render
+from console import launch_request, render
 
 
 class ActionModule(ActionBase):
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
             files = render.files(plan, node, args["token"], dict(args["ports"]), dict(args.get("environment") or {}))
-        except asked.Refused as finding:
+        except launch_request.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         wish = {
             "home": own["home"],

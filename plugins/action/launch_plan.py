@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import asked, hub, receipt  # noqa: E402
+from console import hub, launch_request, receipt  # noqa: E402
 from console.plan import obstacles, plan, runs, show, speed  # noqa: E402
 from console.plan.nodes import GIB, Node, nodes_of  # noqa: E402
 from train.plan.hashes import package_hash  # noqa: E402
@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
         known = task_vars or {}
         try:
             found = decide(known, self._task.args, hub.token(known["hostvars"][known["inventory_hostname"]]))
-        except asked.Refused as finding:
+        except launch_request.Refused as finding:
             return result | {"failed": True, "msg": str(finding)}
         data = plan.as_data(found)
         here = package_hash(ROOT / "train")
@@ -43,7 +43,7 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     hostvars = known["hostvars"]
     off = left_out(wish, names, hostvars)
     if off and wish["named_nodes"]:
-        raise asked.Refused("\n".join(off.values()))
+        raise launch_request.Refused("\n".join(off.values()))
     looks = {name: hostvars[name]["motley_plan_look"]["look"] for name in names}
     for name in names:
         looks[name]["missed"] = hostvars[name].get("motley_plan_knocked", {}).get("missed", [])
@@ -60,7 +60,7 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     )
     findings += obstacles.in_the_way(nodes, dict.fromkeys(names, 0))
     if findings:
-        raise asked.Refused("\n".join(findings))
+        raise launch_request.Refused("\n".join(findings))
     mbit, why = speed.link(nodes, receipt.link_mbit(Path(args["state_folder"]) / "receipts"))
     found = with_memory(run, about, nodes, told, mbit=mbit, token=token)
     found.link_why = why
@@ -68,7 +68,7 @@ def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -
     needed = {name: 0 if here else found.model_bytes for name, here in found.here.items()}
     findings += obstacles.in_the_way(nodes, needed)
     if findings:
-        raise asked.Refused("\n".join(findings))
+        raise launch_request.Refused("\n".join(findings))
     found.speeds = speed.speeds(nodes, found.settings, calibrated(known))
     found.outlook = ask_outlook(found)
     found.warnings += [f"{why}; it is left out" for why in off.values()]
@@ -109,18 +109,18 @@ def refuse_a_second_run(looks: dict[str, Any]) -> None:
             on.setdefault(look["run_on"], []).append(name)
     if on:
         told = "; ".join(f"'{run}' is on, on {', '.join(nodes)}" for run, nodes in on.items())
-        raise asked.Refused(f"{told}\nfix: make stop, or wait for its end by itself: -e queue=true")
+        raise launch_request.Refused(f"{told}\nfix: make stop, or wait for its end by itself: -e queue=true")
 
 
 def which_run(wish: dict[str, Any], looks: dict[str, Any]) -> tuple[runs.Run, dict[str, Any]]:
     about = wish["about"]
     run, findings = runs.choose_run(wish["values"], about, runs.known_runs(looks))
     if run is None:
-        raise asked.Refused("\n".join(findings))
+        raise launch_request.Refused("\n".join(findings))
     if run.values != wish["values"]:
-        about, findings = asked.check_values(run.values)
+        about, findings = launch_request.check_values(run.values)
         if findings:
-            raise asked.Refused("\n".join(findings))
+            raise launch_request.Refused("\n".join(findings))
     return run, about
 
 
@@ -149,9 +149,9 @@ def with_memory(
     elif model["embedded"]:
         model["comes_from"] = "head"
     else:
-        seen, failures = asked.train(*hub.look_words(model), env=token)
+        seen, failures = launch_request.train(*hub.look_words(model), env=token)
         if failures and not (all(here.values()) and model["source"] == "catalogue"):
-            raise asked.Refused(hub.in_words(failures[0], model, bool(token)))
+            raise launch_request.Refused(hub.in_words(failures[0], model, bool(token)))
         model["comes_from"] = "head" if failures else "hub"
         shape, size = (model["name"], 0) if failures else (str(Path(seen["config"]).parent), seen["bytes"])
         memory = None  # the true shape is known now
@@ -196,7 +196,7 @@ def ask_plan(shape: str, settings: dict[str, Any], mbit: float, *more: str) -> d
     names += ("backend", "precision")
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     words += ["--micro-batch", str(settings["micro_batch"] or 1), *([] if settings["pack"] else ["--no-pack"])]
-    told, failures = asked.train("plan", "--model", shape, "--link-mbit", f"{mbit:.0f}", *words, *more)
+    told, failures = launch_request.train("plan", "--model", shape, "--link-mbit", f"{mbit:.0f}", *words, *more)
     if failures:
-        raise asked.Refused("\n".join(failures))
+        raise launch_request.Refused("\n".join(failures))
     return told

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import asked
+from console import launch_request
 
 
 class ActionModule(ActionBase):
@@ -31,8 +31,8 @@ class ActionModule(ActionBase):
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         try:
             rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
-            wish = asked.read(rendered, cluster, limit, homes)
-        except asked.Refused as findings:
+            wish = launch_request.read(rendered, cluster, limit, homes)
+        except launch_request.Refused as findings:
             return result | {"failed": True, "msg": str(findings)}
         return result | {"changed": False, "asked": asdict(wish)}
 

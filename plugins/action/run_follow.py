@@ -10,7 +10,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import reach, watch
+from console import live_view, remote
 from console.follow import Story
 
 
@@ -34,8 +34,8 @@ class ActionModule(ActionBase):
             Path(str(args["tell_in"])).write_text(json.dumps(told))
             return result | {"changed": False, "run": args["run"]}
         story = Story(run=str(args["run"]), order=names, since=since)
-        nodes = reach.from_hostvars(names, hostvars)
-        ended = watch.watch(
+        nodes = remote.from_hostvars(names, hostvars)
+        ended = live_view.watch(
             nodes,
             story,
             self._display.display,

@@ -32,7 +32,7 @@ description:
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import causes  # noqa: E402
+from console import ansible_errors  # noqa: E402
 
 # "Task failed: …" is an exception; a sentence of ours may follow it, with its fix.
 WITH_A_FIX = r"(?!(?s:.)*\nfix: )"
@@ -66,7 +66,7 @@ class CallbackModule(Default):
         if self.before_looking:
             signal.signal(signal.SIGINT, self.before_looking)
             self.before_looking = None
-        if self.calm and task.action == "launch_look":
+        if self.calm and task.action == "launch_info":
             self.before_looking = signal.signal(signal.SIGINT, self._give_up)
         if self.calm and task.action == "run_follow":
             signal.signal(signal.SIGINT, self._detach)
@@ -174,8 +174,8 @@ def spoken(task: Any, told: Any, *, unreachable: bool = False) -> str:
     message = str(told.get("msg") or "")
     ours = "." not in task.action or task.action in ("ansible.builtin.fail", "ansible.builtin.assert")
     if message and ours and not unreachable and not MADE_BY_ANSIBLE.match(message):
-        return causes.PREFIX.sub("", message)
-    cause = causes.explain(told, unreachable=unreachable)
+        return ansible_errors.PREFIX.sub("", message)
+    cause = ansible_errors.explain(told, unreachable=unreachable)
     own = [cause.what, *([f"its output: {cause.output}"] if cause.output else []), f"fix: {cause.fix}"]
     return "\n  ".join([task.get_name().replace(" : ", ": "), *own])
 

@@ -1,6 +1,6 @@
 """Chooses one driver branch that serves every card of the cluster and the pinned CUDA, and says why. Pure.
 
-A node's facts come from gpu_look; what is known of cards, branches and names is the role's catalogue. The answer is a
+A node's facts come from gpu_info; what is known of cards, branches and names is the role's catalogue. The answer is a
 plan, or `error` and `fix` where no plan can be right.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import cards as card_names
-from plugins.module_utils.driver_packages import numbers, of_branch, older, switched_off_fault
+from plugins.module_utils.motley.driver_packages import numbers, of_branch, older, switched_off_fault
 
 Data = dict[str, Any]
 

@@ -90,7 +90,7 @@ def motley_name(reported: str) -> str:
 
 
 def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
-    """One ufw rule as node_state settles it, before all others: a rule of the owner's that denies may come after."""
+    """One ufw rule of recorded_state, before all others: a rule of the owner's that denies may come after."""
     friend, ports = friend_and_ports
     rule = ["allow", "from", friend, "to", "any", "port", ports.replace("-", ":"), "proto", "tcp"]
     return _ufw("prepend", rule)

@@ -32,7 +32,7 @@ Data = dict[str, Any]
 def motley_netplan(node: Data, wish: Data) -> Data:
     """Which card, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
 
-    `node` is node_report's; `wish` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
+    `node` is node_info's; `wish` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
     """
     nic = find_nic(node["nics"], wish)
     if nic is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from plugins.module_utils.driver_packages import numbers, older
+from plugins.module_utils.motley.driver_packages import numbers, older
 
 Data = dict[str, Any]
 CPU = "node-cpu"

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.relay import (
+from ansible.module_utils.motley.relay import (
     Refused,
     Store,
     Target,

@@ -7,8 +7,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ansible.module_utils import hostkeys
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley import hostkeys
 
 DOCUMENTATION = r"""
 module: first_contact

@@ -9,13 +9,13 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from ansible.module_utils import compiler, encrypted
-from ansible.module_utils import driver_packages as rules
-from ansible.module_utils.apt import Apt, AptError
-from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, write_file
-from ansible.module_utils.nvidia_module import KEYS, loaded, on_disk, own_key, own_key_is_known, run
+from ansible.module_utils.motley import compiler, encrypted
+from ansible.module_utils.motley import driver_packages as rules
+from ansible.module_utils.motley.apt import Apt, AptError
+from ansible.module_utils.motley.apt_lock import holder
+from ansible.module_utils.motley.nvidia_module import KEYS, loaded, on_disk, own_key, own_key_is_known, run
+from ansible.module_utils.motley.undo_record import Before, write_file
 
 DOCUMENTATION = r"""
 module: gpu_driver
@@ -29,7 +29,7 @@ options:
   state: {type: str, choices: [present, undone], default: present, description: "undone: as it was at first"}
   install: {type: bool, default: false, description: Whether packages are installed; else what is there is kept}
   names: {type: dict, default: {}, description: "ways (the safest first), built (modules to compile), first"}
-  look: {type: dict, default: {}, description: What gpu_look found}
+  look: {type: dict, default: {}, description: What gpu_info found}
   catalogue: {type: dict, default: {}, description: Which packages belong to driver and kernel}
   compiler: {type: bool, default: false, description: Whether what GPU kernels are built with is installed}
   hold: {type: bool, default: true, description: Whether driver, CUDA and kernel stay; false lifts our holds}

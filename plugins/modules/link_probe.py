@@ -22,9 +22,9 @@ import struct
 import threading
 import time
 
-from ansible.module_utils import knocking
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.turns import turns
+from ansible.module_utils.motley import knocking
+from ansible.module_utils.motley.round_robin import turns
 
 DOCUMENTATION = r"""
 module: link_probe

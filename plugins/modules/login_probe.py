@@ -7,8 +7,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ansible.module_utils import logins
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley import logins
 
 DOCUMENTATION = r"""
 module: login_probe

@@ -12,10 +12,10 @@ import subprocess
 import time
 from pathlib import Path
 
-from ansible.module_utils import ifupdown, lan
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, printable, read_text, write_file
-from ansible.module_utils.resolving import a_name, resolves
+from ansible.module_utils.motley import ifupdown, lan
+from ansible.module_utils.motley.resolving import a_name, resolves
+from ansible.module_utils.motley.undo_record import Before, printable, read_text, write_file
 
 DOCUMENTATION = r"""
 module: netplan_change

@@ -14,7 +14,7 @@ module: node_files
 short_description: Write small files below a folder
 description:
   - Writes each file that differs in content or mode, in one step; a reader never sees a half of it.
-  - Nothing is recorded for an undo; files of the system are for M(node_state).
+  - Nothing is recorded for an undo; files of the system are for M(recorded_state).
 options:
   home: {type: path, required: true, description: The folder that all paths are below}
   files: {type: str, required: true, description: "JSON: a list of path, content, mode (a number). It may hold a token"}

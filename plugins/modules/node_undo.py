@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, of_others, printable, read_text, without_own, write_file
+from ansible.module_utils.motley.undo_record import Before, of_others, printable, read_text, without_own, write_file
 
 DOCUMENTATION = r"""
 module: node_undo

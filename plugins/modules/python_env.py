@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ansible.module_utils import env_files
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.wheels import Place, install
-from ansible.module_utils.wheels import Refused as WheelRefused
+from ansible.module_utils.motley import env_files
+from ansible.module_utils.motley.wheels import Place, install
+from ansible.module_utils.motley.wheels import Refused as WheelRefused
 
 DOCUMENTATION = r"""
 module: python_env

@@ -7,7 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.run_here import start
+from ansible.module_utils.motley.run_control import start
 
 DOCUMENTATION = r"""
 module: run_start

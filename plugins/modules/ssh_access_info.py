@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import of_others, read_text, without_own
-from ansible.module_utils.ssh_access import (
+from ansible.module_utils.motley.ssh_access import (
     connection,
     has_password,
     key_files,
@@ -21,6 +20,7 @@ from ansible.module_utils.ssh_access import (
     ways_in,
     why_none,
 )
+from ansible.module_utils.motley.undo_record import of_others, read_text, without_own
 
 DOCUMENTATION = r"""
 module: ssh_access_info

@@ -17,7 +17,7 @@ def by_dhcp(host: Host) -> str:
     host.run("netplan", "apply")
     # networkd now and then loses its lease right then: see `settle`, by which a node helps itself.
     mac = host.run("cat", f"/sys/class/net/{host.spec.nics[0]}/address").strip()
-    host.run("python3", "-", "settle", mac, stdin=(REPOSITORY / "plugins/module_utils/lan.py").read_text())
+    host.run("python3", "-", "settle", mac, stdin=(REPOSITORY / "plugins/module_utils/motley/lan.py").read_text())
     address = router.address_by_lease(host)
     host.wait_until_up()
     return address

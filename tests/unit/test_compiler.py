@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils import compiler
-from plugins.module_utils.driver_packages import Simulated
+from plugins.module_utils.motley import compiler
+from plugins.module_utils.motley.driver_packages import Simulated
 
 STOCK: dict[str, Any] = {
     "python": "3.12",

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from console import play, receipt, view
-from console.causes import explain
+from console import play, playbook_view, receipt
+from console.ansible_errors import explain
 from console.inventory import Inventory
 from console.progress import Progress
 
@@ -29,8 +29,8 @@ def summary(progress: Progress, folder: Path, rc: int) -> list[str]:
 
 def lines(progress: Progress) -> list[str]:
     said: list[str] = []
-    view.failures(progress, said.append)
-    view.left_out(progress, said.append)
+    playbook_view.failures(progress, said.append)
+    playbook_view.left_out(progress, said.append)
     return said
 
 
@@ -40,7 +40,7 @@ def test_a_phase_is_one_line_per_node() -> None:
     ran(progress, "one", "Prove that it has it")
     progress.take(event("playbook_on_stats", role=""))
     ((node, phase),) = progress.finished
-    assert view.phase_line(node, phase, 3).split() == "one hostname ✓ 1 changed 0.0 s was debian".split()
+    assert playbook_view.phase_line(node, phase, 3).split() == "one hostname ✓ 1 changed 0.0 s was debian".split()
     assert node.phases["hostname"].proven == ["it has it"]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from console import __main__ as console
-from console import asked
+from console import launch_request
 from lab import __main__ as lab
 from train import __main__ as train
 from train.plan.config import RunConfig
@@ -230,11 +230,11 @@ def check_playbook(words: list[str], *, whole: bool) -> None:
 def check_extra(words: list[str]) -> None:
     values = [after for word, after in itertools.pairwise(words) if word == "-e"]
     given = dict(value.split("=", 1) for value in values if "=" in value and not value.startswith(("@", "{")))
-    known = {setting.name for setting in fields(RunConfig)} | set(asked.LAUNCH_ONLY)
+    known = {setting.name for setting in fields(RunConfig)} | set(launch_request.LAUNCH_ONLY)
     for name in given:
         if not name.startswith("motley_") and not OPEN.fullmatch(name):
             assert name in known, f"launch.yml knows no variable {name}"
-    assert not asked.unknown_inner(given)
+    assert not launch_request.unknown_inner(given)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,7 +1,7 @@
 """The doctor on graphics cards: hot, in use, lost, and what is none of it."""
 
 from console.doctor.judge import judge
-from plugins.module_utils.driver_packages import xids
+from plugins.module_utils.motley.driver_packages import xids
 from tests.support.readings import healthy, with_node
 from tests.support.spoiled import card, disk, part, wrong
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings import Readings
-from plugins.module_utils.before import digest, undone, with_block
+from plugins.module_utils.motley.undo_record import digest, undone, with_block
 from tests.support.readings import CARD, NAMES, healthy, with_links, with_node, with_part
 from tests.support.spoiled import only, wrong
 

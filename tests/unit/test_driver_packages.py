@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lab.in_host import nvidia_smi
 from plugins.filter import gpu_driver as planner
 from plugins.filter import python_env as env_filter
-from plugins.module_utils import driver_packages as rules
-from plugins.module_utils.driver_packages import Package, Simulated
+from plugins.module_utils.motley import driver_packages as rules
+from plugins.module_utils.motley.driver_packages import Package, Simulated
 
 ROLE = Path(__file__).resolve().parents[2] / "roles/motley_gpu_driver"
 CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]

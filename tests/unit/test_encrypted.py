@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils import encrypted
+from plugins.module_utils.motley import encrypted
 
 LVM = {"name": "ubuntu--vg-ubuntu--lv", "type": "lvm", "mountpoints": ["/"]}
 NO_KEY = "# <target> <source> <key file> <options>\ndm_crypt-0 UUID=5fe3 none luks,discard\n"

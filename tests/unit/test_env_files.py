@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible.module_utils import env_files
+from ansible.module_utils.motley import env_files
 
 from plugins.filter.python_env import motley_env_wheels
-from plugins.modules import node_versions, python_env
+from plugins.modules import python_env, versions_info
 from tests.support import made_wheels
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
@@ -41,7 +41,7 @@ class Made:
 
     def seen(self) -> str:
         """As check-versions and doctor show it."""
-        return str(node_versions.collect(self.home, [])["environment"])
+        return str(versions_info.collect(self.home, [])["environment"])
 
 
 @pytest.fixture
@@ -143,10 +143,10 @@ def rots(made: Made, file: Path) -> None:
 def test_rot_is_seen_by_a_full_look_and_from_then_on(made: Made) -> None:
     rots(made, made.site / "alpha/__init__.py")
     assert made.seen() == LOCK
-    assert "changed: alpha" in str(node_versions.collect(made.home, [], full=True)["environment"])
+    assert "changed: alpha" in str(versions_info.collect(made.home, [], full=True)["environment"])
     assert "changed: alpha" in made.seen(), "what FIX=yes looks at"
     made.build()
-    assert str(node_versions.collect(made.home, [], full=True)["environment"]) == LOCK
+    assert str(versions_info.collect(made.home, [], full=True)["environment"]) == LOCK
 
 
 def test_without_a_list_the_wheels_own_decide(made: Made) -> None:
@@ -163,7 +163,7 @@ def test_without_a_list_the_wheels_own_decide(made: Made) -> None:
 
 def test_looking_in_check_mode_writes_nothing(made: Made) -> None:
     (made.env / env_files.LIST).unlink()
-    node_versions.collect(made.home, [], write=False)
+    versions_info.collect(made.home, [], write=False)
     python_env.look(made.home, LOCK, write=False)
     assert not (made.env / env_files.LIST).exists()
 
@@ -179,7 +179,7 @@ def test_of_a_file_that_two_packages_bring_differently_the_disk_decides(tmp_path
     made.env.unlink()
     made.build()
     assert made.seen() == LOCK
-    assert str(node_versions.collect(made.home, [], full=True)["environment"]) == LOCK
+    assert str(versions_info.collect(made.home, [], full=True)["environment"]) == LOCK
 
 
 def test_only_the_wheels_of_harmed_packages_are_handed_on() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from console.inventory import check
 from plugins.filter import motley as filters
-from plugins.module_utils import callers
+from plugins.module_utils.motley import callers
 from tests.support.readings import healthy, with_node
 from tests.support.spoiled import only
 
@@ -65,7 +65,7 @@ def test_other_services_in_the_guarded_ranges_are_named() -> None:
 
 def test_a_caller_is_known_by_what_the_shell_above_sudo_was_started_with(tmp_path: Path) -> None:
     """As with sudo: the program itself no longer has the variable."""
-    ask = f"import sys; sys.path.insert(0, {str(Path.cwd())!r}); from plugins.module_utils import callers as c"
+    ask = f"import sys; sys.path.insert(0, {str(Path.cwd())!r}); from plugins.module_utils.motley import callers as c"
     inner = [sys.executable, "-c", f"{ask}; print(c.connection())"]
     outer = f"import subprocess; subprocess.run({inner!r}, env={{}})"
     known = {"PATH": os.environ["PATH"], "SSH_CONNECTION": "10.0.0.11 50000 10.0.0.1 52222"}

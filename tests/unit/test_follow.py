@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from console.follow import NEXT, Story, progress_bar
-from console.life import disagreeing, gathered, place_of, run_lines, status_lines, stop_lines
+from console.run_commands import disagreeing, gathered, place_of, run_lines, status_lines, stop_lines
 
 DIARIES = Path(__file__).with_name("diaries")
 NODES = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from console import follow, reach
+from console import follow, remote
 
 OFF = {"on": False, "run": "r", "words": "torch is missing\nno module named torch"}
 ON = {"on": True, "run": "r"}
@@ -25,20 +25,20 @@ class Cluster:
         self.tells: dict[str, list[str]] = {}
         self.read: list[str] = []
         self.said: list[str] = []
-        monkeypatch.setattr(reach, "stream", self.stream)
-        monkeypatch.setattr(reach, "ask_all", self.ask_all)
-        nodes = [reach.Node(name=name, addresses=(), home="", state="") for name in "abc"]
+        monkeypatch.setattr(remote, "stream", self.stream)
+        monkeypatch.setattr(remote, "ask_all", self.ask_all)
+        nodes = [remote.Node(name=name, addresses=(), home="", state="") for name in "abc"]
         self.story = follow.Story(run="r", order=["a", "b", "c"], members=["a", "b", "c"])
         self.follower = follow.Follower(nodes, self.story, self.said.append, lambda: None)
 
-    def ask_all(self, nodes: list[reach.Node], *_: Any, **__: Any) -> Any:
+    def ask_all(self, nodes: list[remote.Node], *_: Any, **__: Any) -> Any:
         silent = {node.name: "off" for node in nodes if node.name not in self.looks}
         return dict(self.looks), silent
 
-    def stream(self, node: reach.Node, *_: Any, **__: Any) -> subprocess.Popen[bytes]:
+    def stream(self, node: remote.Node, *_: Any, **__: Any) -> subprocess.Popen[bytes]:
         self.read.append(node.name)
         if node.name not in self.tells:
-            raise reach.Silent("off")
+            raise remote.Silent("off")
         words = ["sh", "-c", 'printf "%s\\n" "$@"; exec sleep 60', "sh", *self.tells[node.name]]
         return subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
 

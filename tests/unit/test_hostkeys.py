@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import hostkeys
-from plugins.module_utils.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins, settled
+from plugins.module_utils.motley import hostkeys
+from plugins.module_utils.motley.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins, settled
 
 KEY_A, KEY_B, KEY_C = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "ABC")
 WANTED, TODAY = "192.168.1.100", "192.168.1.23"

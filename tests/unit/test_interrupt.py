@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import __main__, interrupt, life, offspring, play, restart
+from console import __main__, interrupt, play, processes, restart, run_commands
 from console.inventory import Inventory
 from console.progress import Progress
 
@@ -33,7 +33,7 @@ while True:
 def mark() -> Iterator[str]:
     mark = interrupt.new_mark()
     yield mark
-    offspring.end(f"{interrupt.MARK}={mark}")
+    processes.end(f"{interrupt.MARK}={mark}")
 
 
 def family(mark: str, *, patient: bool = True) -> subprocess.Popen[bytes]:
@@ -52,7 +52,7 @@ def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, 
     assert len(interrupt.marked(mark)) == 2 and interrupt.children(mark) == [process.pid]
     assert interrupt.end_in_order(process, mark) == code
     assert interrupt.marked(mark) == [], "the worker that heeds no SIGTERM too"
-    (kept,) = offspring.alive(f"{interrupt.MARK}={mark}")
+    (kept,) = processes.alive(f"{interrupt.MARK}={mark}")
     assert "[mux]" in Path(f"/proc/{kept}/cmdline").read_text() and other.poll() is None
     other.kill()
     other.wait()
@@ -80,7 +80,7 @@ def test_a_signal_reaches_our_child_alone_and_the_handlers_come_back(number: sig
         assert process.wait(5) == 99 and watch.asked and not watch.overdue()
     assert interrupt.marked(watch.mark) == [] and interrupt.MARK not in os.environ
     assert [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)] == before
-    offspring.end(f"{interrupt.MARK}={watch.mark}")
+    processes.end(f"{interrupt.MARK}={watch.mark}")
 
 
 def test_who_types_it_twice_does_not_wait() -> None:
@@ -141,9 +141,9 @@ def test_the_same_command_is_named_with_its_words() -> None:
 
 def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
     off, on = {"on": False, "run": ""}, {"on": True, "run": "qa"}
-    (said,) = life.interrupted_lines({"a": off, "b": off}, {})
+    (said,) = run_commands.interrupted_lines({"a": off, "b": off}, {})
     assert said.startswith("interrupted: no run was started;") and said.endswith("again: the same")
-    said, silent = life.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
+    said, silent = run_commands.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
     assert said == "interrupted: 'qa' is on, on a   watch it: make follow   stop it: make stop"
     assert silent.startswith("c  nobody answers at 10.0.0.3: ")
 

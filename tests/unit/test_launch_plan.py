@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from console import asked, hub, receipt, render
+from console import hub, launch_request, receipt, render
 from console.plan import obstacles, plan, runs, show, speed
 from console.plan.nodes import Node, nodes_of
 
 GB = 1 << 30
-ABOUT, _ = asked.check_values({"model": "tiny", "max_steps": 40})
+ABOUT, _ = launch_request.check_values({"model": "tiny", "max_steps": 40})
 VERSIONS = {"python": "3.11.2", "environment": "abc123", "torch": "2.13.0", "train": "1"}
 
 
@@ -157,7 +157,7 @@ def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, 
     speeds = speed.Speeds(rates, why="measured in earlier")
     found = made(nodes(*looks), settings, speeds=speeds, link_mbit=mbit)
     words = speed.outlook_words(found.nodes, speeds, found.settings, mbit)
-    told, failures = asked.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
+    told, failures = launch_request.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
     assert not failures
     found.outlook = told
     return found
@@ -245,7 +245,7 @@ KNOWN = runs.Known({"given": {"model": "tiny", "max_steps": 40}, "all": ABOUT["a
 
 def choose(known: dict[str, runs.Known], **values: Any) -> tuple[Any, list[str]]:
     given = {"model": "tiny", "max_steps": 40} | values
-    about, failures = asked.check_values(given)
+    about, failures = launch_request.check_values(given)
     assert not failures
     return runs.choose_run(given, about, known)
 
@@ -327,7 +327,7 @@ def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path)
     assert values["dataset"] == "/home/user/ai-cluster/data/processed/stdlib-qa-1" and values["model"] == "tiny"
     home = values.pop("home")
     assert home == "/home/user/ai-cluster"
-    _, failures = asked.check_values(values | {"dataset": "stdlib-qa"})
+    _, failures = launch_request.check_values(values | {"dataset": "stdlib-qa"})
     assert failures == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console import asked
+from console import launch_request
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -71,8 +71,8 @@ ONLY_ON_THE_NODES = {"resume", "lora_targets"}
 
 
 def refusal(**values: object) -> str:
-    with pytest.raises(asked.Refused) as refused:
-        asked.read({"model": "tiny", **values}, CLUSTER)
+    with pytest.raises(launch_request.Refused) as refused:
+        launch_request.read({"model": "tiny", **values}, CLUSTER)
     return str(refused.value)
 
 
@@ -92,14 +92,16 @@ def test_what_contradicts_itself_is_refused() -> None:
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
-    with pytest.raises(asked.Refused, match="model: a value is missing; the catalogue has llama2-7b"):
-        asked.read({}, CLUSTER)
-    assert asked.read({"resume": "first"}, CLUSTER).values == {"resume": "first"}
+    with pytest.raises(launch_request.Refused, match="model: a value is missing; the catalogue has llama2-7b"):
+        launch_request.read({}, CLUSTER)
+    assert launch_request.read({"resume": "first"}, CLUSTER).values == {"resume": "first"}
 
 
 def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    taken = {name: asked.read({"model": name}, CLUSTER).about["model"] for name in ("qwen", "a/b", str(tmp_path))}
+    taken = {
+        name: launch_request.read({"model": name}, CLUSTER).about["model"] for name in ("qwen", "a/b", str(tmp_path))
+    }
     assert "is in the catalogue" in taken["qwen"]["reason"] and taken["qwen"]["name"] == "qwen2.5-7b"
     assert "is a Hugging Face hub id" in taken["a/b"]["reason"] and taken["a/b"]["local_name"] == "a--b"
     assert "is a folder of this machine" in taken[str(tmp_path)]["reason"]
@@ -107,7 +109,7 @@ def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
 
 def test_what_awx_adds_is_nobodys_misspelling() -> None:
     added = {"awx_job_id": 7, "awx_user_name": "anna", "tower_job_id": 7, "tower_user_name": "anna"}
-    assert asked.read({"model": "tiny", **added}, CLUSTER).values == {"model": "tiny"}
+    assert launch_request.read({"model": "tiny", **added}, CLUSTER).values == {"model": "tiny"}
 
 
 def test_a_value_that_a_space_has_cut_is_named() -> None:
@@ -117,7 +119,7 @@ def test_a_value_that_a_space_has_cut_is_named() -> None:
 
 
 def test_nodes_keep_the_order_of_the_inventory() -> None:
-    wish = asked.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
+    wish = launch_request.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
     assert wish.nodes == ["gpu-master", "gpu-worker-2"] and wish.named_nodes
 
 
@@ -129,8 +131,8 @@ def examples() -> list[tuple[str, str]]:
 
 
 def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> None:
-    about, _ = asked.check_values({"model": "tiny"})
-    known = {*about["all"], *asked.LAUNCH_ONLY}
+    about, _ = launch_request.check_values({"model": "tiny"})
+    known = {*about["all"], *launch_request.LAUNCH_ONLY}
     shown = examples()
     assert {name for name, _ in shown} == known
     assert known - BAD.keys() == ONLY_ON_THE_NODES, "a bad value of each is tried"
@@ -139,8 +141,8 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     for name, value in shown:
         if value not in of_your_own:
             try:
-                asked.read({"model": "tiny", name: value}, CLUSTER)
-            except asked.Refused as finding:
+                launch_request.read({"model": "tiny", name: value}, CLUSTER)
+            except launch_request.Refused as finding:
                 refused[f"{name}={value}"] = str(finding)
     assert refused == {}
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from console.reach import Node, ssh_words
+from console.remote import Node, ssh_words
 from plugins.callback.calm import unfit
-from plugins.module_utils import logins
+from plugins.module_utils.motley import logins
 
 
 def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) -> None:

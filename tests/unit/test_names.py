@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console import asked, board, life, reach
+from console import launch_request, remote, run_commands, tensorboard_view
 from console.__main__ import main
 from console.inventory import Inventory, check
 from console.plan.runs import free_name
@@ -40,8 +40,8 @@ def test_a_run_name_that_is_no_name_is_refused(variable: str, name: str) -> None
 
 
 def test_a_launch_says_so_before_anything_is_connected_to() -> None:
-    with pytest.raises(asked.Refused, match=r"run: .* cannot name a run"):
-        asked.read({"model": "tiny", "run": BAD_NAMES[0]}, ["gpu-master"])
+    with pytest.raises(launch_request.Refused, match=r"run: .* cannot name a run"):
+        launch_request.read({"model": "tiny", "run": BAD_NAMES[0]}, ["gpu-master"])
 
 
 @pytest.mark.parametrize("name", ["qa", "tiny-stdlib-qa-2", "Llama_3.1-8b", "7"])
@@ -69,7 +69,7 @@ def test_what_a_node_reports_never_becomes_a_command_of_the_script(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["A=1; rm -rf ~; B", "1A", "A B", "A\nB"])
 def test_a_variable_of_ones_own_has_the_name_of_one(name: str) -> None:
-    with pytest.raises(asked.Refused, match="motley_render_environment"):
+    with pytest.raises(launch_request.Refused, match="motley_render_environment"):
         files(nodes(look()), "n0", **{name: "x"})
 
 
@@ -83,10 +83,10 @@ def reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         "runs": {"runs": {name: facts}, "on": ""},
         "hashes": {"files": {f"results/{name}/adapter/weights": "0"}, "run": name, "on": False},
     }
-    monkeypatch.setattr(reach, "ask_all", lambda _, verb, **__: ({"a": answers[verb]}, {}))
-    monkeypatch.setattr(life, "bring", lambda *_: 0)
-    monkeypatch.setattr(board, "bring_all", lambda *_: 1)
-    monkeypatch.setattr(board, "environment", lambda: pytest.fail("it would be shown"))
+    monkeypatch.setattr(remote, "ask_all", lambda _, verb, **__: ({"a": answers[verb]}, {}))
+    monkeypatch.setattr(run_commands, "bring", lambda *_: 0)
+    monkeypatch.setattr(tensorboard_view, "bring_all", lambda *_: 1)
+    monkeypatch.setattr(tensorboard_view, "environment", lambda: pytest.fail("it would be shown"))
 
 
 @pytest.mark.parametrize("name", ["../../elsewhere", "/elsewhere", "..", "a\nb"])
@@ -98,7 +98,7 @@ def test_fetch_writes_below_no_name_that_leads_elsewhere(
     results.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     for typed in (name, ""):
-        assert life.fetch(inventory, typed, results) == 2
+        assert run_commands.fetch(inventory, typed, results) == 2
         said = capsys.readouterr().out
         assert "cannot name a run" in said and len(said.splitlines()) <= 3
     assert sorted(tmp_path.rglob("*")) == before
@@ -112,13 +112,13 @@ def test_tensorboard_empties_no_folder_elsewhere(
     mine = tmp_path / "mine/tensorboard/keep"
     mine.parent.mkdir(parents=True)
     mine.write_text("mine")
-    assert board.tensorboard(inventory, "../mine" if typed else "", tmp_path / "results", 6006) == 2
+    assert tensorboard_view.tensorboard(inventory, "../mine" if typed else "", tmp_path / "results", 6006) == 2
     assert mine.read_text() == "mine"
 
 
 def test_a_node_brings_its_own_events_alone() -> None:
-    assert life.place_of("results/qa/nodes/b/events.jsonl", "qa", "a", "all") is None
-    assert life.place_of("results/qa/adapter/weights", "qa", "a", "all") == Path("adapter/weights")
+    assert run_commands.place_of("results/qa/nodes/b/events.jsonl", "qa", "a", "all") is None
+    assert run_commands.place_of("results/qa/adapter/weights", "qa", "a", "all") == Path("adapter/weights")
 
 
 def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import ifupdown, lan, node_network
+from plugins.module_utils.motley import ifupdown, lan, node_network
 
 MAC = "3c:7c:3f:00:00:01"
 

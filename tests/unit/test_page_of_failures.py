@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from console.causes import KNOWN
+from console.ansible_errors import KNOWN
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
-    *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_report", "node_state"),
+    *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_info", "recorded_state"),
     *("node_undo", "python_env", "workspace"),
 )
 PYTHON = (
     *(f"plugins/modules/{name}.py" for name in MODULES),
-    *("plugins/module_utils/preflight.py", "plugins/filter/netplan.py", "plugins/filter/python_env.py"),
+    *("plugins/module_utils/motley/preflight.py", "plugins/filter/netplan.py", "plugins/filter/python_env.py"),
 )
 ROLES = "artifacts clock contact firewall hostname power preflight proof python_env ssh_trust static_ip workspace run"
 NAMES = {"what", "error", "reason"}  # of the values that end in a message
@@ -83,7 +83,7 @@ def all_sentences() -> dict[str, str]:
     for role in ROLES.split():
         for file in sorted((ROOT / f"roles/motley_{role}/tasks").glob("*.yml")):
             said[str(file.relative_to(ROOT))] = list(in_role(file.read_text()))
-    said["console/causes.py"] = [[what] for _, what, _ in KNOWN]
+    said["console/ansible_errors.py"] = [[what] for _, what, _ in KNOWN]
     found = {}
     for path, sentences in said.items():
         for parts in sentences:

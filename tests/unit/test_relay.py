@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from plugins.module_utils import relay
-from plugins.module_utils.relay import File, Refused, Store, Target
+from plugins.module_utils.motley import relay
+from plugins.module_utils.motley.relay import File, Refused, Store, Target
 
 TOKEN = "known to the chain alone"
 WAIT_S = 4.0

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from plugins.module_utils import ssh_access
+from plugins.module_utils.motley import ssh_access
 
 CONTROLLER = "192.168.1.10"
 NOW = time.mktime((2026, 11, 22, 12, 0, 0, 0, 0, -1))

@@ -57,17 +57,17 @@ def test_a_failure_stays_one_when_nobody_reads() -> None:
 LOGS = """
 import subprocess, sys
 from pathlib import Path
-from console import __main__, life, reach
+from console import __main__, run_commands, remote
 def stream(node, *_, **__):
     says = ["yes", "a line"] if node.name == "gpu-master" else ["sleep", "60"]
     return subprocess.Popen(says, stdout=subprocess.PIPE, start_new_session=True)
-reach.stream = stream
+remote.stream = stream
 sys.argv = ["console", "logs", "--inventory", "inventory/loopback"]
 sys.exit(__main__.main())
 """
 FOLLOW = """
 import sys
-from console import __main__, life, watch
+from console import __main__, run_commands, live_view
 class Endless:
     def __init__(self, nodes, story, tell, tick):
         self.tell, self.tick = tell, tick
@@ -75,8 +75,8 @@ class Endless:
         while True:
             self.tell("a line")
             self.tick()
-watch.Follower = Endless
-life.follow = lambda inventory: life.show([], life.Story(run="r", order=[]))
+live_view.Follower = Endless
+run_commands.follow = lambda inventory: run_commands.show([], run_commands.Story(run="r", order=[]))
 sys.argv = ["console", "follow", "--inventory", "inventory/loopback"]
 sys.exit(__main__.main())
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from ansible.module_utils.env_files import Written, encoded
+from .env_files import Written, encoded
 
 CHUNK = 1 << 20
 READ_BYTES = 256 << 10

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console.clocked import Clocked
+from console.clock_skew import Clocked
 
 
 class ActionModule(Clocked):

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from console import reach
+from console import remote
 from console.follow import Ended, Follower, Story
 from train.safe_stdio import unread
 
@@ -48,7 +48,7 @@ class Screen:
 
 
 def watch(
-    nodes: list[reach.Node],
+    nodes: list[remote.Node],
     story: Story,
     say: Callable[[str], None],
     *,

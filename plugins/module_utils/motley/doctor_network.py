@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ansible.module_utils.lan import ip, who_has
+from .lan import ip, who_has
 
 NET = Path("/sys/class/net")
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import follow, life, reach, watch
+from console import follow, live_view, remote, run_commands
 from console.inventory import Inventory
 from tests.support.folders import inventory_of
 
@@ -54,50 +54,50 @@ def on(tmp_path: Path) -> Iterator[None]:
 def test_clean_takes_what_is_done_after_asking(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert life.clean(inventory, [], yes=False) == 1  # nobody sits here
+    assert run_commands.clean(inventory, [], yes=False) == 1  # nobody sits here
     assert "nothing was deleted (without a terminal: YES=1)" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "")
-    assert life.clean(inventory, [], yes=False) == 1 and kept(tmp_path, DONE) == 2
+    assert run_commands.clean(inventory, [], yes=False) == 1 and kept(tmp_path, DONE) == 2
     monkeypatch.setattr("builtins.input", lambda _: "y")
-    assert life.clean(inventory, [], yes=False) == 0
+    assert run_commands.clean(inventory, [], yes=False) == 0
     said = capsys.readouterr().out
     assert f"  {DONE}  step 8  4 MB on a, b\n" in said and HALF not in said and "4 MB freed on 2 of 2" in said
     assert (kept(tmp_path, DONE), kept(tmp_path, HALF)) == (0, 2)
-    assert life.clean(inventory, [HALF], yes=True) == 0 and kept(tmp_path, HALF) == 0
+    assert run_commands.clean(inventory, [HALF], yes=True) == 0 and kept(tmp_path, HALF) == 0
     assert "it is not done: it could not go on after this" in capsys.readouterr().out
 
 
 def test_clean_does_not_offer_a_run_that_is_on(
     inventory: Inventory, tmp_path: Path, on: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert life.clean(inventory, [DONE], yes=True) == 0 and kept(tmp_path, DONE) == 2
+    assert run_commands.clean(inventory, [DONE], yes=True) == 0 and kept(tmp_path, DONE) == 2
     assert "there is nothing to clean" in capsys.readouterr().out
-    assert life.clean(inventory, ["doen"], yes=True) == 2
+    assert run_commands.clean(inventory, ["doen"], yes=True) == 2
     assert "there is no run 'doen' on a node that answers" in capsys.readouterr().out
 
 
 def test_stop_fails_where_something_is_left_or_was_not_asked(
     inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert life.stop(inventory) == 0
+    assert run_commands.stop(inventory) == 0
     assert f"run {DONE} stopped at step 8 · go on with: make launch RESUME={DONE}" in capsys.readouterr().out
     told = {"was_on": True, "run": "r", "checkpoint": 1, "forced": 0, "left": [], "ports": [], "seconds": 1.0}
     for answers, silent in (({"a": told | {"left": [7]}, "b": told}, {}), ({"a": told}, {"b": "off"})):
-        monkeypatch.setattr(reach, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
-        assert life.stop(inventory) == 1
+        monkeypatch.setattr(remote, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
+        assert run_commands.stop(inventory) == 1
 
 
 def test_fetch_compares_the_nodes_and_says_where_they_differ(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert life.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert run_commands.fetch(inventory, DONE, tmp_path / "results") == 0
     assert "the same on a, b" in capsys.readouterr().out
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
     (tmp_path / f"b/results/{DONE}/adapter/weights").write_text("another")
-    assert life.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert run_commands.fetch(inventory, DONE, tmp_path / "results") == 1
     assert f"✗ results/{DONE}/adapter/weights differs between the nodes" in capsys.readouterr().out
-    assert life.fetch(inventory, "nobody", tmp_path / "results") == 1
+    assert run_commands.fetch(inventory, "nobody", tmp_path / "results") == 1
 
 
 def test_logs_of_a_node_stand_behind_its_name(
@@ -105,9 +105,9 @@ def test_logs_of_a_node_stand_behind_its_name(
 ) -> None:
     for name in ("a", "b"):
         (tmp_path / name / "logs/run.out").write_text(f"{name} says one\n{name} says two\n")
-    assert life.logs(inventory, [], lines=1, following=False) == 0
+    assert run_commands.logs(inventory, [], lines=1, following=False) == 0
     assert sorted(capsys.readouterr().out.splitlines()) == ["a  a says two", "b  b says two"]
-    assert life.logs(inventory, ["b"], lines=9, following=False) == 0
+    assert run_commands.logs(inventory, ["b"], lines=9, following=False) == 0
     assert capsys.readouterr().out.splitlines() == ["b  b says one", "b  b says two"]
 
 
@@ -118,7 +118,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     said: list[str] = []
     at = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: at[0])
-    screen = watch.Screen(follow.Story(run="r", order=["a"]), said.append, terminal=False, every_s=10)
+    screen = live_view.Screen(follow.Story(run="r", order=["a"]), said.append, terminal=False, every_s=10)
     for second in range(21):
         at[0] = float(second)
         screen.tick()
@@ -130,7 +130,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     [
         (follow.Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
         (follow.Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
-        (None, ["the first step is proven on 1 of 2 nodes: a", watch.DETACHED], 0),
+        (None, ["the first step is proven on 1 of 2 nodes: a", live_view.DETACHED], 0),
     ],
 )
 def test_the_end_is_said_and_decides_the_exit_code(
@@ -138,7 +138,7 @@ def test_the_end_is_said_and_decides_the_exit_code(
 ) -> None:
     monkeypatch.setattr(follow.Follower, "follow", lambda *_, **__: ended)
     story = follow.Story(run="r", order=["a", "b"], proven=["a"])
-    assert life.show([], story) == code and capsys.readouterr().out.splitlines() == lines
+    assert run_commands.show([], story) == code and capsys.readouterr().out.splitlines() == lines
 
 
 def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,20 +146,20 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         raise KeyboardInterrupt
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
-    assert life.show([], follow.Story(run="r", order=["a"])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == watch.DETACHED
+    assert run_commands.show([], follow.Story(run="r", order=["a"])) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == live_view.DETACHED
 
 
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:
     tried: list[str] = []
 
-    def silent(node: reach.Node, *_: Any, **__: Any) -> None:
+    def silent(node: remote.Node, *_: Any, **__: Any) -> None:
         tried.append(node.name)
-        raise reach.Silent("the network is unreachable")
+        raise remote.Silent("the network is unreachable")
 
-    monkeypatch.setattr(reach, "stream", silent)
-    monkeypatch.setattr(reach, "ask_all", lambda nodes, *_, **__: ({}, {node.name: "off" for node in nodes}))
-    nodes = [reach.Node(name=name, addresses=(), home="", state="") for name in ("a", "b")]
+    monkeypatch.setattr(remote, "stream", silent)
+    monkeypatch.setattr(remote, "ask_all", lambda nodes, *_, **__: ({}, {node.name: "off" for node in nodes}))
+    nodes = [remote.Node(name=name, addresses=(), home="", state="") for name in ("a", "b")]
     story = follow.Story(run="r", order=["a", "b"])
     return follow.Follower(nodes, story, tell, lambda: None), tried
 

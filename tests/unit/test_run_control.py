@@ -23,7 +23,7 @@ Starter = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_here", ROOT / "plugins/module_utils/run_here.py")
+    spec = importlib.util.spec_from_file_location("run_here", ROOT / "plugins/module_utils/motley/run_control.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

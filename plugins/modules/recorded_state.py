@@ -9,10 +9,10 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.before import Before, beside, printable, read_text, with_block, write_file
+from ansible.module_utils.motley.undo_record import Before, beside, printable, read_text, with_block, write_file
 
 DOCUMENTATION = r"""
-module: node_state
+module: recorded_state
 short_description: Files and settings of one phase, with a memory of what was before
 description:
   - Writes files, or a marked block in a file of the system, and runs commands where their check does not hold.
@@ -45,7 +45,7 @@ options:
 """
 EXAMPLES = r"""
 - name: Have a time service
-  node_state:
+  recorded_state:
     phase: clock
     files:
       - {path: /etc/example.conf, content: "wait=0\n"}

@@ -8,7 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from ansible.module_utils.driver_packages import Package, Simulated, parse_simulation
+from .driver_packages import Package, Simulated, parse_simulation
 
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences.d")
 RUN = Path("/run/motley-apt")

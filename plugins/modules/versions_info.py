@@ -12,12 +12,12 @@ import subprocess
 import time
 from pathlib import Path
 
-from ansible.module_utils import env_files
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.driver_packages import numbers
+from ansible.module_utils.motley import env_files
+from ansible.module_utils.motley.driver_packages import numbers
 
 DOCUMENTATION = r"""
-module: node_versions
+module: versions_info
 short_description: Read all versions of a node at once; what is not there is null
 description:
   - Reads the versions of system, driver, packages, models and data sets from files; starts no Python.

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ansible.module_utils.text import read
+from .files import read
 
 NVIDIA, DISPLAY, FALLEN_OFF = "0x10de", "0x03", b"\xff\xff"
 DEVICES = Path("/sys/bus/pci/devices")

@@ -10,15 +10,15 @@ import re
 import shutil
 from pathlib import Path
 
-from ansible.module_utils import compiler, encrypted, graphics
-from ansible.module_utils import driver_packages as rules
-from ansible.module_utils.apt import Apt, AptError
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.nvidia_module import loaded, on_disk, run
-from ansible.module_utils.text import read
+from ansible.module_utils.motley import compiler, encrypted, graphics
+from ansible.module_utils.motley import driver_packages as rules
+from ansible.module_utils.motley.apt import Apt, AptError
+from ansible.module_utils.motley.files import read
+from ansible.module_utils.motley.nvidia_module import loaded, on_disk, run
 
 DOCUMENTATION = r"""
-module: gpu_look
+module: gpu_info
 short_description: NVIDIA cards, driver, kernel, Secure Boot and offered drivers of a node
 description:
   - Reads the PCI bus, the loaded module, nvidia-smi, Secure Boot and apt's packages; changes nothing but apt's lists.

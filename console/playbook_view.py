@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from console.causes import Cause
+from console.ansible_errors import Cause
 from console.progress import FINDING, Node, Phase, Progress
 
 

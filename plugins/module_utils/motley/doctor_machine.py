@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from ansible.module_utils.apt_lock import holder
-from ansible.module_utils.driver_packages import xids
-from ansible.module_utils.graphics import nvidia_cards, switched_off
+from .apt_lock import holder
+from .driver_packages import xids
+from .graphics import nvidia_cards, switched_off
 
 ASKED = (
     "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"

@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ansible.module_utils.text import read
+from .files import read
 
 LOADED = Path("/proc/driver/nvidia/version")
 # Where Ubuntu and Debian keep the key that dkms signs modules with.

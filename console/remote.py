@@ -1,7 +1,7 @@
 """Asks nodes directly over SSH about their run: seconds less than a playbook, and a node that is off delays nobody.
 
-The same keys, pinned host keys and names as Ansible uses; plugins/module_utils/run_here.py is sent along and does the
-work there. No connection is shared with Ansible: one that hangs on a dead machine would hang this as well.
+The same keys, pinned host keys and names as Ansible uses; plugins/module_utils/motley/run_control.py is sent along and
+does the work there. No connection is shared with Ansible: one that hangs on a dead machine would hang this as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from console.inventory import Inventory
 
 ROOT = Path(__file__).parents[1]
-RUN_HERE = ROOT / "plugins/module_utils/run_here.py"
+RUN_HERE = ROOT / "plugins/module_utils/motley/run_control.py"
 KNOCK_S = 1.2
 ANSWER_S = 6.0
 

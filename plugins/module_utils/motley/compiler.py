@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.driver_packages import Simulated
+from .driver_packages import Simulated
 
 Data = dict[str, Any]
 

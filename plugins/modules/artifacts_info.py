@@ -7,10 +7,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.relay import read_memo, sha256_of, write_memo
+from ansible.module_utils.motley.relay import read_memo, sha256_of, write_memo
 
 DOCUMENTATION = r"""
-module: artifacts_list
+module: artifacts_info
 short_description: What the relay is to hand on
 description:
   - Lists name, size and SHA-256 of every file below a folder; changes nothing.

@@ -9,8 +9,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from ansible.module_utils import firewall_rules, run_here
-from ansible.module_utils.before import ROOT, Before, read_text, undone
+from . import firewall_rules, run_control
+from .undo_record import ROOT, Before, read_text, undone
 
 CLUSTER = "config/cluster_config.yaml"
 
@@ -108,25 +108,25 @@ def rules() -> list | None:
 
 def runs(home: Path) -> dict:
     """Processes of runs below this home, and what would start one."""
-    here = run_here.processes(home)
+    here = run_control.processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
-    run = run_here.named_run(home)
-    view = run_here.read_json(home / "logs/runs" / run / "agent.json")
+    run = run_control.named_run(home)
+    view = run_control.read_json(home / "logs/runs" / run / "agent.json")
     return {
         "on": bool(agents),
         "run": run,
         "state": str(view.get("state") or ""),
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
-        "wanted": (home / run_here.WANTED).exists(),
-        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_here.UNIT),
-        "result": says("systemctl", "show", "-p", "Result", "--value", run_here.UNIT),
+        "wanted": (home / run_control.WANTED).exists(),
+        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_control.UNIT),
+        "result": says("systemctl", "show", "-p", "Result", "--value", run_control.UNIT),
     }
 
 
 def files(home: Path) -> dict:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
-    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_here.read(home / CLUSTER))
+    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_control.read(home / CLUSTER))
     return {
         "exists": home.is_dir(),
         "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),

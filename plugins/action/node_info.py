@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console.clocked import Clocked
+from console.clock_skew import Clocked
 
 
 class ActionModule(Clocked):

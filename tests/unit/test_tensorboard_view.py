@@ -8,8 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from console import board, curves
-from console.reach import Node
+from console import curves, tensorboard_view
+from console.remote import Node
 
 DIARY = Path(__file__).with_name("diaries") / "lost-and-back.events.jsonl"
 LINES = DIARY.read_text().splitlines(keepends=True)
@@ -21,15 +21,15 @@ def node(home: Path) -> Node:
 
 def test_a_diary_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:
     there, here = tmp_path / "home/logs/runs/r/events.jsonl", tmp_path / "r/nodes/a/events.jsonl"
-    assert not board.bring_more(node(tmp_path / "home"), "r", here) and not here.exists()
+    assert not tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and not here.exists()
     there.parent.mkdir(parents=True)
     half = "".join(LINES[:9])
     there.write_text(half + LINES[9][:20])
-    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
+    assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
     there.write_text("".join(LINES))
-    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == "".join(LINES)
+    assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == "".join(LINES)
     there.write_text(half)  # the run was begun anew under its name
-    assert board.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
+    assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
 
 
 def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
 
 def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     """In its own environment, which this makes where it is not there yet."""
-    python = board.environment()
+    python = tensorboard_view.environment()
     (tmp_path / "nodes/a").mkdir(parents=True)
     (tmp_path / "nodes/a/events.jsonl").write_text("".join(LINES))
     drawn = tmp_path / "tensorboard"

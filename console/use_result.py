@@ -8,9 +8,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from console import interrupt, reach
+from console import interrupt, remote
 from console.inventory import Inventory, nearest
-from console.life import gathered, say
+from console.run_commands import gathered, say
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
 
@@ -22,11 +22,11 @@ class NowhereToAsk(Exception):
 def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True) -> int:
     """Its words and ours go through as they are."""
     try:
-        run, node = choose(reach.from_inventory(inventory), run)
+        run, node = choose(remote.from_inventory(inventory), run)
         say(f"run {run} · on {node.name}")
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
-        command = reach.train_there(node, [*verb, "--run", run, "--home", ".", *more], environment)
-    except (NowhereToAsk, reach.Silent) as reason:
+        command = remote.train_there(node, [*verb, "--run", run, "--home", ".", *more], environment)
+    except (NowhereToAsk, remote.Silent) as reason:
         say(str(reason))
         return 1
     with subprocess.Popen(command) as process:
@@ -51,9 +51,9 @@ def ask(inventory: Inventory, run: str, question: str, answer_tokens: str) -> in
     return on_a_node(inventory, run, ["ask"], more=more)
 
 
-def choose(nodes: list[reach.Node], run: str) -> tuple[str, reach.Node]:
+def choose(nodes: list[remote.Node], run: str) -> tuple[str, remote.Node]:
     """The newest run that is done, where none is named; the first node that has it and does nothing else."""
-    answers, silent = reach.ask_all(nodes, "runs")
+    answers, silent = remote.ask_all(nodes, "runs")
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
     done = [name for name, facts in found.items() if facts["done"]]

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.text import read
+from ansible.module_utils.motley.files import read
 
 DOCUMENTATION = r"""
-module: launch_look
+module: launch_info
 short_description: A node's facts for the plan of a run; changes nothing
 description:
   - Reads memory, cards, disk, the route to the peers and the known runs; changes nothing.

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.clocked import off_by
+from console.clock_skew import off_by
 
 SECONDS = st.floats(0, 100)
 

@@ -11,14 +11,14 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ansible.module_utils import callers
-from ansible.module_utils import doctor_machine as machine
-from ansible.module_utils import doctor_motley as motley
-from ansible.module_utils import doctor_network as network
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley import callers
+from ansible.module_utils.motley import doctor_machine as machine
+from ansible.module_utils.motley import doctor_motley as motley
+from ansible.module_utils.motley import doctor_network as network
 
 DOCUMENTATION = r"""
-module: doctor_look
+module: doctor_info
 short_description: A node's own state, part by part, each with the seconds it took; a part that fails says why
 description:
   - Reads what C(make doctor) judges; changes nothing and judges nothing.

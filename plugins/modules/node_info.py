@@ -16,16 +16,16 @@ import sys
 import time
 from pathlib import Path
 
-from ansible.module_utils import callers, ifupdown
-from ansible.module_utils.apt_lock import holder
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.lan import ip, lower
-from ansible.module_utils.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
-from ansible.module_utils.preflight import judge
-from ansible.module_utils.text import read
+from ansible.module_utils.motley import callers, ifupdown
+from ansible.module_utils.motley.apt_lock import holder
+from ansible.module_utils.motley.files import read
+from ansible.module_utils.motley.lan import ip, lower
+from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
+from ansible.module_utils.motley.preflight import judge
 
 DOCUMENTATION = r"""
-module: node_report
+module: node_info
 short_description: Look at a node once, for all phases
 description:
   - Reads system, Python, network interfaces, netplan files, free space and services; changes nothing.

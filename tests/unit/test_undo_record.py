@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.before import (
+from plugins.module_utils.motley.preflight import judge
+from plugins.module_utils.motley.undo_record import (
     BEGIN,
     Before,
     block_of,
@@ -20,7 +21,6 @@ from plugins.module_utils.before import (
     without_own,
     write_file,
 )
-from plugins.module_utils.preflight import judge
 
 
 def me() -> tuple[int, int]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from console import afterwards, reach
+from console import remote, use_result
 from console.inventory import Inventory
 from tests.support.folders import inventory_of
 
@@ -61,7 +61,7 @@ def busy(tmp_path: Path, name: str, run: str) -> subprocess.Popen[bytes]:
 def test_the_newest_that_is_done_is_asked_where_it_lies(
     inventory: Inventory, tmp_path: Path, run: str, asked_on: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert afterwards.ask(inventory, run, 'what\'s `this` $HOME "now"?', "7") == 3, "its exit code is the node's"
+    assert use_result.ask(inventory, run, 'what\'s `this` $HOME "now"?', "7") == 3, "its exit code is the node's"
     said, named = capfd.readouterr().out.splitlines(), run or "new"
     assert said[0] == f"run {named} · on {asked_on}"
     words = '--question what\'s `this` $HOME "now"? --answer-tokens 7'
@@ -69,7 +69,7 @@ def test_the_newest_that_is_done_is_asked_where_it_lies(
 
 
 def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert afterwards.on_a_node(inventory, "old", ["export", "gguf"], more=[], offline=False) == 3
+    assert use_result.on_a_node(inventory, "old", ["export", "gguf"], more=[], offline=False) == 3
     assert f"{tmp_path}/home of a code online -m train export gguf --run old --home ." in capfd.readouterr().out
 
 
@@ -78,13 +78,13 @@ def test_a_node_that_trains_is_left_alone(
 ) -> None:
     processes = [busy(tmp_path, "a", "half")]
     try:
-        afterwards.on_a_node(inventory, "old", ["eval"], more=[])
+        use_result.on_a_node(inventory, "old", ["eval"], more=[])
         assert "run old · on b\n" in capfd.readouterr().out
         processes.append(busy(tmp_path, "b", "half"))
-        assert afterwards.on_a_node(inventory, "old", ["eval"], more=[]) == 1
+        assert use_result.on_a_node(inventory, "old", ["eval"], more=[]) == 1
         said = capfd.readouterr().out
         assert said == "run half is on there, and needs the memory\nfix: wait for its end, or make stop\n"
-        assert afterwards.on_a_node(inventory, "half", ["eval"], more=[]) == 1
+        assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
         assert (
             "is at step 4 of 9, and its adapter is written at the end\nfix: wait for its end\n"
             in capfd.readouterr().out
@@ -104,24 +104,24 @@ def test_a_node_that_trains_is_left_alone(
     ],
 )
 def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:
-    with pytest.raises(afterwards.NowhereToAsk) as why:
-        afterwards.choose(reach.from_inventory(inventory), run)
+    with pytest.raises(use_result.NowhereToAsk) as why:
+        use_result.choose(remote.from_inventory(inventory), run)
     assert str(why.value).endswith(said)
 
 
 def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
-    nodes = reach.from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
+    nodes = remote.from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
     for run in ("", "qa"):
-        with pytest.raises(afterwards.NowhereToAsk, match="make launch MODEL=… trains one"):
-            afterwards.choose(nodes, run)
+        with pytest.raises(use_result.NowhereToAsk, match="make launch MODEL=… trains one"):
+            use_result.choose(nodes, run)
 
 
 def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
-    node = reach.Node(name="a", addresses=(), home="~/ai cluster", state="", local=True)
+    node = remote.Node(name="a", addresses=(), home="~/ai cluster", state="", local=True)
     home = tmp_path / "ai cluster/env/bin"
     home.mkdir(parents=True)
     (home / "python").write_text(TOLD)
     (home / "python").chmod(0o755)
-    command = reach.train_there(node, ["ask", "--run", "it's"], {})
+    command = remote.train_there(node, ["ask", "--run", "it's"], {})
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, input="", capture_output=True, text=True, check=False)
     assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"
