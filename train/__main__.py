@@ -15,7 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.cluster.worker_process import belong_to_agent, kind, tell_agent
+from train.cluster.worker_process import attach_to_agent, classify_failure, report_to_agent
 from train.errors import BadInput, CheckFailed
 from train.plan.config import RunConfig, nearest, read_yaml
 from train.safe_stdio import may_be_unread
@@ -47,20 +47,20 @@ class Parser(argparse.ArgumentParser):
 
 def main(argv: list[str]) -> int:
     wants_json = "--json" in argv
-    belong_to_agent()
+    attach_to_agent()
     # On AVX512-BF16 it asks for a package of which only a form that we do not take has a use (backends/hf.py).
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     try:
         return run_command(argv)
     except BadInput as error:
-        tell_agent(error)
+        report_to_agent(error)
         print(str(error), file=sys.stderr)
         if wants_json:
             print(json.dumps({"ok": False, "failures": [str(error)]}))
         return 1 if isinstance(error, CheckFailed) else 2
     except Exception as error:
-        tell_agent(error)
-        if kind(error) != "peer" or "MOTLEY_AGENT" not in os.environ:
+        report_to_agent(error)
+        if classify_failure(error) != "peer" or "MOTLEY_AGENT" not in os.environ:
             raise
         print(f"lost contact with another process: {str(error).splitlines()[0]}", file=sys.stderr)
         return 1

@@ -79,9 +79,9 @@ def judge_sigterm(values: Figures) -> Verdict:
 
 def measure_warm(place: Place) -> Figures:
     """A run as a fork of a process that has read the libraries, and the same run from nothing."""
-    from train.cluster.forkserver import Warm
+    from train.cluster.forkserver import ForkServer
 
-    warm = Warm(dict(os.environ))
+    warm = ForkServer(dict(os.environ))
     try:
         warm_words(warm, place, ["-m", "train", "versions", "--json"])  # it has read them
         began = time.perf_counter()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.machine import ROOT
-from train.cluster.forkserver import Born, Warm
+from train.cluster.forkserver import ForkServer, Worker
 from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 
 GRACE_S = 3.0
@@ -30,7 +30,7 @@ class Processes:
         self.env = environment(device)
         self.before = set(children())
         """Of others; theirs."""
-        self.warm = Warm(self.env) if warm else None
+        self.warm = ForkServer(self.env) if warm else None
         if self.warm:
             self.before.add(self.warm.process.pid)
 
@@ -43,7 +43,7 @@ class Processes:
     def run(self, words: list[str], said: Path, limit_s: float) -> str:
         """Nothing if it ended well, else why not; its words are in the file `said`."""
         with said.open("w") as out:
-            process: subprocess.Popen[bytes] | Born | None = None
+            process: subprocess.Popen[bytes] | Worker | None = None
             if self.warm:
                 process = self.warm.start(words, self.env, out.fileno())
             if process is None:
@@ -90,8 +90,8 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def stop(process: subprocess.Popen[bytes] | Born) -> None:
-    if isinstance(process, Born):
+def stop(process: subprocess.Popen[bytes] | Worker) -> None:
+    if isinstance(process, Worker):
         process.kill()
     else:
         with suppress(ProcessLookupError):

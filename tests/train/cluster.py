@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from train.cluster.forkserver import Born, Warm
+from train.cluster.forkserver import ForkServer, Worker
 from train.data.rows import FORMAT, RowWriter
 from train.runlog.events import history, read
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48
-STARTED: list[subprocess.Popen | Born] = []
+STARTED: list[subprocess.Popen | Worker] = []
 
 
 def make_rows(folder: Path, rows: int = 60, held_out: int = 7, seed: int = 0) -> Path:
@@ -64,9 +64,9 @@ def free_port() -> int:
 
 
 @functools.cache
-def warm() -> Warm:
+def warm() -> ForkServer:
     """One for all tests: three seconds less for each process."""
-    return Warm(environment())
+    return ForkServer(environment())
 
 
 class Cluster:
@@ -83,7 +83,7 @@ class Cluster:
         cold: bool = False,
     ) -> None:
         self.home = home
-        self.processes: list[subprocess.Popen | Born] = []
+        self.processes: list[subprocess.Popen | Worker] = []
         self.outputs: list[Path] = []
         port = free_port()
         for rank in range(size):

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from tests.train.test_membership import said, seen_by
 from tests.train.test_heartbeat import until
+from tests.train.test_membership import said, seen_by
 from train.cluster.agent_files import Progress
 from train.cluster.fitness import AGAIN_S, Fitness
 from train.cluster.heartbeat import now

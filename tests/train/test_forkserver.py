@@ -1,4 +1,4 @@
-"""The process that has read the libraries already: what it makes, whose children they are, and when there is none."""
+"""The fork server: what it starts, whose children they are, and what happens without it."""
 
 import os
 import signal
@@ -11,19 +11,19 @@ import pytest
 
 from tests.train import cluster
 from tests.train.agents import alive
-from train.cluster.forkserver import Born, Warm
+from train.cluster.forkserver import ForkServer, Worker
 
 SAYS = "import os, sys; print(os.environ['WORD'], 'torch' in sys.modules, os.getppid(), sys.argv)"
 
 
-def started(warm: Warm, words: list[str], env: dict[str, str] | None = None, out: int | None = None) -> Born:
+def started(warm: ForkServer, words: list[str], env: dict[str, str] | None = None, out: int | None = None) -> Worker:
     born = warm.start(words, cluster.environment() | (env or {}), out)
     assert born
     cluster.STARTED.append(born)
     return born
 
 
-def until_there(born: Born) -> int:
+def until_there(born: Worker) -> int:
     end = time.monotonic() + 60
     while born.poll() is None and born.pid is None:
         assert time.monotonic() < end
@@ -64,12 +64,12 @@ def test_a_signal_reaches_it_also_before_it_is_there(program):
 
 
 def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
-    belongs = "from train.cluster.worker_process import belong_to_agent; belong_to_agent(); "
+    belongs = "from train.cluster.worker_process import attach_to_agent; attach_to_agent(); "
     sleeps = program(f"{belongs}import time; time.sleep(600)")
     asks = f"""
 import os, time
-from train.cluster.forkserver import Warm
-warm = Warm()
+from train.cluster.forkserver import ForkServer
+warm = ForkServer()
 born = warm.start([{sleeps!r}], dict(os.environ) | {{"MOTLEY_AGENT": str(os.getpid())}})
 while born.poll() is None and born.pid is None: time.sleep(0.01)
 while b"motley-worker" not in open(f"/proc/{{born.pid}}/comm", "rb").read(): time.sleep(0.01)
@@ -90,7 +90,7 @@ time.sleep(600)
 
 
 def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
-    warm = Warm(cluster.environment())
+    warm = ForkServer(cluster.environment())
     os.kill(warm.process.pid, signal.SIGSTOP)
     waits = started(warm, [program("pass")])
     assert waits.poll() is None
@@ -100,12 +100,12 @@ def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
 
 
 def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
-    warm = Warm(cluster.environment())
+    warm = ForkServer(cluster.environment())
     os.kill(warm.process.pid, signal.SIGSTOP)
     waits = started(warm, [program("pass")])
     waits.kill()
     assert waits.poll() is None, "it may be slow"
-    monkeypatch.setattr(Born, "STUCK_S", 0.0)
+    monkeypatch.setattr(Worker, "STUCK_S", 0.0)
     waits.kill()
     try:
         assert waits.wait(10) == -signal.SIGKILL
@@ -118,10 +118,10 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
 def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
     """It begins anew without libraries; what was asked meanwhile is answered."""
     cluster.warm()  # from now on this process is ready to be a parent
-    opened = "import train.cluster.forkserver as w; w._read_libraries = lambda: None; "
-    opened += "w._open_cards = lambda: ['/dev/nvidiactl']; "
+    opened = "import train.cluster.forkserver as w; w._import_libraries = lambda: None; "
+    opened += "w._open_gpus = lambda: ['/dev/nvidiactl']; "
     runs = f"import sys; from train.__main__ import main; sys.exit(main(['warm', '--parent', '{os.getpid()}']))"
-    warm = Warm.__new__(Warm)
+    warm = ForkServer.__new__(ForkServer)
     warm.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, (tmp_path / "log").open("w") as log:
         warm.process = subprocess.Popen(

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from train.cluster.worker_process import kind
+from train.cluster.worker_process import classify_failure
 from train.engine.loop import LossNotFiniteError
 from train.engine.microbatch import OutOfMemoryError
 from train.errors import BadInput, CheckFailed
@@ -59,8 +59,8 @@ TIMED_OUT = (
     ids=lambda value: str(value)[:60],
 )  # fmt: skip
 def test_whose_failure_it_is(error, wanted):
-    assert kind(error) == wanted
+    assert classify_failure(error) == wanted
     wrapped = CheckFailed("node-1, step 4: it failed")
     wrapped.__cause__ = error
     if not isinstance(error, CheckFailed):
-        assert kind(wrapped) == wanted
+        assert classify_failure(wrapped) == wanted

@@ -22,7 +22,7 @@ from typing import Any
 from train.cluster import workers
 from train.cluster.agent_files import Diary, Memory, Progress, write_now
 from train.cluster.fitness import Fitness
-from train.cluster.forkserver import Warm
+from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.heartbeat import MUTE_S, Presence, now
 from train.cluster.membership import End, Follow, Keep, Plan, Propose, Rest, Said, Verdict, View, decide
@@ -89,7 +89,7 @@ class Agent:
         self.hold: dict[str, float] = {}
         self.said = Said(name=cluster.node, epoch=self.memory.epoch, begun=self.memory.begun)
         self.presence = Presence(cluster, lambda: self.said)
-        self.warm: Warm | None = None
+        self.warm: ForkServer | None = None
         self.woke = threading.Event()
 
     # -- the loop ------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class Agent:
                 f"the agent cannot listen: {error.strerror}", where, "see: systemctl status motley-run"
             ) from None
         threading.Thread(target=self._notice_pauses, daemon=True).start()
-        self.warm = None if self.memory.verdict else Warm()
+        self.warm = None if self.memory.verdict else ForkServer()
         self._tell("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", list(self.cluster.order))
         if self.settings.resume == "never" and not self.memory.begun:
             self._set_old_run_aside()

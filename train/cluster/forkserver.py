@@ -1,12 +1,12 @@
-"""`python -m train warm`: the libraries read once, so that a worker is a fork of this process and begins at once.
+"""`python -m train warm`: imports the libraries once, so that a worker is a fork of this process and starts at once.
 
-An agent has one beside it (workers.py): reading torch, transformers and peft takes seconds, and after a loss the whole
-cluster waits for them. A request comes by the socket that is its standard input: a command, its environment, and
-a socket of its own on which the new process tells its pid. That process is a child of whoever asked, not of this one.
+An agent has one beside it (workers.py): importing torch, transformers and peft takes seconds, and after a loss the
+whole cluster waits for them. A request comes on the socket that is its standard input: a command, its environment, and
+a socket for the new process to send its pid. That process becomes a child of the agent, not of this one.
 
-Where unsloth is installed only torch is read, because unsloth must be read before the others. A process that has opened
-a card cannot be forked: should a library do that while it is read, this one begins anew without libraries, says so, and
-what it makes reads them itself.
+Where unsloth is installed only torch is imported, because unsloth must come before the others. A process that has
+opened a GPU cannot be forked: if an import does that, the fork server restarts without libraries, says so, and its
+workers import them themselves.
 """
 
 from __future__ import annotations
@@ -36,50 +36,50 @@ SOURCE = str(Path(__file__).resolve().parents[2])
 LONGEST = 1 << 17
 
 
-# -- whoever asks ------------------------------------------------------------------------------------------------------
+# -- the agent's side --------------------------------------------------------------------------------------------------
 
 
-class Born:
-    """A process that a warm one made. As subprocess.Popen, but for its pid, which is None until it is there."""
+class Worker:
+    """A process started by the fork server. Like subprocess.Popen, except that its pid is None until it runs."""
 
     STUCK_S = 60.0
 
-    def __init__(self, args: Sequence[str], link: socket.socket, warm: subprocess.Popen[bytes]) -> None:
-        self.args, self.link, self.warm = args, link, warm
+    def __init__(self, args: Sequence[str], link: socket.socket, server: subprocess.Popen[bytes]) -> None:
+        self.args, self.link, self.server = args, link, server
         self.link.setblocking(False)
         self.pid: int | None = None
         self.returncode: int | None = None
         self.first_signal: int | None = None
-        self.unwanted_at: float | None = None
+        self.signalled_at: float | None = None
 
     def poll(self) -> int | None:
         if self.pid is None and self.returncode is None:
-            self._hear()
+            self._receive_pid()
         if self.pid is not None and self.returncode is None:
             ended, status = os.waitpid(self.pid, os.WNOHANG)
             self.returncode = os.waitstatus_to_exitcode(status) if ended else None
         return self.returncode
 
-    def _hear(self) -> None:
+    def _receive_pid(self) -> None:
         with suppress(BlockingIOError):
-            told = self.link.recv(32)
+            pid = self.link.recv(32)
             self.link.close()
-            if not told:
-                self.returncode = -signal.SIGKILL  # the warm one was killed before it could answer
+            if not pid:
+                self.returncode = -signal.SIGKILL  # the fork server was killed before it could answer
                 return
-            self.pid = int(told)
+            self.pid = int(pid)
             if self.first_signal is not None:
                 with suppress(ProcessLookupError):
                     os.killpg(self.pid, self.first_signal)
 
     def send_signal(self, number: int) -> None:
-        """To it and to all that it started; as soon as it is there."""
+        """To its whole session; as soon as it runs."""
         self.poll()
         if self.pid is None:
             self.first_signal = number
-            self.unwanted_at = self.unwanted_at or time.monotonic()
-            if self.returncode is None and time.monotonic() - self.unwanted_at > self.STUCK_S:
-                self.warm.kill()  # it answers nobody any more; who comes next begins cold
+            self.signalled_at = self.signalled_at or time.monotonic()
+            if self.returncode is None and time.monotonic() - self.signalled_at > self.STUCK_S:
+                self.server.kill()  # it no longer answers; the next worker starts without it
             return
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
@@ -96,8 +96,8 @@ class Born:
         return code
 
 
-class Warm:
-    """A warm process beside this one. What it makes are this process's children."""
+class ForkServer:
+    """The fork server beside this process. Its workers are this process's children."""
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -108,20 +108,20 @@ class Warm:
                 command, stdin=theirs.fileno(), env=with_source(env or os.environ), start_new_session=True
             )
 
-    def start(self, args: Sequence[str], env: Mapping[str, str], out: int | None = None) -> Born | None:
-        """Begin `python ARGS…`; None if nothing warm is here (any more)."""
+    def start(self, args: Sequence[str], env: Mapping[str, str], out: int | None = None) -> Worker | None:
+        """Start `python ARGS…`; None if the fork server is gone."""
         if self.process.poll() is not None:
             return None
         mine, theirs = socket.socketpair()
         with theirs:
-            given = array.array("i", [theirs.fileno(), *([] if out is None else [out])])
+            fds = array.array("i", [theirs.fileno(), *([] if out is None else [out])])
             request = json.dumps({"args": list(args), "env": dict(env)}).encode()
             try:
-                self.link.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, given)])
+                self.link.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
             except OSError:
                 mine.close()
                 return None
-        return Born(args, mine, self.process)
+        return Worker(args, mine, self.process)
 
 
 def with_source(env: Mapping[str, str]) -> dict[str, str]:
@@ -129,12 +129,12 @@ def with_source(env: Mapping[str, str]) -> dict[str, str]:
     return dict(env) | {"PYTHONPATH": path if SOURCE in path.split(":") else f"{SOURCE}:{path}".rstrip(":")}
 
 
-# -- the warm process --------------------------------------------------------------------------------------------------
+# -- the fork server ---------------------------------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parent", type=int, required=True, help="the process that started it, and ends it by ending")
-    parser.add_argument("--cold", action="store_true", help="read no libraries")
+    parser.add_argument("--parent", type=int, required=True, help="the agent; the fork server ends with it")
+    parser.add_argument("--cold", action="store_true", help="import no libraries")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -142,9 +142,9 @@ def main(args: argparse.Namespace) -> int:
     if os.getppid() != args.parent:
         return 1
     if not args.cold:
-        _read_libraries()
-        if cards := _open_cards():
-            print(f"no warm start: a library has opened {', '.join(cards)}", file=sys.stderr, flush=True)
+        _import_libraries()
+        if gpus := _open_gpus():
+            print(f"no warm start: a library has opened {', '.join(gpus)}", file=sys.stderr, flush=True)
             os.execv(sys.executable, [sys.executable, "-m", "train", "warm", "--parent", str(args.parent), "--cold"])
     link = socket.socket(fileno=os.dup(0))
     gc.freeze()
@@ -155,16 +155,16 @@ def main(args: argparse.Namespace) -> int:
         sys.stdout.flush()
         if (pid := os.fork()) == 0:
             between = os.getpid()
-            if os.fork() == 0:  # the one in between ends: whoever asked is the parent now
+            if os.fork() == 0:  # the process in between ends, so the agent becomes the parent
                 link.close()
-                _be(json.loads(request), fds, args, between)
+                _become(json.loads(request), fds, args, between)
             os._exit(0)
         os.waitpid(pid, 0)
         for fd in fds:
             os.close(fd)
 
 
-def _read_libraries() -> None:
+def _import_libraries() -> None:
     import torch  # noqa: F401
 
     if importlib.util.find_spec("unsloth") is None:
@@ -174,7 +174,7 @@ def _read_libraries() -> None:
         importlib.import_module(own)
 
 
-def _open_cards() -> list[str]:
+def _open_gpus() -> list[str]:
     found = set()
     for file in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
@@ -182,7 +182,7 @@ def _open_cards() -> list[str]:
     return sorted(name for name in found if name.startswith("/dev/nvidia"))
 
 
-def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace, between: int) -> NoReturn:
+def _become(request: dict[str, Any], fds: list[int], args: argparse.Namespace, between: int) -> NoReturn:
     """Become `python ARGS…`."""
     code = 1
     try:
@@ -198,10 +198,10 @@ def _be(request: dict[str, Any], fds: list[int], args: argparse.Namespace, betwe
         os.environ.update(request["env"])
         while (parent := os.getppid()) == between:
             time.sleep(0.0005)
-        if parent != args.parent:  # whoever asked is gone
+        if parent != args.parent:  # the agent is gone
             os._exit(1)
-        with socket.socket(fileno=link) as told:
-            told.sendall(str(os.getpid()).encode())
+        with socket.socket(fileno=link) as agent:
+            agent.sendall(str(os.getpid()).encode())
         if args.cold:
             os.execve(sys.executable, [sys.executable, *request["args"]], request["env"])
         code = _run(request["args"])

@@ -1,4 +1,4 @@
-"""The cards of this node as nvidia-smi sees them: now, for agent.json, and over time in gpu.jsonl, for the report."""
+"""The GPUs of this node as nvidia-smi sees them: now, for agent.json, and over time in gpu.jsonl, for the report."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FIELDS = "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memo
 
 
 class GpuReadings:
-    """Read every few seconds in a thread of its own: with a sick card nvidia-smi may never return."""
+    """Read every few seconds in a thread of its own: with a broken GPU nvidia-smi may never return."""
 
     def __init__(self, history: Path, node: str, every_s: float = 5.0) -> None:
         self.now: list[dict[str, str]] = []
@@ -23,7 +23,7 @@ class GpuReadings:
     def _read_for_ever(self, every_s: float) -> None:
         while True:
             try:
-                self.now = read_cards()
+                self.now = read_gpus()
                 self._keep()
             except FileNotFoundError:
                 return
@@ -39,19 +39,19 @@ class GpuReadings:
             file.write(json.dumps(facts) + "\n")
 
 
-def read_cards() -> list[dict[str, str]]:
+def read_gpus() -> list[dict[str, str]]:
     command = ["nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits"]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
-    rows = [[word.strip() for word in line.split(",")] for line in said.splitlines()]
+    output = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout
+    rows = [[word.strip() for word in line.split(",")] for line in output.splitlines()]
     names = FIELDS.split(",")
     return [dict(zip(names, row, strict=True)) for row in rows if len(row) == len(names)]
 
 
-def summary(cards: list[dict[str, str]]) -> dict[str, float | None]:
-    """All cards of the node in one line: the hottest, and their power and memory together; None where none tells."""
-    celsius = _numbers(cards, "temperature.gpu")
-    watts = _numbers(cards, "power.draw")
-    used = _numbers(cards, "memory.used")
+def summary(gpus: list[dict[str, str]]) -> dict[str, float | None]:
+    """All GPUs of the node in one line: the hottest, and the sum of power and memory; None where none is known."""
+    celsius = _numbers(gpus, "temperature.gpu")
+    watts = _numbers(gpus, "power.draw")
+    used = _numbers(gpus, "memory.used")
     return {
         "celsius": max(celsius, default=None),
         "watts": round(sum(watts), 1) if watts else None,
@@ -59,10 +59,10 @@ def summary(cards: list[dict[str, str]]) -> dict[str, float | None]:
     }
 
 
-def _numbers(cards: list[dict[str, str]], name: str) -> list[float]:
-    """Laptop cards answer `[N/A]` to some questions."""
+def _numbers(gpus: list[dict[str, str]], name: str) -> list[float]:
+    """Laptop GPUs answer `[N/A]` to some questions."""
     numbers = []
-    for card in cards:
+    for gpu in gpus:
         with contextlib.suppress(ValueError):
-            numbers.append(float(card[name]))
+            numbers.append(float(gpu[name]))
     return numbers

@@ -1,12 +1,12 @@
-"""A worker's side of its agent: it dies with it, dies before it when memory runs out, and says why it failed.
+"""A worker attached to its agent: it ends with it, is killed before it when memory runs out, and reports its failure.
 
 The agent starts `python -m train run` with MOTLEY_AGENT (its pid) and MOTLEY_FAILURE (a file for the cause, in the
-agent's memory: one that failed for a full disk must be able to say so).
+agent's memory: a full disk must not keep it from reporting).
 Kinds of failure:
-    input    bad settings or files: trying again cannot help
-    check    the loss is no number, or the nodes disagree: trying again would do the same
+    input    bad settings or files: a retry cannot help
+    check    the loss is NaN or infinite, or the nodes disagree: a retry would do the same
     odd      this node alone disagrees with the majority; for the others that is `peer`
-    peer     another process went away, or is the odd one; this one is sound
+    peer     another process is gone, or is the odd one; this one is fine
     port     the port of the group is taken
     own      anything else: this process, this machine
 """
@@ -37,7 +37,7 @@ OWN_SIGNS = (
     "nvml",
     "internal error",
 )
-"""A sick card speaks through the libraries of the network too; it is this node's, whatever else the text holds."""
+"""A broken GPU also shows in messages of the network libraries; it is this node's failure, whatever else they say."""
 PEER_SIGNS = (
     "/gloo/", "gloo connect", "connectfullmesh", "closed by peer", "reset by peer", "broken pipe", "connection refused",
     "no route to host", "remote process exited", "remote peer", "collective operation timeout", "tcpstore",
@@ -47,7 +47,7 @@ NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
 
 
-def belong_to_agent() -> None:
+def attach_to_agent() -> None:
     agent = os.environ.get("MOTLEY_AGENT")
     if not agent:
         return
@@ -55,8 +55,8 @@ def belong_to_agent() -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_NAME, NAME.encode())
     if os.getppid() != int(agent):
-        os._exit(1)  # it was gone before it could be watched
-    os.nice(5)  # a step may wait a little, the agent's answers may not
+        os._exit(1)  # the agent was gone before the kernel watched it
+    os.nice(5)  # a step may wait a little, the agent's heartbeat may not
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("500")
 
@@ -65,14 +65,14 @@ def prctl(option: int, value: int | bytes) -> None:
     ctypes.CDLL(None).prctl(option, value)
 
 
-def tell_agent(error: BaseException) -> None:
+def report_to_agent(error: BaseException) -> None:
     file = os.environ.get("MOTLEY_FAILURE")
     if file and os.environ.get("MOTLEY_AGENT"):
         with contextlib.suppress(OSError):
-            Path(file).write_text(json.dumps({"kind": kind(error), "message": str(error).strip()[:2000]}))
+            Path(file).write_text(json.dumps({"kind": classify_failure(error), "message": str(error).strip()[:2000]}))
 
 
-def kind(error: BaseException) -> str:
+def classify_failure(error: BaseException) -> str:
     cause = error.__cause__ if isinstance(error, CheckFailed) and error.__cause__ else error
     name, text = type(cause).__name__, str(cause).lower()
     if odd := getattr(cause, "odd", None):
@@ -85,10 +85,10 @@ def kind(error: BaseException) -> str:
         return "peer"
     if isinstance(cause, BadInput):
         return "check" if isinstance(cause, CheckFailed) else "input"
-    return "peer" if _of_a_peer(cause, name, text) else "own"
+    return "peer" if _is_of_a_peer(cause, name, text) else "own"
 
 
-def _of_a_peer(cause: BaseException, name: str, text: str) -> bool:
+def _is_of_a_peer(cause: BaseException, name: str, text: str) -> bool:
     if isinstance(cause, OSError):
         return isinstance(cause, ConnectionError) or cause.errno in PEER_ERRNOS
     if name in ("AcceleratorError", "OutOfMemoryError") or any(sign in text for sign in OWN_SIGNS):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from train.cluster.forkserver import Born, Warm, with_source
+from train.cluster.forkserver import ForkServer, Worker, with_source
 from train.cluster.heartbeat import now
 from train.cluster.membership import Plan
 from train.engine import staging
@@ -25,7 +25,7 @@ from train.plan.cluster_config import ClusterConfig
 
 SAVE_S = 3.5
 UNKILLABLE_S = 3.0
-Process = subprocess.Popen[bytes] | Born
+Process = subprocess.Popen[bytes] | Worker
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ _WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
 def start(
-    config: ClusterConfig, plan: Plan, words: Sequence[str], warm: Warm | None = None, *, stage: str = ""
+    config: ClusterConfig, plan: Plan, words: Sequence[str], warm: ForkServer | None = None, *, stage: str = ""
 ) -> Group:
     """The processes of this node, `python WORDS…`; ranks follow the plan, the host's first."""
     sizes = [config.of(name).processes for name in plan.members]
@@ -194,7 +194,7 @@ def run_words(config: ClusterConfig, settings: Path, home: Path, resume: str, pr
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    if isinstance(process, Born):
+    if isinstance(process, Worker):
         process.send_signal(number)
         return
     with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -105,10 +105,10 @@ def key_of(args: argparse.Namespace) -> str:
 
 
 def cards() -> list[str]:
-    from train.cluster.gpu_log import read_cards
+    from train.cluster.gpu_log import read_gpus
 
     try:
-        return [card["name"] for card in read_cards()]
+        return [gpu["name"] for gpu in read_gpus()]
     except (OSError, subprocess.SubprocessError):
         return []
 
