@@ -90,7 +90,7 @@ def processes(group: str) -> list[int]:
     return sorted(found - {0, os.getpid()})
 
 
-def remove(group: str, *, patience_s: float = 10) -> None:
+def remove(group: str, *, patience_s: float = 60) -> None:
     """End every process of the group and take the group away."""
     deadline = time.monotonic() + patience_s
     if frozen(group):

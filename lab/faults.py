@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from lab import cgroups, gpu_faults, network, shaping
 from lab import lab as labs
@@ -80,7 +80,7 @@ def _power_back(_: Lab, host: Host, __: Settings) -> None:
 def _reboot(_: Lab, host: Host, __: Settings) -> None:
     before = host.leader
     host.outcome("systemctl", "reboot")
-    _wait(lambda: _leader(host) not in (None, before), f"{host.name} did not go down for its reboot")
+    labs.wait_until(lambda: _leader(host) not in (None, before), f"{host.name} did not go down for its reboot")
     host.wait_until_up()
 
 
@@ -154,7 +154,7 @@ def _rename(host: Host, old: str, new: str) -> None:
     network.batch(host.namespace, f"link set {old} down", f"link set {old} name {new}")
     host.restore_power()
     # Its netplan file may know the card by the old name only; then it has no address to be asked at.
-    _wait(lambda: _serves_ssh(host), f"{host.name} did not boot")
+    labs.wait_until(lambda: _serves_ssh(host), f"{host.name} did not boot")
 
 
 def _serves_ssh(host: Host) -> bool:
@@ -217,7 +217,7 @@ UPGRADER = "lab-unattended-upgrade"
 def _hold_apt(_: Lab, host: Host, chosen: Settings) -> None:
     code = HOLD_LOCK.format(seconds=chosen["seconds"])
     host.run("systemd-run", "--quiet", "--collect", f"--unit={UPGRADER}", "python3", "-c", code)
-    _wait(lambda: _apt_locked(host), f"{host.name}: the apt lock was not taken")
+    labs.wait_until(lambda: _apt_locked(host), f"{host.name}: the apt lock was not taken")
 
 
 def _apt_locked(host: Host) -> bool:
@@ -251,10 +251,6 @@ def _loopback_name(_: Lab, host: Host, __: Settings) -> None:
 
 def _loopback_name_gone(_: Lab, host: Host, __: Settings) -> None:
     host.run("mv", "/etc/hosts.lab", "/etc/hosts")
-
-
-def _wait(condition: Callable[[], bool], trouble: str, timeout_s: float = 60) -> None:
-    labs.wait_until(condition, trouble, timeout_s)
 
 
 FAULTS: dict[str, Fault] = {

@@ -17,10 +17,9 @@ from lab.disk import Disk
 from lab.place import Place
 from lab.profile import HostSpec, Profile
 from lab.shapes.shape import NETWORK, Machine, Shape
-from lab.shell import LabError, outcome, run
+from lab.shell import HANG_S, LabError, outcome, run
 
 SUPERVISE = Path(__file__).parent / "supervise.sh"
-BOOT_TIMEOUT_S = 60
 NSPAWN_SETTINGS = {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
 
 
@@ -172,7 +171,7 @@ class Host:
             os.mkfifo(self.kernel_log, 0o600)
         return os.open(self.kernel_log, os.O_RDWR)
 
-    def wait_until_up(self, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+    def wait_until_up(self, timeout_s: float = HANG_S) -> None:
         """Up means that its sshd greets the controller."""
         deadline = time.monotonic() + timeout_s
         while not self.answers():
@@ -186,12 +185,12 @@ class Host:
 
     def answers(self, namespace: str | None = None) -> bool:
         """Whether another machine (the controller, if none is named) is greeted by its sshd."""
-        greet = 'exec 3<>"/dev/tcp/$1/$2" && read -r -t 2 greeting <&3 && [[ $greeting == SSH-* ]]'
-        ask = ["ip", "netns", "exec", namespace or self.place.controller, "timeout", "2", "bash", "-c", greet, "-"]
+        greet = 'exec 3<>"/dev/tcp/$1/$2" && read -r -t 5 greeting <&3 && [[ $greeting == SSH-* ]]'
+        ask = ["ip", "netns", "exec", namespace or self.place.controller, "timeout", "5", "bash", "-c", greet, "-"]
         here = network.addresses(self.namespace)
         return any(outcome(*ask, address, str(self.ssh_port)).returncode == 0 for address in here)
 
-    def power_off(self, timeout_s: float = 30) -> None:
+    def power_off(self, timeout_s: float = 120) -> None:
         """The power button: an orderly shutdown."""
         pid = self.supervisor
         if pid is None:
@@ -243,10 +242,10 @@ class Host:
         # What root imports here must leave no files of root's in the user's folders.
         return ["bash", "-c", join, "-", joined, *enter, "--", "env", "PYTHONDONTWRITEBYTECODE=1", *argv]
 
-    def run(self, *argv: str, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
+    def run(self, *argv: str, check: bool = True, stdin: str | None = None, timeout_s: float = HANG_S) -> str:
         return run(*self.inside(*argv), check=check, stdin=stdin, timeout_s=timeout_s)
 
-    def outcome(self, *argv: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    def outcome(self, *argv: str, timeout_s: float = HANG_S) -> subprocess.CompletedProcess[str]:
         return outcome(*self.inside(*argv), timeout_s=timeout_s)
 
     def console_tail(self) -> str:

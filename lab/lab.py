@@ -20,7 +20,7 @@ from lab.host import Host
 from lab.place import Place
 from lab.profile import HostSpec, Profile
 from lab.shapes import Shape
-from lab.shell import LabError, fetch, run
+from lab.shell import HANG_S, LabError, fetch, run
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +161,7 @@ def clear(place: Place) -> None:
     shutil.rmtree(place.root, ignore_errors=True)
 
 
-def _let_stragglers_end(place: Place, patience_s: float = 10) -> None:
+def _let_stragglers_end(place: Place, patience_s: float = 60) -> None:
     """A lab command that was killed takes its programs with it, but not at once: one may be amid a mount."""
     deadline = time.monotonic() + patience_s
     while processes_of(place) and time.monotonic() < deadline:
@@ -280,7 +280,7 @@ def each(hosts: Iterable[Host], act: Callable[[Host], object]) -> None:
         one.result()
 
 
-def wait_until(condition: Callable[[], bool], trouble: str, timeout_s: float = 60) -> None:
+def wait_until(condition: Callable[[], bool], trouble: str, timeout_s: float = HANG_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -63,7 +63,7 @@ def set_delay(place: Place, cable: Cable, delay_ms: float, jitter_ms: float, los
     )
     waiting = Path("/proc/net/netfilter/nfnetlink_queue")
     listening = f"until grep -qE '^ +{queue} ' {waiting}; do sleep 0.02; done"
-    run("ip", "netns", "exec", cable.switch, "timeout", "10", "sh", "-c", listening)
+    run("ip", "netns", "exec", cable.switch, "timeout", "60", "sh", "-c", listening)
     for direction in ("--physdev-in", "--physdev-out"):
         _iptables(cable, "-A", direction, queue)
 

@@ -7,6 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+HANG_S = 600
+"""For what only has to end, on a busy machine too."""
+
 
 class LabError(Exception):
     """What is wrong and what to do, in at most three lines; `code` becomes the exit status."""
@@ -16,7 +19,7 @@ class LabError(Exception):
         self.code = code
 
 
-def run(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout_s: float = 120) -> str:
+def run(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout_s: float = HANG_S) -> str:
     """Run a program and return its standard output; a failure names the program and what it said."""
     done = outcome(*argv, stdin=stdin, timeout_s=timeout_s)
     if check and done.returncode:
@@ -36,7 +39,7 @@ def fetch(what: str, *argv: str | Path, timeout_s: float) -> None:
 
 
 def outcome(
-    *argv: str | Path, stdin: str | None = None, timeout_s: float = 120, cwd: Path | None = None
+    *argv: str | Path, stdin: str | None = None, timeout_s: float = HANG_S, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return everything it did, failed or not."""
     # A lab command that is killed takes the programs it started with it.
