@@ -53,10 +53,10 @@ def throttle(lab: Lab) -> Figures:
         run.wait_for_step(2)
         torchrun.quotas(lab.hosts, on=True)
         found: Figures = {}
-        at = run.wait_for_step(22, timeout_s=200)
+        at = run.wait_for_step(22)
         for what, percent in (("throttled", {"gpu-worker-1": 15}), ("recovered", {})):
             torchrun.quotas(lab.hosts, on=True, percent=percent)
-            end = run.wait_for_step(at + 15, timeout_s=200)
+            end = run.wait_for_step(at + 15)
             moves = [event for event in run.events("balance") if at < event["step"] <= end]
             rows = [step["nodes"]["gpu-worker-1"]["rows"] for step in run.events("step")[at:end]]
             found[what] = 1 + max((i for i, count in enumerate(rows) if abs(count - rows[-1]) > 1), default=0)

@@ -93,7 +93,7 @@ def measured(case: Case, hosts: list[Host]) -> tuple[float, int]:
         first = run.wait_for_step(2)
         torchrun.quotas(hosts, on=True, percent=percent)
         count = MEASURED if case.sync != "local" else 4 * MEASURED
-        run.wait_for_step(first + SETTLE + count, timeout_s=280)
+        run.wait_for_step(first + SETTLE + count)
         steps = run.events("step")[first + SETTLE : first + SETTLE + count]
         times = [step["step_s"] for step in steps]
         seconds = statistics.mean(times) if case.sync == "local" else statistics.median(times)

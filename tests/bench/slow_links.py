@@ -34,7 +34,7 @@ def one(lab: Lab, mbit: int, sync: str) -> dict[str, Any]:
     try:
         run.wait_for_step(2)
         torchrun.quotas(lab.hosts, on=True)
-        run.end(timeout_s=280)
+        run.end()
         steps = run.events("step")
         return {
             "loss": round(run.events("eval")[-1]["loss"], 4),

@@ -28,7 +28,7 @@ def measured(run: Training, *, rows: int, skip: int, count: int, percent: Mappin
     try:
         first = run.wait_for_step(2)
         torchrun.quotas(run.hosts, on=True, percent=percent)
-        run.wait_for_step(first + skip + count, timeout_s=280)
+        run.wait_for_step(first + skip + count)
         steps = run.events("step")[first + skip : first + skip + count]
         shares = {name: node["rows"] for name, node in steps[-1].get("nodes", {}).items()}
         found = rows * count / sum(float(step["step_s"]) for step in steps)

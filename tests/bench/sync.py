@@ -26,7 +26,7 @@ def measure(lab: Lab, link_mbit: int) -> Figures:
     torchrun.links(lab.hosts, link_mbit)
     words = "-m train bench sync --model tiny --lora-r 64 --repeats 5 --json"
     run = Training(f"sync{next(COUNTER)}", lab.hosts, words.split())
-    run.end(300)
+    run.end()
     said = (run.folder / lab.hosts[0].name).read_text()
     answer = json.loads(next(line for line in reversed(said.splitlines()) if line.startswith("{")))
     return {"measured": answer["measured"]}

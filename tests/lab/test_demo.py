@@ -11,6 +11,7 @@ import pytest
 
 from lab.place import Place
 from tests.lab.test_life import left_of
+from tests.support import pace
 from tests.support.cluster import REPOSITORY
 
 NAME = f"r{os.getpid()}"
@@ -30,18 +31,8 @@ def started() -> subprocess.Popen[str]:
     )
 
 
-def until_its_end(process: subprocess.Popen[str], timeout_s: float) -> str:
-    try:
-        out, _ = process.communicate(timeout=timeout_s)
-    except subprocess.TimeoutExpired:
-        process.terminate()  # it takes its lab away
-        out, _ = process.communicate(timeout=60)
-        pytest.fail(f"not at its end after {timeout_s:g} s:\n{out}")
-    return out
-
-
 def until(process: subprocess.Popen[str], start: str) -> None:
-    """And two seconds more."""
+    """And two seconds more: in the middle of what comes then."""
     assert process.stdout
     said = []
     for line in process.stdout:
@@ -57,7 +48,7 @@ def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     stopped = started()
     until(stopped, "  machines")
     stopped.send_signal(signal.SIGINT)
-    out = until_its_end(stopped, 60)
+    out, _ = pace.said_by(stopped)
     assert stopped.returncode == 130 and "nothing of it is left running" in out
     assert not any(left_of(PLACE).values()), "Ctrl-C leaves nothing"
 
@@ -69,11 +60,11 @@ def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
 
     again = started()  # what the killed one left does not stand in its way
     until(again, "started on 3 of 3 nodes")
-    told = time.monotonic()
+    told = pace.now()
     again.terminate()
     time.sleep(0.05)
     again.terminate()  # make passes on what its whole group has got already
-    out = until_its_end(again, 60)
+    out, _ = pace.said_by(again)
     assert again.returncode == 143 and "nothing of it is left running" in out, out
-    assert "done · " not in out and time.monotonic() - told < 20, "it was stopped, not waited for"
+    assert "done · " not in out and pace.now() - told < 20, "it was stopped, not waited for"
     assert not any(left_of(PLACE).values())

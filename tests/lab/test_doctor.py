@@ -132,9 +132,7 @@ class Doctor:
         self.person = person
 
     def says(self, *words: str) -> Said:
-        done = self.person.cluster.controller(
-            *self.person.command("doctor", *words), env=self.person.environment(), timeout_s=400
-        )
+        done = self.person.cluster.controller(*self.person.command("doctor", *words), env=self.person.environment())
         return Said(done.returncode, done.stdout + done.stderr, {})
 
     def finds(self, *words: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 
 from lab import faults
 from lab.shell import LabError
+from tests.support import pace
 from tests.support.cluster import Cluster
 
 VICTIM, NEIGHBOUR = "gpu-worker-1", "gpu-worker-2"
@@ -39,10 +40,11 @@ def pings(cluster: Cluster, *, count: int = 1) -> bool:
 
 
 def round_trip_ms(cluster: Cluster) -> float:
+    """The shortest of ten: a busy machine adds to each, and takes from none."""
     said = cluster[NEIGHBOUR].run(
         "ping", "-q", "-c", "10", "-i", "0.1", "-W", "2", cluster[VICTIM].spec.installed_address
     )
-    return float(said.rsplit("= ", 1)[1].split("/")[1])
+    return float(said.rsplit("= ", 1)[1].split("/")[0])
 
 
 def connection_ends(cluster: Cluster) -> list[str]:
@@ -62,9 +64,7 @@ def test_a_neighbour_is_not_told_of_a_power_cut(trio: Cluster) -> None:
     address = trio[VICTIM].spec.installed_address
     hold = f"exec 3<>/dev/tcp/{address}/22; sleep 60"
     trio[NEIGHBOUR].run("systemd-run", "--quiet", "--collect", "--unit=hold", "bash", "-c", hold)
-    deadline = time.monotonic() + 5
-    while not connection_ends(trio) and time.monotonic() < deadline:
-        time.sleep(0.1)
+    pace.until(lambda: connection_ends(trio), 10, "it is not connected")
     faults.inject(trio.lab, trio[VICTIM], "power-cut")
     time.sleep(1)
     assert len(connection_ends(trio)) == 1
@@ -78,24 +78,25 @@ def test_cable_pull_leaves_it_running_alone(broken: Cluster) -> None:
     assert "NO-CARRIER" in broken[VICTIM].run("ip", "link", "show", broken[VICTIM].cable.nic)
     assert broken[VICTIM].outcome("systemctl", "is-active", "ssh").stdout.strip() == "active"
     mend(broken, "cable-pull")
-    broken[VICTIM].wait_until_up(10)
+    broken[VICTIM].wait_until_up()
 
 
 @fault("suspend")
 def test_a_sleeping_host_answers_nothing_and_goes_on_where_it_was(broken: Cluster) -> None:
     assert not pings(broken)
     mend(broken, "suspend")
-    broken[VICTIM].wait_until_up(10)
+    broken[VICTIM].wait_until_up()
 
 
 @fault("freeze")
 def test_a_hung_host_takes_connections_but_says_nothing(broken: Cluster) -> None:
     address = broken[VICTIM].spec.installed_address
-    connect = f"exec 3<>/dev/tcp/{address}/22 && echo connected && read -r -t 1 line <&3 && echo $line"
+    connect = f"exec 3<>/dev/tcp/{address}/22 && echo connected && read -r -t 5 line <&3 && echo $line"
     assert broken[NEIGHBOUR].outcome("bash", "-c", connect).stdout.strip() == "connected"
     assert pings(broken)
     mend(broken, "freeze")
-    assert broken[NEIGHBOUR].outcome("bash", "-c", connect).stdout.startswith("connected\nSSH-2.0")
+    said = lambda: broken[NEIGHBOUR].outcome("bash", "-c", connect).stdout  # noqa: E731
+    pace.until(lambda: said().startswith("connected\nSSH-2.0"), 30, "it says nothing")
 
 
 def test_reboot_is_a_new_boot_of_the_same_system(trio: Cluster) -> None:
@@ -110,7 +111,7 @@ def test_reboot_is_a_new_boot_of_the_same_system(trio: Cluster) -> None:
 
 @fault("delay", delay_ms=20.0)
 def test_delay_is_felt_both_ways(broken: Cluster) -> None:
-    assert 38 <= round_trip_ms(broken) <= 70  # one way more would be 80; a busy machine adds some
+    assert 38 <= round_trip_ms(broken) <= 70  # one way more would be 80
     mend(broken, "delay")
     assert round_trip_ms(broken) < 5
 
@@ -128,7 +129,7 @@ def test_a_renamed_card_leaves_the_host_unreachable_by_its_old_plan(broken: Clus
     assert broken[VICTIM].cable.nic == "enp99s0"
     assert not pings(broken)
     mend(broken, "nic-renamed")
-    broken[VICTIM].wait_until_up(10)
+    broken[VICTIM].wait_until_up()
     assert broken[VICTIM].cable.nic == "enp3s0"
 
 

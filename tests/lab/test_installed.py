@@ -48,4 +48,4 @@ def test_packages_come_from_the_labs_own_repository(trio_on_each_base: Cluster) 
 def test_netplan_applies(trio_on_each_base: Cluster) -> None:
     host = trio_on_each_base.hosts[0]
     host.run("netplan", "apply")
-    host.wait_until_up(timeout_s=15)
+    host.wait_until_up()

@@ -7,6 +7,7 @@ import pytest
 
 from lab import faults, shaping
 from lab import lab as labs
+from tests.support import pace
 from tests.support.cluster import Cluster
 
 pytestmark = pytest.mark.alone
@@ -32,9 +33,9 @@ def transfer_mbit(cluster: Cluster, sender: str, receiver: str, megabytes: int) 
     start = ["systemd-run", "--quiet", f"--unit={unit}", "-p", "StandardOutput=file:/run/rate"]
     host.run("rm", "-f", "/run/rate")
     host.run(*start, "python3", "-c", RECEIVE)
-    labs.wait_until(lambda: ":5201 " in host.run("ss", "-Hltn"), "the receiver did not start", 10)
+    pace.until(lambda: ":5201 " in host.run("ss", "-Hltn"), 60, "the receiver did not start")
     cluster[sender].run("python3", "-c", SEND, host.spec.installed_address, str(megabytes * 4))
-    labs.wait_until(lambda: bool(host.outcome("cat", "/run/rate").stdout.strip()), "the receiver did not finish", 20)
+    pace.until(lambda: host.outcome("test", "-s", "/run/rate").returncode == 0, 60, "the receiver did not finish")
     return float(host.run("cat", "/run/rate"))
 
 

@@ -9,6 +9,7 @@ from lab.host import Host
 from lab.profile import PASSWORD, USER
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
+from tests.support.screen import Screen
 
 CLASSIC, RUST, FREE = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 ROOTS_PASSWORD = "of root alone"
@@ -90,7 +91,7 @@ def types_as_the_user(cluster: Cluster, host: Host, command: str) -> None:
         "PubkeyAuthentication=no",
         f"{USER}@{host.spec.installed_address}",
     ]
-    with pexpect.spawn("ip", [*at, command], encoding="utf-8", timeout=120) as screen:
+    with Screen("ip", [*at, command], encoding="utf-8") as screen:
         screen.expect(f"{USER}@.*assword:")
         screen.sendline(PASSWORD)
         screen.expect("(?<!@)Password:")

@@ -7,14 +7,13 @@ and there one phase after the other, so that each phase's undo is held against w
 import json
 import re
 import subprocess
-import time
 
 import pytest
 
 from lab import base
 from lab.profile import PASSWORD, USER
-from tests.support import small_set
-from tests.support.bootstrap import Person
+from tests.support import pace, small_set
+from tests.support.bootstrap import Person, taken_back_soon
 from tests.support.cluster import Cluster
 from tests.support.photograph import Photographs, differences, photographed
 
@@ -133,15 +132,14 @@ def test_a_worker_does_not_reach_the_head_by_key(bootstrapped: Person) -> None:
 
 def test_a_stranger_reaches_ssh_but_no_training_port(bootstrapped: Person) -> None:
     host, listen = bootstrapped.cluster[NODES[0]], f"import socket,time; s=socket.create_server(('',{TRAINING_PORT}));"
-    host.run("systemd-run", "--quiet", "--collect", "--unit=listens", "python3", "-c", f"{listen} time.sleep(60)")
+    host.run("systemd-run", "--quiet", "--collect", "--unit=listens", "python3", "-c", f"{listen} time.sleep(3600)")
     knock = "exec 3<>/dev/tcp/{}/{}".format
     try:
-        time.sleep(0.5)
-        friend = bootstrapped.cluster[NODES[1]].outcome("bash", "-c", knock(host.spec.address, TRAINING_PORT))
-        assert friend.returncode == 0, friend.stderr
-        stranger = bootstrapped.cluster.stranger
-        assert stranger("bash", "-c", knock(host.spec.address, 22), timeout_s=10).returncode == 0
-        assert stranger("bash", "-c", knock(host.spec.address, TRAINING_PORT), timeout_s=10).returncode != 0
+        friend, stranger = bootstrapped.cluster[NODES[1]], bootstrapped.cluster.stranger
+        to_train = ["bash", "-c", knock(host.spec.address, TRAINING_PORT)]
+        pace.until(lambda: friend.outcome(*to_train).returncode == 0, 60, "a friend is not let in")
+        assert stranger("bash", "-c", knock(host.spec.address, 22)).returncode == 0
+        assert stranger(*to_train).returncode != 0
     finally:
         host.run("systemctl", "stop", "listens")
 
@@ -149,10 +147,9 @@ def test_a_stranger_reaches_ssh_but_no_training_port(bootstrapped: Person) -> No
 def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> None:
     host = bootstrapped.cluster[NODES[2]]
     host.outcome("systemctl", "restart", "nftables")  # empties all tables, as a package upgrade does
-    end = time.monotonic() + 10  # systemctl waits for nftables alone, not for what starts again with it
-    while "29400-29899" not in host.outcome("nft", "list", "table", "inet", "motley").stdout:
-        assert time.monotonic() < end, "the guard did not come back"
-        time.sleep(0.05)
+    shown = lambda: host.outcome("nft", "list", "table", "inet", "motley").stdout  # noqa: E731
+    # systemctl waits for nftables alone, not for what starts again with it
+    pace.until(lambda: "29400-29899" in shown(), 20, "the guard did not come back")
     assert host.run("systemctl", "is-enabled", "motley-firewall").strip() == "enabled"
     host.run("nft", "delete", "table", "inet", "filter")  # nftables' own example, which its start brought along
 
@@ -193,7 +190,7 @@ def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photog
 
 def test_a_change_that_cannot_be_confirmed_is_taken_back(person: Person) -> None:
     victim = person.cluster[NODES[1]]
-    person.writes(motley_gateway="10.77.0.250", motley_static_ip_rollback_s=25, motley_static_ip_reconnect_s=12)
+    person.writes(motley_gateway="10.77.0.250", **taken_back_soon())
     said = person.types("bootstrap", limit=victim.name, phase="static_ip")
     assert said.rc == 1 and "nobody answers at the gateway 10.77.0.250" in said.out, said.out
     assert "it took the change back by itself" in said.out

@@ -21,7 +21,6 @@ class Checker:
         done = self.person.cluster.controller(
             *self.person.command("check-versions", *words),
             env=self.person.environment() | {"MOTLEY_CACHE": self.cache},
-            timeout_s=400,
         )
         return Said(done.returncode, done.stdout + done.stderr, {})
 

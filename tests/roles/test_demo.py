@@ -11,13 +11,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import small_set
+from tests.support import pace, small_set
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CACHE = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley")
@@ -54,10 +53,10 @@ class Visitor:
             start_new_session=True,
         )
 
-    def make(self, *words: str, timeout_s: float = 900) -> subprocess.CompletedProcess[str]:
+    def make(self, *words: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
         try:
-            out, _ = process.communicate(timeout=timeout_s)
+            out, _ = pace.said_by(process, 900)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
@@ -116,11 +115,10 @@ def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
         said.append(line)
         if "machines " in line and "gpu-worker-2 ✓" in line:
             break
-    deadline = time.monotonic() + 60
-    while not any("ansible-playbook" in words for words in visitor.left_running()) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    plays = lambda: any("ansible-playbook" in words for words in visitor.left_running())  # noqa: E731
+    pace.until(plays, pace.HANG_S, "it plays nothing")
     os.killpg(process.pid, signal.SIGINT)
-    rest, _ = process.communicate(timeout=60)
+    rest, _ = pace.said_by(process, 60)
     assert process.returncode != 0 and "nothing of it is left running. Again: make demo" in rest, "".join(said) + rest
     assert visitor.left_running() == []
 

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from lab.host import Host
-from tests.support import router
+from tests.support import pace, router
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY, Cluster
 
@@ -43,8 +43,8 @@ def test_an_address_from_the_router_becomes_a_fixed_one(trio: Cluster, tmp_path:
     person.writes(
         {name: {"motley_address": wanted[name], "motley_current_address": None} for name in [STAYS]}
         | {MOVES: {"motley_current_address": leased[MOVES]}},
-        motley_static_ip_reconnect_s=40,  # a lease may take longer than the settings of the other tests allow
-        motley_static_ip_rollback_s=90,
+        motley_static_ip_reconnect_s=pace.seconds(40),  # a lease may take longer than a fixed address
+        motley_static_ip_rollback_s=pace.seconds(90),
     )
     said = person.bootstraps(limit=both, phase="static_ip")
     for name in (STAYS, MOVES):

@@ -16,7 +16,7 @@ from lab import lab as labs
 from lab.host import Host
 from lab.place import Place
 from tests.support import cluster as clusters
-from tests.support import router
+from tests.support import pace, router
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 
@@ -55,20 +55,14 @@ def state(host: Host) -> str:
 
 
 def has(host: Host, address: str) -> None:
-    end = time.monotonic() + 60
-    while f" {address}/24 " not in (
-        shown := host.run("ip", "-br", "-4", "address", "show", "dev", host.spec.nics[0]) + " "
-    ):
-        assert time.monotonic() < end, shown
-        time.sleep(0.5)
+    shown = lambda: host.run("ip", "-br", "-4", "address", "show", "dev", host.spec.nics[0]) + " "  # noqa: E731
+    pace.until(lambda: f" {address}/24 " in shown(), 60, shown)
 
 
 def killed_while_it_changes(person: Person, name: str, happened: Callable[[], bool]) -> None:
     running = person.starts("bootstrap", limit=name, phase="static_ip")
-    end = time.monotonic() + 120
-    while not happened():
-        assert time.monotonic() < end and running.poll() is None
-        time.sleep(0.3)
+    pace.until(lambda: happened() or running.poll() is not None, pace.HANG_S)
+    assert running.poll() is None
     os.killpg(running.pid, signal.SIGKILL)
     running.wait()
 

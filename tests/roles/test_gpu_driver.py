@@ -15,6 +15,7 @@ from lab import deb, faults, gpu
 from lab import lab as labs
 from lab.host import Host
 from lab.profile import USER
+from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster, Played
 
@@ -231,7 +232,7 @@ def test_a_kernel_that_would_come_along_is_not_let_in(old_alone: Owner) -> None:
 def test_it_waits_for_another_program_that_uses_apt(owner: Owner) -> None:
     host = owner.cluster[OLD]
     lock = "f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)"
-    busy = f"import fcntl, time; {lock}; time.sleep(12)"
+    busy = f"import fcntl, time; {lock}; time.sleep({pace.seconds(12)})"
     host.run("systemd-run", "--quiet", "--unit=busy-with-apt", "python3", "-c", busy)
     started = time.monotonic()
     played = owner.plays(limit=OLD)

@@ -13,8 +13,8 @@ from lab import faults
 from lab import hub as hubs
 from lab.host import Host
 from lab.hub import Hub
-from lab.lab import wait_until
 from lab.profile import USER
+from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.secrets import traces
 
@@ -89,14 +89,13 @@ def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
 
 def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:
     """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
-    start = f"cd {HOME}/scripts && timeout 400 ./launch_cluster.sh"
+    hosts = tiny.cluster.hosts
+    start = ["su", "-", USER, "-c", f"cd {HOME}/scripts && exec ./launch_cluster.sh"]
     with ThreadPoolExecutor() as each:
-        done = list(
-            each.map(lambda host: host.outcome("su", "-", USER, "-c", start, timeout_s=420), tiny.cluster.hosts)
-        )
+        done = list(each.map(lambda host: pace.run(*host.inside(*start)), hosts))
     assert [entry.returncode for entry in done] == [0, 0, 0], "\n".join(entry.stdout + entry.stderr for entry in done)
     adapters = set()
-    for host in tiny.cluster.hosts:
+    for host in hosts:
         events = [json.loads(line) for line in host.run("cat", f"{HOME}/logs/runs/first/events.jsonl").splitlines()]
         assert events[-1]["event"] == "done"
         assert sorted(next(e for e in events if e["event"] == "start")["nodes"]) == sorted(NODES)
@@ -194,9 +193,9 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
 
 def test_a_port_that_another_program_has_is_refused(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-1"]
-    listen = "import socket, time; s = socket.create_server(('', 29400)); time.sleep(300)"
+    listen = "import socket, time; s = socket.create_server(('', 29400)); time.sleep(3600)"
     host.run("systemd-run", "--quiet", "--collect", "--unit=listens", "python3", "-c", listen)
-    wait_until(lambda: ":29400 " in host.run("ss", "-ltn"), "nobody listens")
+    pace.until(lambda: ":29400 " in host.run("ss", "-ltn"), 60, "nobody listens")
     said = tiny.plans(model="tiny", max_steps=4)
     host.run("systemctl", "stop", "listens")
     assert said.rc != 0 and "gpu-worker-1: port 29400 is taken there" in said.out, said.out

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import small_set
+from tests.support import pace, small_set
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WATCHED = ["/etc/hosts", "/etc/hostname", "/etc/machine-id"]
@@ -19,14 +19,9 @@ PYTHON = "{}.{}".format(*sys.version_info[:2])
 
 def console(*words: str, inventory: Path | str = "inventory/loopback") -> subprocess.CompletedProcess[str]:
     """As an ordinary user where the tests run as root."""
-    return subprocess.run(
-        [sys.executable, "-m", "console", *words, "--inventory", str(inventory)],
+    return pace.run(
+        *(sys.executable, "-m", "console", *words, "--inventory", str(inventory)),
         cwd=REPOSITORY,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=300,
-        check=False,
         env={name: value for name, value in os.environ.items() if not name.startswith("MOTLEY_")},
     )
 

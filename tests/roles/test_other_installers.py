@@ -5,13 +5,12 @@ A radio is nowhere in the lab: of Wi-Fi, only the settings can be seen to stay.
 
 import base64
 import json
-import time
 from pathlib import Path
 
 import pytest
 
 from lab.host import Host
-from tests.support import router
+from tests.support import pace, router
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 from tests.support.secrets import traces
@@ -54,7 +53,7 @@ def writes_netplan(host: Host, **devices: object) -> None:
     write = "umask 077; rm -f /etc/netplan/*; cat > /etc/netplan/01-network-manager-all.yaml"
     host.run("sh", "-ec", write, stdin=json.dumps(plan))
     host.run("netplan", "apply")
-    host.run("nm-online", "-q", "-t", "20")
+    host.run("nm-online", "-q", "-t", str(pace.seconds(20)))
     host.wait_until_up()
 
 
@@ -85,10 +84,7 @@ def profiles(host: Host) -> list[str]:
 
 def assert_has(host: Host, wanted: dict[str, list[str]]) -> None:
     """Its other cards may need a moment longer than the one through which it was met."""
-    end = time.monotonic() + 15
-    while addresses(host) != wanted and time.monotonic() < end:
-        time.sleep(0.5)
-    assert addresses(host) == wanted
+    pace.until(lambda: addresses(host) == wanted, 30, lambda: f"{addresses(host)} instead of {wanted}")
 
 
 def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Person) -> None:
@@ -116,7 +112,7 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     host.power_off()
     host.restore_power()
     host.wait_until_up()
-    assert host.run("nm-online", "-q", "-t", "20") == ""
+    assert host.run("nm-online", "-q", "-t", str(pace.seconds(20))) == ""
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})
 
     said = person.types("undo", limit=DESKTOP, phase="static_ip")

@@ -5,14 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from lab import faults
 from lab.host import Host
 from lab.profile import USER
-from tests.support import small_set
+from tests.support import pace, small_set
 from tests.support.cluster import REPOSITORY, Cluster, Played
 
 HOME = f"/home/{USER}/ai-cluster"
@@ -77,9 +77,9 @@ def built(setup: Setup) -> Setup:
     assert [set(lines.split("\n")) for lines in cleaned] <= [
         set(lines.split("\n")) for lines in before
     ] or cleaned == before
-    start = time.monotonic()
+    start = pace.now()
     played = setup.ok()
-    print(f"three environments in {time.monotonic() - start:.1f} s")
+    print(f"three environments in {pace.now() - start:.1f} s")
     assert all(count >= 2 for count in played.changed().values())
     return setup
 
@@ -170,7 +170,7 @@ def test_killed_in_the_middle_it_is_done_by_the_next_run(built: Setup) -> None:
     host.run("rm", "-rf", HOME)
     slow = f"/usr/lib/python{built.python}/sitecustomize.py"  # the new environment takes its time to load
     host.run("mv", slow, f"{slow}.before")
-    host.run("tee", slow, stdin="import sys, time\nif sys.prefix != sys.base_prefix: time.sleep(120)\n")
+    host.run("tee", slow, stdin="import sys, time\nif sys.prefix != sys.base_prefix: time.sleep(3600)\n")
     words = ["-i", str(cluster.inventory()), "-l", "gpu-worker-2"]
     settings = built.settings(motley_python_env_imports=["tqdm"], ansible_python_interpreter="/usr/bin/python3")
     words += ["-e", json.dumps(settings)]
@@ -187,15 +187,12 @@ def test_killed_in_the_middle_it_is_done_by_the_next_run(built: Setup) -> None:
         stderr=subprocess.DEVNULL,
     )
     folder = f"{HOME}/env.{built.lock}"
-    end = time.monotonic() + 60
-    while host.outcome("test", "-e", f"{folder}/bin/tqdm").returncode and time.monotonic() < end:
-        time.sleep(0.05)
+    half_made = lambda: host.outcome("test", "-e", f"{folder}/bin/tqdm").returncode == 0  # noqa: E731
+    pace.until(half_made, pace.HANG_S, "nothing is unpacked", every_s=0.05)
     os.killpg(play.pid, signal.SIGKILL)
     play.wait()
-    host.run("systemctl", "reboot")  # and the node with it
-    time.sleep(1)
-    host.wait_until_up()
-    assert host.outcome("test", "-e", f"{folder}/bin/tqdm").returncode == 0
+    faults.inject(cluster.lab, host, "reboot")  # and the node with it
+    assert half_made()
     assert host.outcome("test", "-e", f"{HOME}/env").returncode != 0
     assert host.outcome("test", "-e", f"{folder}/motley-env.json").returncode != 0
     host.run("mv", f"{slow}.before", slow)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,10 @@ import pytest
 
 from lab import faults
 from lab.host import Host
+from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
+from tests.support.screen import Screen
 
 HEAD, VICTIM, OTHER = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 
@@ -183,8 +184,7 @@ def agent_with_six_keys(folder: Path) -> Iterator[str]:
     socket = f"{folder}/socket"
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
     try:
-        while not Path(socket).exists():
-            time.sleep(0.02)
+        pace.until(Path(socket).exists, 60, "the agent does not begin", every_s=0.02)
         keys = [folder / str(number) for number in range(6)]
         subprocess.run(["ssh-add", "-q", *keys], check=True, env={"SSH_AUTH_SOCK": socket})
         yield socket
@@ -194,7 +194,7 @@ def agent_with_six_keys(folder: Path) -> Iterator[str]:
 
 
 def test_apt_that_is_busy_is_waited_for(person: Person) -> None:
-    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": 30.0})
+    faults.inject(person.cluster.lab, person.cluster[VICTIM], "apt-lock", {"seconds": float(pace.seconds(30))})
     said = person.bootstraps(phase="clock", limit=VICTIM)
     assert "s for apt" in said.out
 
@@ -258,7 +258,7 @@ def test_stopped_in_any_phase_it_says_where_and_the_same_command_goes_on(
     person: Person, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Ctrl-C and by SIGTERM in turns; each of these runs is the one before it, typed again."""
-    person.writes(motley_static_ip_rollback_s=20, motley_static_ip_reconnect_s=15)
+    person.writes(motley_static_ip_rollback_s=pace.seconds(20), motley_static_ip_reconnect_s=pace.seconds(15))
     monkeypatch.setenv("VERBOSE", "1")  # it tells each task as it begins
     asking = person.sits_at("bootstrap", limit=VICTIM)
     asking.expect_exact("TASK [motley_contact : ")
@@ -266,13 +266,13 @@ def test_stopped_in_any_phase_it_says_where_and_the_same_command_goes_on(
     assert nothing_changed(person)
     for place, phase in enumerate(("hostname", "static_ip", "firewall")):
         stopped = person.sits_at("bootstrap", limit=VICTIM)
-        stopped.expect(rf"TASK \[motley_{phase} : (?!Validating|Plan)", timeout=120)
+        stopped.expect(rf"TASK \[motley_{phase} : (?!Validating|Plan)")
         says_where(person, stopped, ("term", "intr")[place % 2], r"stopped in \w+: ")
     assert person.bootstraps(limit=VICTIM).receipt["outcome"] == "proven"
     assert person.bootstraps(limit=VICTIM).changed() == {VICTIM: 0}
 
 
-def says_where(person: Person, going: pexpect.spawn[str], how: str, where: str) -> None:
+def says_where(person: Person, going: Screen, how: str, where: str) -> None:
     going.sendintr() if how == "intr" else going.kill(signal.SIGTERM)
     going.expect(where, timeout=20)
     going.expect_exact(f"again: make bootstrap LIMIT={VICTIM}")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pexpect
-
 from lab.profile import PASSWORD, USER
+from tests.support import pace
 from tests.support.cluster import REPOSITORY, Cluster
+from tests.support.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Person:
             "motley_state": str(self.state),
             "motley_preflight_disk_gb": 0.5,
             "motley_gpu_driver_manage": False,  # tests/roles/test_gpu_driver.py
+            "motley_static_ip_rollback_s": pace.seconds(60),
+            "motley_static_ip_reconnect_s": pace.seconds(25),
             "motley_python_env_manage": False,  # a set takes minutes: tests/roles/test_python_env.py
         }
         hosts = {
@@ -86,7 +88,7 @@ class Person:
     def types(self, *words: str, limit: str = "", phase: str = "", **environment: Any) -> Said:
         before = set(self.receipts())
         env = self.environment(**environment)
-        done = self.cluster.controller(*self.command(*words, limit=limit, phase=phase), env=env, timeout_s=900)
+        done = self.cluster.controller(*self.command(*words, limit=limit, phase=phase), env=env)
         new = sorted(set(self.receipts()) - before)
         receipt = json.loads(new[-1].read_text()) if new else {}
         return Said(done.returncode, done.stdout + done.stderr, receipt)
@@ -99,12 +101,12 @@ class Person:
             command, cwd=REPOSITORY, env=env, stdin=subprocess.DEVNULL, text=True, start_new_session=True
         )
 
-    def sits_at(self, *words: str, limit: str = "", phase: str = "") -> pexpect.spawn[str]:
+    def sits_at(self, *words: str, limit: str = "", phase: str = "") -> Screen:
         """The same on a terminal, for what asks back."""
         inside = ["netns", "exec", self.cluster.desk]
         env = os.environ | self.environment() | {"MOTLEY_LAB": self.cluster.lab.place.name, "TERM": "dumb"}
         command = [*inside, *self.command(*words, limit=limit, phase=phase)]
-        return pexpect.spawn("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8", timeout=240)
+        return Screen("ip", command, cwd=str(REPOSITORY), env=env, encoding="utf-8")
 
     def at_work(self) -> list[str]:
         """What runs for this person on the controller; connections that are kept open do not name the folder."""
@@ -127,9 +129,7 @@ class Person:
         extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
         program = Path(sys.executable).parent / "ansible-playbook"
         command: list[str | Path] = [program, "-i", self.inventory, playbook, *words, *extra]
-        done = self.cluster.controller(
-            *command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})}, timeout_s=300
-        )
+        done = self.cluster.controller(*command, env={"MOTLEY_CACHE": str(self.folder / "cache"), **(env or {})})
         return Said(done.returncode, done.stdout + done.stderr, {})
 
     def plans(self, *words: str, **variables: Any) -> Said:
@@ -145,6 +145,11 @@ class Person:
         said = self.types("bootstrap", *words, **chosen)
         assert said.rc == 0, said.out
         return said
+
+
+def taken_back_soon() -> dict[str, int]:
+    """For a change of the network that is going to be taken back, which is then waited for."""
+    return {"motley_static_ip_rollback_s": pace.seconds(25), "motley_static_ip_reconnect_s": pace.seconds(12)}
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from lab.lab import Lab
 from lab.place import Place
 from lab.profile import PASSWORD, USER
 from lab.shell import LabError
+from tests.support import pace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY = Path(__file__).with_name("play.py")
@@ -78,19 +79,14 @@ class Cluster:
         return self._in(self.lab.place.stranger, *argv, **settings)
 
     def _in(
-        self, namespace: str, *argv: str | Path, env: Mapping[str, str] | None = None, timeout_s: float = 120
+        self, namespace: str, *argv: str | Path, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         program, *words = map(str, argv)
         if (installed := REPOSITORY / ".venv/bin" / program).exists():
             program = str(installed)  # a person has that folder in no PATH
-        return subprocess.run(
-            ["ip", "netns", "exec", namespace, program, *words],
+        return pace.run(
+            *("ip", "netns", "exec", namespace, program, *words),
             cwd=REPOSITORY,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
             env=os.environ | {"MOTLEY_LAB": self.lab.place.name} | FAR_AWAY | dict(env or {}),
         )
 
@@ -144,7 +140,7 @@ class Cluster:
             request = Path(private) / "request.json"
             asked = {"playbook": str(playbook), "inventory": str(inventory or self.inventory()), **settings}
             request.write_text(json.dumps(asked))
-            done = self.controller(*python, PLAY, request, timeout_s=900)
+            done = self.controller(*python, PLAY, request)
             answer = Path(private) / "answer.json"
             assert answer.exists(), f"ansible-runner gave no result: {done.stdout}{done.stderr}"
             return Played(**json.loads(answer.read_text()))

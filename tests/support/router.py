@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
-
 from lab.host import Host
+from tests.support import pace
 
 NAME_SERVER = """
 import socket
@@ -47,12 +46,11 @@ EmitDNS={"yes" if name_server else "no"}
     host.run("sh", "-ec", f"networkctl reload; networkctl reconfigure {nic}")
 
 
-def address_by_lease(host: Host, timeout_s: float = 60) -> str:
+def address_by_lease(host: Host) -> str:
     """What the router gave to its first card; waits for it."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end:
+
+    def leased() -> str:
         words = host.run("ip", "-o", "-4", "address", "show", "dev", host.spec.nics[0]).split()
-        if "dynamic" in words:
-            return words[words.index("inet") + 1].split("/")[0]
-        time.sleep(0.3)
-    raise AssertionError(f"{host.name} got no address from the router")
+        return words[words.index("inet") + 1].split("/")[0] if "dynamic" in words else ""
+
+    return pace.until(leased, 60, f"{host.name} got no address from the router")

@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from lab.host import Host
 from lab.lab import Lab
 from lab.layer import ENV
 from lab.place import Place
+from tests.support import pace
 from tests.support.cluster import REPOSITORY
 
 AT = Path("/home/user/motley")
@@ -48,7 +48,7 @@ def bring(lab: Lab, row_length: int = 256) -> None:
             shutil.copytree(REPOSITORY / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     first, *others = lab.hosts
     prepare = f"-m train prepare --dataset stdlib-qa --model tiny --max-seq-length {row_length} --out {AT}/data"
-    first.run(*environment(first), f"{ENV}/bin/python", *prepare.split(), timeout_s=180)
+    first.run(*environment(first), f"{ENV}/bin/python", *prepare.split())
     for host in others:
         for part in ("cache", "data"):
             shutil.copytree(on_disk(first) / part, on_disk(host) / part)
@@ -98,20 +98,23 @@ class Training:
         lines = self.diary.read_text().split("\n")[:-1] if self.diary.exists() else []
         return [event for line in lines if (event := json.loads(line))["event"] == kind]
 
-    def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool], what: str, timeout_s: float = 120) -> int:
+    def wait_for(self, condition: Callable[[list[dict[str, Any]]], bool], what: str) -> int:
         """Until the steps so far fulfil it; returns how many there are."""
-        deadline = time.monotonic() + timeout_s
-        while not condition(steps := self.events("step")):
-            if any(process.poll() for process in self.started) or time.monotonic() > deadline:
-                raise AssertionError(f"{self.run}: {what}: not after {len(steps)} steps\n{self.said()}")
-            time.sleep(0.2)
-        return len(steps)
 
-    def wait_for_step(self, step: int, timeout_s: float = 120) -> int:
-        return self.wait_for(lambda steps: len(steps) >= step, f"step {step}", timeout_s)
+        def fulfilled() -> list[dict[str, Any]]:
+            steps = self.events("step")
+            if condition(steps):
+                return steps
+            assert not any(process.poll() for process in self.started), self.said()
+            return []
 
-    def end(self, timeout_s: float = 120) -> None:
-        codes = [process.wait(timeout_s) for process in self.started]
+        return len(pace.until(fulfilled, pace.HANG_S, lambda: f"{self.run}: {what}\n{self.said()}", every_s=0.2))
+
+    def wait_for_step(self, step: int) -> int:
+        return self.wait_for(lambda steps: len(steps) >= step, f"step {step}")
+
+    def end(self) -> None:
+        codes = [pace.ended(process, trouble=self.said) for process in self.started]
         assert codes == [0] * len(codes), self.said()
 
     def stop(self) -> None:
@@ -121,7 +124,7 @@ class Training:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         for process in self.started:
-            process.wait(30)
+            process.wait()
 
     def said(self) -> str:
         return "\n".join(file.read_text()[-2000:] for file in sorted(self.folder.iterdir()))

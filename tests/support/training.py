@@ -16,6 +16,7 @@ from lab.host import Host
 from lab.lab import Lab
 from lab.network import Cable
 from lab.shell import run
+from tests.support import pace
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = "/home/user/ai-cluster"
@@ -29,7 +30,7 @@ WorkingDirectory={HOME}/scripts
 Environment=OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
 ExecStart={AGENT} --cluster {HOME}/config/cluster_config.yaml --config {HOME}/config/training_config.yaml
 KillMode=mixed
-TimeoutStopSec=8
+TimeoutStopSec=60
 OOMPolicy=continue
 Restart=on-failure
 RestartSec=0.5
@@ -85,9 +86,9 @@ class Training:
         made += "from train.models.locate import model_folder; model_folder('tiny')"
         self.python(host, "-c", made)
 
-    def python(self, host: Host, *words: str, timeout_s: float = 300) -> str:
+    def python(self, host: Host, *words: str) -> str:
         shell = f'cd {HOME}/scripts && OMP_NUM_THREADS=1 exec {HOME}/env/bin/python "$@"'
-        return host.run("runuser", "-u", "user", "--", "sh", "-c", shell, "-", *words, timeout_s=timeout_s)
+        return host.run("runuser", "-u", "user", "--", "sh", "-c", shell, "-", *words)
 
     # -- the run -------------------------------------------------------------------------------------------------
 
@@ -114,11 +115,11 @@ class Training:
         )
 
     def stop(self, *names: str) -> float:
-        """systemctl stop on all at once; seconds until the last is gone."""
-        began = time.monotonic()
+        """systemctl stop on all at once; seconds of an idle machine until the last is gone."""
+        began = pace.now()
         hosts = [self.host(n) for n in names or self.names]
         labs.each(hosts, lambda h: h.run("systemctl", "disable", "--quiet", "--now", "motley-run"))
-        return time.monotonic() - began
+        return pace.now() - began
 
     def host(self, name: str) -> Host:
         return self.lab.host(name)
@@ -182,10 +183,7 @@ class Training:
         return max([0, *(int(highest - step) for step in began)])
 
     def wait(self, condition: Callable[[], object], within_s: float, trouble: str) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            assert time.monotonic() < deadline, f"{trouble} within {within_s:g} s\n{self.tell()}"
-            time.sleep(0.1)
+        pace.until(condition, within_s, lambda: f"{trouble}\n{self.tell()}")
 
     def tell(self) -> str:
         """What the agents said last, for a test that failed."""

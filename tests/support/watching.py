@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 
+from tests.support import pace
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
 
@@ -42,17 +43,20 @@ class Watching:
 
     def hears(self, pattern: str, within_s: float) -> re.Match[str]:
         """The next line with it, after what was heard before."""
-        deadline = time.monotonic() + within_s
-        while True:
-            if found := re.compile(pattern).search(self.said, self.place):
-                self.place = found.end()
-                return found
-            assert time.monotonic() < deadline, f"'{pattern}' was not said within {within_s:g} s:\n{self.said[-4000:]}"
-            assert self.process.poll() is None, f"it ended without '{pattern}':\n{self.said[-4000:]}"
-            time.sleep(0.2)
 
-    def ends(self, within_s: float) -> int:
-        return self.process.wait(within_s)
+        def heard() -> re.Match[str] | None:
+            over = self.process.poll() is not None
+            found = re.compile(pattern).search(self.said, self.place)
+            assert found or not over, f"it ended without '{pattern}':\n{self.said[-4000:]}"
+            return found
+
+        found = pace.until(heard, within_s, lambda: f"'{pattern}' was not said:\n{self.said[-4000:]}", every_s=0.2)
+        assert found
+        self.place = found.end()
+        return found
+
+    def ends(self, within_s: float = pace.HANG_S) -> int:
+        return pace.ended(self.process, within_s, lambda: f"it does not end:\n{self.said[-4000:]}")
 
     @property
     def said(self) -> str:
