@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from console import remote
+from console.infra.node import Node, Silent, ask_all
 
 SILENT_S = 6.0
 UNHEARD_S = 8.0
@@ -314,9 +314,7 @@ def progress_bar(part: float) -> str:
 class Follower:
     """Feeds a story from one living node at a time. `tell` gets every line worth keeping, `tick` runs each 0.5 s."""
 
-    def __init__(
-        self, nodes: list[remote.Node], story: Story, tell: Callable[[str], None], tick: Callable[[], None]
-    ) -> None:
+    def __init__(self, nodes: list[Node], story: Story, tell: Callable[[str], None], tick: Callable[[], None]) -> None:
         self.nodes, self.story, self.tell, self.tick = nodes, story, tell, tick
         self.place = 0
         self.heard = 0.0
@@ -343,13 +341,13 @@ class Follower:
         return self.story.ended
 
     @property
-    def node(self) -> remote.Node:
+    def node(self) -> Node:
         return self.nodes[self.place % len(self.nodes)]
 
     def _connect(self) -> None:
         try:
-            process = remote.stream(self.node, "tell", run=self.story.run)
-        except remote.Silent:
+            process = self.node.events(self.story.run)
+        except Silent:
             self._next()
             return
         self.process, self.heard, self.off_since = process, time.monotonic(), 0.0
@@ -393,7 +391,7 @@ class Follower:
         self.off_since = self.off_since or time.monotonic()
         if time.monotonic() - self.off_since < 3:
             return
-        answers, silent = remote.ask_all(self.nodes, "look")
+        answers, silent = ask_all(self.nodes, lambda node: node.status())
         on = [name for name, look in answers.items() if look["on"] and look["run"] == self.story.run]
         if on:
             self._next(to=on[0])
@@ -417,7 +415,7 @@ class Follower:
         names = [node.name for node in self.nodes]
         self.place = names.index(to) if to else self.place + 1
         if not to and self.place % len(self.nodes) == 0:
-            answers = remote.ask_all(self.nodes, "look")[0]
+            answers = ask_all(self.nodes, lambda node: node.status())[0]
             if not answers and self.silent_told != "all":
                 self.silent_told = "all"
                 self.tell("… no node answers; the run goes on without us, and this goes on looking")
@@ -438,7 +436,7 @@ def _pump(process: subprocess.Popen[bytes], news: queue.Queue[bytes]) -> None:
 
 
 def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Ours alone: stream() gave it a session of its own."""
+    """Ours alone: a node's stream has a session of its own."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait()

@@ -15,13 +15,14 @@ import os
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from console import cards
 from console.strict_yaml import Vaulted, YamlError, load
+from train.layout import HOME, PORTS, PORTS_IN_USE
 
 GROUP = "cluster"
 RESERVED = frozenset(
@@ -108,7 +109,7 @@ def _is_port(value: Any) -> bool:
 
 
 FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
-FOLDER_RULE = "a folder such as ~/ai-cluster or /srv/cluster, of letters, digits and . _ + @ - alone"
+FOLDER_RULE = f"a folder such as {HOME} or /srv/cluster, of letters, digits and . _ + @ - alone"
 
 
 def _is_ports(value: Any) -> bool:
@@ -121,9 +122,7 @@ def ports_of(value: Any) -> tuple[int, int] | None:
     return (first, last) if 1024 <= first < last < 65536 else None
 
 
-PORTS = "FIRST-LAST, such as 29400-29899, from 1024 to 65535"
-OF_A_RUN = (29400, 29893)
-"""From the agents' port to the last probe's, as the roles' defaults say."""
+GUARDED = f"{PORTS[0]}-{PORTS[1]}"
 MOVED_PORTS = ("motley_render_presence_port", "motley_render_group_ports", "motley_artifacts_port")
 NO_LAN = {
     "0.0.0.0/8": "no network",
@@ -177,8 +176,8 @@ def _one_of(choices: list[Any]) -> Key:
 
 # What a type alone does not say.
 SHAPES = {
-    "motley_firewall_ports": Key(PORTS, _is_ports),
-    "motley_firewall_high_ports": Key(PORTS, _is_ports),
+    "motley_firewall_ports": Key(f"FIRST-LAST, such as {GUARDED}, from 1024 to 65535", _is_ports),
+    "motley_firewall_high_ports": Key(f"FIRST-LAST, such as {GUARDED}, from 1024 to 65535", _is_ports),
 }
 
 
@@ -217,9 +216,9 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     return inventory
 
 
-def is_local(values: dict[str, Any]) -> bool:
+def is_local(values: Mapping[str, Any]) -> bool:
     """A node that is a folder on this machine: nobody logs in, nothing asks for a password."""
-    return values.get("ansible_connection") == "local"
+    return "ansible_connection" in values and values["ansible_connection"] == "local"
 
 
 def _hosts_file(path: Path) -> Path:
@@ -485,7 +484,7 @@ def _within(port: int, word: str) -> bool:
 def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     """A node that is a folder of this machine has no units."""
     for values in nodes.values():
-        home = values.get("motley_home", "~/ai-cluster")
+        home = values.get("motley_home", HOME)
         if not (is_local(values) or is_folder(home) or "{{" in str(home)):
             what = f"motley_home is {home!r}, which units and shells would take apart"
             yield Finding(what=what, where=where, mend=f"it expects {FOLDER_RULE}")
@@ -493,15 +492,17 @@ def _homes(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 
 def _ports(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for values in nodes.values():
-        first, last = ports_of(values.get("motley_firewall_ports", "29400-29899")) or OF_A_RUN
+        first, last = ports_of(values.get("motley_firewall_ports", GUARDED)) or PORTS_IN_USE
         ssh = values.get("ansible_port", 22)
         if values.get("motley_firewall_manage") is False or is_local(values):
             continue
         if _is_port(ssh) and first <= ssh <= last:
             mend = "let sshd listen on another, or choose other motley_firewall_ports"
             yield Finding(what=f"SSH's port {ssh} is one of a run's, {first}-{last}", where=where, mend=mend)
-        if not ((first <= OF_A_RUN[0] and OF_A_RUN[1] <= last) or any(key in values for key in MOVED_PORTS)):
-            what = f"runs need the ports {OF_A_RUN[0]} to {OF_A_RUN[1]}, motley_firewall_ports is {first}-{last}"
+        if not ((first <= PORTS_IN_USE[0] and PORTS_IN_USE[1] <= last) or any(key in values for key in MOVED_PORTS)):
+            what = (
+                f"runs need the ports {PORTS_IN_USE[0]} to {PORTS_IN_USE[1]}, motley_firewall_ports is {first}-{last}"
+            )
             yield Finding(what=what, where=f"{where}, vars", mend="take it out, or widen it")
 
 

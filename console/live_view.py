@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 
-from console import remote
 from console.follow import Ended, Follower, Story
+from console.infra.node import Node
 from train.safe_stdio import unread
 
 DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
@@ -48,7 +48,7 @@ class Screen:
 
 
 def watch(
-    nodes: list[remote.Node],
+    nodes: list[Node],
     story: Story,
     say: Callable[[str], None],
     *,

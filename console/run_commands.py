@@ -18,15 +18,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from console import interrupt, live_view, remote
+from console import interrupt, live_view
 from console.follow import Story, base, clock, end_group, first, rows_of
+from console.infra.choose import from_inventory
+from console.infra.node import Node, Silent, ask_all
 from console.inventory import Inventory
 from train.plan.names import RULE, is_name
 from train.safe_stdio import unread
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-STOP_S = 60.0
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
 
@@ -39,8 +40,8 @@ def say(line: str) -> None:
 
 
 def status(inventory: Inventory, *, as_json: bool = False) -> int:
-    nodes = remote.from_inventory(inventory)
-    answers, silent = remote.ask_all(nodes, "look")
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.status())
     names = [node.name for node in nodes]
     if as_json:
         print(json.dumps({"nodes": answers, "silent": silent}))
@@ -155,8 +156,8 @@ def last_happened(on: dict[str, Any]) -> str:
 
 
 def follow(inventory: Inventory) -> int:
-    nodes = remote.from_inventory(inventory)
-    answers, silent = remote.ask_all(nodes, "look")
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.status())
     on = {name: look for name, look in answers.items() if look["on"]}
     if not on:
         for line in status_lines([node.name for node in nodes], answers, silent):
@@ -171,13 +172,13 @@ def follow(inventory: Inventory) -> int:
 
 def logs(inventory: Inventory, only: list[str], *, lines: int = 200, following: bool = True) -> int:
     """Every node's words behind its name, as they come."""
-    nodes = [node for node in remote.from_inventory(inventory) if not only or node.name in only]
+    nodes = [node for node in from_inventory(inventory) if not only or node.name in only]
     width = max(len(node.name) for node in nodes)
     lock, processes, threads = threading.Lock(), [], []
     for node in nodes:
         try:
-            process = remote.stream(node, "logs", lines=lines, follow=following)
-        except remote.Silent as reason:
+            process = node.logs(lines, follow=following)
+        except Silent as reason:
             say(f"{node.name:<{width}}  {reason}")
             continue
         processes.append(process)
@@ -205,8 +206,8 @@ def _prefix(process: subprocess.Popen[bytes], name: str, lock: threading.Lock) -
 
 
 def stop(inventory: Inventory) -> int:
-    nodes = remote.from_inventory(inventory)
-    answers, silent = remote.ask_all(nodes, "stop", timeout_s=STOP_S)
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.stop())
     for line in stop_lines([node.name for node in nodes], answers, silent):
         say(line)
     return 1 if silent or any(told["left"] or told["ports"] for told in answers.values()) else 0
@@ -238,12 +239,12 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
 
 def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
     """Results of one run to results/RUN: the adapter once, hashes compared; each node's diaries."""
-    nodes = remote.from_inventory(inventory)
+    nodes = from_inventory(inventory)
     run = run or newest(nodes)
     if run and not is_name(run):
         say(no_name(run))
         return 2
-    answers, silent = remote.ask_all(nodes, "hashes", run=run)
+    answers, silent = ask_all(nodes, lambda node: node.files(run))
     answers = {name: told for name, told in answers.items() if told["files"]}
     if not answers:
         say(f"no node that answers has run '{run}'" if run else "there is no run to fetch")
@@ -288,9 +289,9 @@ def no_name(run: str) -> str:
     return f"{run!r} cannot name a run: {RULE}\nfix: make runs shows them; then RUN=NAME"
 
 
-def newest(nodes: list[remote.Node]) -> str:
+def newest(nodes: list[Node]) -> str:
     """Of all that nodes report; nobody has looked at the name."""
-    answers, _ = remote.ask_all(nodes, "runs")
+    answers, _ = ask_all(nodes, lambda node: node.runs())
     every = [(facts["time"], name) for told in answers.values() for name, facts in told["runs"].items()]
     return max(every)[1] if every else ""
 
@@ -302,9 +303,9 @@ def disagreeing(below: str, answers: dict[str, Any]) -> list[str]:
     return [path for path in alike if len({told["files"].get(path) for told in answers.values()}) > 1]
 
 
-def bring(node: remote.Node, run: str, folder: Path, files: dict[str, str], keep: str) -> int:
+def bring(node: Node, run: str, folder: Path, files: dict[str, str], keep: str) -> int:
     """Unpack what the node packs; -1 where a file arrives other than it was. Its own diaries go below nodes/NAME."""
-    process = remote.stream(node, "pack", run=run)
+    process = node.fetch(run)
     assert process.stdout
     count = 0
     try:
@@ -348,8 +349,8 @@ def place_of(name: str, run: str, node: str, keep: str) -> Path | None:
 
 
 def runs(inventory: Inventory) -> int:
-    nodes = remote.from_inventory(inventory)
-    answers, silent = remote.ask_all(nodes, "runs")
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.runs())
     for line in run_lines(answers, silent):
         say(line)
     return 0 if answers else 1
@@ -390,8 +391,8 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
 
 def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
     """Checkpoints of runs that are done, or of those that are named. Results and diaries stay."""
-    nodes = remote.from_inventory(inventory)
-    answers, silent = remote.ask_all(nodes, "runs")
+    nodes = from_inventory(inventory)
+    answers, silent = ask_all(nodes, lambda node: node.runs())
     found = gathered(answers)
     unknown = [name for name in chosen if name not in found]
     if unknown:
@@ -412,7 +413,7 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
     if not yes and not (sys.stdin.isatty() and input("delete these checkpoints? [y/N] ").lower() in ("y", "yes")):
         say("nothing was deleted (without a terminal: YES=1)")
         return 1
-    freed, _ = remote.ask_all([node for node in nodes if node.name in answers], "clean", names=names)
+    freed, _ = ask_all([node for node in nodes if node.name in answers], lambda node: node.clean(names))
     total = sum(size for told in freed.values() for size in told["freed"].values())
     say(f"{total / 1e6:.0f} MB freed on {len(freed)} of {len(nodes)} nodes; results and diaries are kept")
     for name, reason in silent.items():
@@ -444,14 +445,14 @@ def launch(inventory: Inventory, words: list[str]) -> int:
             code = playbook.wait()
         except KeyboardInterrupt:
             if interrupt.end_in_order(playbook, mark) != interrupt.CODE:  # otherwise it has said so itself
-                for line in interrupted_lines(*remote.ask_all(remote.from_inventory(inventory), "look")):
+                for line in interrupted_lines(*ask_all(from_inventory(inventory), lambda node: node.status())):
                     say(line)
             return interrupt.CODE
         if code or not file.exists():
             return code
         told = json.loads(file.read_text())
     story = Story(run=told["run"], order=told["nodes"], since=told["since"])
-    nodes = [node for node in remote.from_inventory(inventory) if node.name in told["nodes"]]
+    nodes = [node for node in from_inventory(inventory) if node.name in told["nodes"]]
     return show(nodes, story, until_proven=not told["follow"])
 
 
@@ -465,7 +466,7 @@ def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[s
     return [f"interrupted: {runs} is on, on {', '.join(on)}   watch it: make follow   stop it: make stop", *lines]
 
 
-def show(nodes: list[remote.Node], story: Story, *, until_proven: bool = False) -> int:
+def show(nodes: list[Node], story: Story, *, until_proven: bool = False) -> int:
     try:
         ended = live_view.watch(nodes, story, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
     except KeyboardInterrupt:

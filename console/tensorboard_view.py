@@ -15,8 +15,9 @@ import sys
 import time
 from pathlib import Path
 
-from console import remote
 from console.follow import end_group
+from console.infra.choose import from_inventory
+from console.infra.node import Node, Silent
 from console.inventory import Inventory
 from console.run_commands import newest, no_name, say
 from train.plan.names import is_name
@@ -26,7 +27,7 @@ EVERY_S = 5.0
 
 
 def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int:
-    nodes = remote.from_inventory(inventory)
+    nodes = from_inventory(inventory)
     run = run or newest(nodes) or newest_fetched(results)
     if run and not is_name(run):
         say(no_name(run))
@@ -69,17 +70,17 @@ def newest_fetched(results: Path) -> str:
     return max(files, key=lambda file: file.stat().st_mtime).parents[2].name if files else ""
 
 
-def bring_all(nodes: list[remote.Node], run: str, folder: Path) -> int:
+def bring_all(nodes: list[Node], run: str, folder: Path) -> int:
     """How many nodes have told what is new in their diaries."""
     return sum(bring_more(node, run, folder / node.name / "events.jsonl") for node in nodes)
 
 
-def bring_more(node: remote.Node, run: str, file: Path) -> bool:
+def bring_more(node: Node, run: str, file: Path) -> bool:
     """Append what the node's diary has more than the copy here; begin anew where that is another diary."""
     have = file.stat().st_size if file.exists() else 0
     try:
-        process = remote.stream(node, "more", run=run, offset=have)
-    except remote.Silent:
+        process = node.events_after(run, have)
+    except Silent:
         return False
     assert process.stdout
     try:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from console import interrupt, remote
+from console import interrupt
+from console.infra.choose import from_inventory
+from console.infra.node import Node, Silent, ask_all
 from console.inventory import Inventory, nearest
 from console.run_commands import gathered, say
 
@@ -22,11 +24,11 @@ class NowhereToAsk(Exception):
 def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True) -> int:
     """Its words and ours go through as they are."""
     try:
-        run, node = choose(remote.from_inventory(inventory), run)
+        run, node = choose(from_inventory(inventory), run)
         say(f"run {run} · on {node.name}")
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
-        command = remote.train_there(node, [*verb, "--run", run, "--home", ".", *more], environment)
-    except (NowhereToAsk, remote.Silent) as reason:
+        command = node.train([*verb, "--run", run, "--home", ".", *more], environment)
+    except (NowhereToAsk, Silent) as reason:
         say(str(reason))
         return 1
     with subprocess.Popen(command) as process:
@@ -51,9 +53,9 @@ def ask(inventory: Inventory, run: str, question: str, answer_tokens: str) -> in
     return on_a_node(inventory, run, ["ask"], more=more)
 
 
-def choose(nodes: list[remote.Node], run: str) -> tuple[str, remote.Node]:
+def choose(nodes: list[Node], run: str) -> tuple[str, Node]:
     """The newest run that is done, where none is named; the first node that has it and does nothing else."""
-    answers, silent = remote.ask_all(nodes, "runs")
+    answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
     done = [name for name, facts in found.items() if facts["done"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import os
 import shutil
@@ -16,10 +16,11 @@ from lab import base, faults
 from lab import lab as labs
 from lab.lab import Lab
 from lab.place import Place
-from lab.profile import PASSWORD, USER
+from lab.profile import CLUSTER_HOME, PASSWORD, USER
 from lab.shell import LabError, outcome
 
 ROOT = Path(__file__).parents[1]
+run_control: Any = importlib.import_module("plugins.module_utils.motley.run_control")
 RUN = "demo"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 LOST = "gpu-worker-1"
@@ -98,7 +99,7 @@ class Simulated:
         return ["ip", "netns", "exec", self.place.controller, *command]
 
     def home(self, node: str) -> Path:
-        return self.up_lab.host(node).disk.root / f"home/{USER}/ai-cluster"
+        return self.up_lab.host(node).disk.root / CLUSTER_HOME.lstrip("/")
 
     def lose(self) -> None:
         faults.inject(self.up_lab, self.up_lab.host(LOST), "power-cut")
@@ -114,8 +115,7 @@ class Simulated:
         labs.limit(self.up_lab, there, on=on, scale=scale)
 
     def train_on_head(self, *words: str) -> str:
-        home = f"/home/{USER}/ai-cluster"
-        command = f'cd {home} && PYTHONPATH=code HF_HUB_OFFLINE=1 exec env/bin/python -m train "$@"'
+        command = f'cd {CLUSTER_HOME} && PYTHONPATH=code HF_HUB_OFFLINE=1 exec env/bin/python -m train "$@"'
         head = self.up_lab.host("gpu-master")
         return head.run("runuser", "-u", USER, "--", "sh", "-c", command, "train", *words, timeout_s=300)
 
@@ -134,7 +134,6 @@ class Folders:
             "With root all of it is shown, and your machine stays as it is: sudo make demo",
         ]
         self.environment = dict(os.environ)
-        self.here = run_here()
 
     def clear(self) -> None:
         self._stop()
@@ -153,8 +152,8 @@ class Folders:
 
     def _stop(self) -> None:
         for node in NODES:
-            if self.here.processes(self.home(node)) and self.here.named_run(self.home(node)) == RUN:
-                self.here.stop(self.home(node))
+            if run_control.processes(self.home(node)) and run_control.named_run(self.home(node)) == RUN:
+                run_control.stop(self.home(node))
 
     def console(self, verb: str, *words: str) -> list[str]:
         return [sys.executable, "-m", "console", verb, "--inventory", "inventory/loopback", *words]
@@ -165,15 +164,15 @@ class Folders:
     def lose(self) -> None:
         """At once and all of it, as a machine dies; only its connections are closed in order."""
         deadline = time.monotonic() + 10
-        while found := self.here.processes(self.home(LOST)):
+        while found := run_control.processes(self.home(LOST)):
             for pid in found:
-                self.here.end(pid, 9)
+                run_control.end(pid, 9)
             if time.monotonic() > deadline:
                 raise LabError(f"{LOST} could not be killed: {found}")
             time.sleep(0.05)
 
     def bring_back(self) -> None:
-        told = self.here.start(self.home(LOST), RUN, managed=False)
+        told = run_control.start(self.home(LOST), RUN, managed=False)
         if "failed" in told:
             raise LabError(f"{LOST} did not come back: {told['failed']}")
 
@@ -202,14 +201,3 @@ def fetch_wheels(python: str, model: str) -> None:
         if done.returncode:
             raise LabError(done.stderr.strip() or f"the wheels of {lock} could not be fetched")
         json.loads(done.stdout)
-
-
-def run_here() -> Any:
-    """What Motley sends to every node, here for the nodes that are folders."""
-    spec = importlib.util.spec_from_file_location(
-        "motley_run_here", ROOT / "plugins/module_utils/motley/run_control.py"
-    )
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

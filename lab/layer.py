@@ -14,12 +14,12 @@ from typing import Any
 from lab import disk
 from lab.base import Base
 from lab.place import CACHE
-from lab.profile import USER
+from lab.profile import CLUSTER_HOME, USER
 from lab.shell import run
 from plugins.module_utils.motley import env_files
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
-ENV = f"/home/{USER}/ai-cluster/env"
+ENV = f"{CLUSTER_HOME}/env"
 
 
 def train(base: Base) -> Path:
@@ -68,7 +68,7 @@ def _install_train(root: Path) -> None:
     )
     run("chroot", root, *install.split(), *(f"/mnt/{name}" for name in names), timeout_s=900)
     record = _record_as_bootstrap_does(root, python)
-    run("chroot", root, "chown", "-R", f"{USER}:{USER}", f"/home/{USER}/ai-cluster")
+    run("chroot", root, "chown", "-R", f"{USER}:{USER}", CLUSTER_HOME)
     env_files.look(root / ENV.lstrip("/"), record["packages"])
 
 

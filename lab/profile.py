@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 
 from lab.shell import LabError
+from train.layout import HOME
 
 FOLDER = Path(__file__).parent / "profiles"
 USER = "user"
+CLUSTER_HOME = HOME.replace("~", f"/home/{USER}")
 PASSWORD = "lab-password"  # noqa: S105  the hosts live for minutes in a network nobody else can reach
 
 

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from train.layout import HOME
+
 
 def cache_dir() -> Path:
     return Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser()
@@ -16,7 +18,7 @@ def cache_dir() -> Path:
 
 def home_dir() -> Path:
     """Where a node keeps its models, data and results."""
-    return Path(os.environ.get("MOTLEY_HOME") or "~/ai-cluster").expanduser()
+    return Path(os.environ.get("MOTLEY_HOME") or HOME).expanduser()
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:

@@ -11,10 +11,12 @@ import sys
 import time
 from typing import Any
 
-from console import interrupt, play, remote
+from console import interrupt, play
 from console.doctor import show
 from console.doctor.common import SAFE_PHASES
 from console.doctor.readings import Finding, Probe, Verdict
+from console.infra.choose import from_inventory
+from console.infra.node import Node, Silent
 from console.inventory import Inventory
 from console.progress import Progress
 
@@ -101,7 +103,7 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
         word = "does now" if finding.safe else "leaves to you"
         say(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
     stopped = [finding.node for finding in wrong if finding.safe and not finding.phase]
-    for node in remote.from_inventory(inventory):
+    for node in from_inventory(inventory):
         if node.name in stopped:
             end_what_is_left(node, say)
     for nodes, phases in by_nodes(wrong).items():
@@ -119,10 +121,10 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
     return 0
 
 
-def end_what_is_left(node: remote.Node, say: Any) -> None:
+def end_what_is_left(node: Node, say: Any) -> None:
     try:
-        told = remote.ask(node, "stop", timeout_s=20)
-    except remote.Silent as why:
+        told = node.stop(timeout_s=20)
+    except Silent as why:
         say(f"{node.name}  {why}")
         return
     say(f"{node.name}  ended what an older run had left" if not told["left"] else f"{node.name}  it does not end")

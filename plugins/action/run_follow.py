@@ -10,8 +10,9 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import live_view, remote
+from console import live_view
 from console.follow import Story
+from console.infra.choose import from_hostvars
 
 
 class ActionModule(ActionBase):
@@ -34,7 +35,7 @@ class ActionModule(ActionBase):
             Path(str(args["tell_in"])).write_text(json.dumps(told))
             return result | {"changed": False, "run": args["run"]}
         story = Story(run=str(args["run"]), order=names, since=since)
-        nodes = remote.from_hostvars(names, hostvars)
+        nodes = from_hostvars(names, hostvars)
         ended = live_view.watch(
             nodes,
             story,

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from console import follow, remote
+from console import follow
+from console.infra.local import LocalNode
+from console.infra.node import Silent
 
 OFF = {"on": False, "run": "r", "words": "torch is missing\nno module named torch"}
 ON = {"on": True, "run": "r"}
@@ -25,21 +27,22 @@ class Cluster:
         self.tells: dict[str, list[str]] = {}
         self.read: list[str] = []
         self.said: list[str] = []
-        monkeypatch.setattr(remote, "stream", self.stream)
-        monkeypatch.setattr(remote, "ask_all", self.ask_all)
-        nodes = [remote.Node(name=name, addresses=(), home="", state="") for name in "abc"]
+        monkeypatch.setattr(LocalNode, "events", lambda node, _: self.events(node.name))
+        monkeypatch.setattr(LocalNode, "status", lambda node: self.status(node.name))
+        nodes = [LocalNode(name=name, home="") for name in "abc"]
         self.story = follow.Story(run="r", order=["a", "b", "c"], members=["a", "b", "c"])
         self.follower = follow.Follower(nodes, self.story, self.said.append, lambda: None)
 
-    def ask_all(self, nodes: list[remote.Node], *_: Any, **__: Any) -> Any:
-        silent = {node.name: "off" for node in nodes if node.name not in self.looks}
-        return dict(self.looks), silent
+    def status(self, name: str) -> Any:
+        if name not in self.looks:
+            raise Silent("off")
+        return self.looks[name]
 
-    def stream(self, node: remote.Node, *_: Any, **__: Any) -> subprocess.Popen[bytes]:
-        self.read.append(node.name)
-        if node.name not in self.tells:
-            raise remote.Silent("off")
-        words = ["sh", "-c", 'printf "%s\\n" "$@"; exec sleep 60', "sh", *self.tells[node.name]]
+    def events(self, name: str) -> subprocess.Popen[bytes]:
+        self.read.append(name)
+        if name not in self.tells:
+            raise Silent("off")
+        words = ["sh", "-c", 'printf "%s\\n" "$@"; exec sleep 60', "sh", *self.tells[name]]
         return subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from console.remote import Node, ssh_words
+from console.infra.ssh import SshNode
 from plugins.callback.calm import unfit
 from plugins.module_utils.motley import logins
 
@@ -30,8 +30,8 @@ def test_they_are_needed_only_where_ours_opens_nothing(
 
 
 def test_a_direct_question_offers_our_key_alone() -> None:
-    node = Node(name="a", addresses=("192.168.1.5",), home="~", state="/state", user="anna")
-    words = ssh_words(node, "192.168.1.5")
+    node = SshNode(name="a", addresses=("192.168.1.5",), home="~", state="/state", user="anna")
+    words = node.ssh("192.168.1.5")
     assert "IdentitiesOnly=yes" in words and "/state/controller_ed25519" in words
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from console import launch_request, remote, run_commands, tensorboard_view
+from console import launch_request, run_commands, tensorboard_view
 from console.__main__ import main
+from console.infra.local import LocalNode
 from console.inventory import Inventory, check
 from console.plan.runs import free_name
 from tests.support.folders import inventory_of
@@ -79,11 +80,9 @@ def test_a_variable_of_ones_own_has_the_name_of_one(name: str) -> None:
 def reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest run of every node has this name, and a file to fetch."""
     facts = {"time": 1.0, "step": 1, "steps": 1, "loss": 1.0, "done": True, "bytes": 1, "model": ""}
-    answers: dict[str, dict[str, Any]] = {
-        "runs": {"runs": {name: facts}, "on": ""},
-        "hashes": {"files": {f"results/{name}/adapter/weights": "0"}, "run": name, "on": False},
-    }
-    monkeypatch.setattr(remote, "ask_all", lambda _, verb, **__: ({"a": answers[verb]}, {}))
+    files = {f"results/{name}/adapter/weights": "0"}
+    monkeypatch.setattr(LocalNode, "runs", lambda _: {"runs": {name: facts}, "on": ""})
+    monkeypatch.setattr(LocalNode, "files", lambda *_: {"files": files, "run": name, "on": False})
     monkeypatch.setattr(run_commands, "bring", lambda *_: 0)
     monkeypatch.setattr(tensorboard_view, "bring_all", lambda *_: 1)
     monkeypatch.setattr(tensorboard_view, "environment", lambda: pytest.fail("it would be shown"))

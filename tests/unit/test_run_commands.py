@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from console import follow, live_view, remote, run_commands
+from console import follow, live_view, run_commands
+from console.infra.local import LocalNode
+from console.infra.node import Silent
 from console.inventory import Inventory
 from tests.support.folders import inventory_of
 
@@ -84,7 +86,7 @@ def test_stop_fails_where_something_is_left_or_was_not_asked(
     assert f"run {DONE} stopped at step 8 · go on with: make launch RESUME={DONE}" in capsys.readouterr().out
     told = {"was_on": True, "run": "r", "checkpoint": 1, "forced": 0, "left": [], "ports": [], "seconds": 1.0}
     for answers, silent in (({"a": told | {"left": [7]}, "b": told}, {}), ({"a": told}, {"b": "off"})):
-        monkeypatch.setattr(remote, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
+        monkeypatch.setattr(run_commands, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
         assert run_commands.stop(inventory) == 1
 
 
@@ -153,13 +155,16 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:
     tried: list[str] = []
 
-    def silent(node: remote.Node, *_: Any, **__: Any) -> None:
-        tried.append(node.name)
-        raise remote.Silent("the network is unreachable")
+    def silent(_: LocalNode) -> None:
+        raise Silent("off")
 
-    monkeypatch.setattr(remote, "stream", silent)
-    monkeypatch.setattr(remote, "ask_all", lambda nodes, *_, **__: ({}, {node.name: "off" for node in nodes}))
-    nodes = [remote.Node(name=name, addresses=(), home="", state="") for name in ("a", "b")]
+    def events(node: LocalNode, _: str) -> None:
+        tried.append(node.name)
+        raise Silent("the network is unreachable")
+
+    monkeypatch.setattr(LocalNode, "events", events)
+    monkeypatch.setattr(LocalNode, "status", silent)
+    nodes = [LocalNode(name=name, home="") for name in ("a", "b")]
     story = follow.Story(run="r", order=["a", "b"])
     return follow.Follower(nodes, story, tell, lambda: None), tried
 

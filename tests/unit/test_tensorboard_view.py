@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 from console import curves, tensorboard_view
-from console.remote import Node
+from console.infra.local import LocalNode
 
 DIARY = Path(__file__).with_name("diaries") / "lost-and-back.events.jsonl"
 LINES = DIARY.read_text().splitlines(keepends=True)
 
 
-def node(home: Path) -> Node:
-    return Node(name="a", addresses=(), home=str(home), state="", local=True)
+def node(home: Path) -> LocalNode:
+    return LocalNode(name="a", home=str(home))
 
 
 def test_a_diary_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:

@@ -57,11 +57,12 @@ def test_a_failure_stays_one_when_nobody_reads() -> None:
 LOGS = """
 import subprocess, sys
 from pathlib import Path
-from console import __main__, run_commands, remote
-def stream(node, *_, **__):
+from console import __main__
+from console.infra.local import LocalNode
+def logs(node, *_, **__):
     says = ["yes", "a line"] if node.name == "gpu-master" else ["sleep", "60"]
     return subprocess.Popen(says, stdout=subprocess.PIPE, start_new_session=True)
-remote.stream = stream
+LocalNode.logs = logs
 sys.argv = ["console", "logs", "--inventory", "inventory/loopback"]
 sys.exit(__main__.main())
 """

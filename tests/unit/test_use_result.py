@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from console import remote, use_result
+from console import use_result
+from console.infra.choose import from_inventory
+from console.infra.local import LocalNode
 from console.inventory import Inventory
 from tests.support.folders import inventory_of
 
@@ -105,23 +107,23 @@ def test_a_node_that_trains_is_left_alone(
 )
 def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:
     with pytest.raises(use_result.NowhereToAsk) as why:
-        use_result.choose(remote.from_inventory(inventory), run)
+        use_result.choose(from_inventory(inventory), run)
     assert str(why.value).endswith(said)
 
 
 def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
-    nodes = remote.from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
+    nodes = from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
     for run in ("", "qa"):
         with pytest.raises(use_result.NowhereToAsk, match="make launch MODEL=… trains one"):
             use_result.choose(nodes, run)
 
 
 def test_the_nodes_home_may_be_named_from_its_users(tmp_path: Path) -> None:
-    node = remote.Node(name="a", addresses=(), home="~/ai cluster", state="", local=True)
+    node = LocalNode(name="a", home="~/ai cluster")
     home = tmp_path / "ai cluster/env/bin"
     home.mkdir(parents=True)
     (home / "python").write_text(TOLD)
     (home / "python").chmod(0o755)
-    command = remote.train_there(node, ["ask", "--run", "it's"], {})
+    command = node.train(["ask", "--run", "it's"], {})
     done = subprocess.run(command, env={"HOME": str(tmp_path)}, input="", capture_output=True, text=True, check=False)
     assert done.stdout == f"{tmp_path}/ai cluster code online -m train ask --run it's\n"

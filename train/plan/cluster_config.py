@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
+from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.config import nearest, read_yaml
 from train.plan.names import RULE, is_name
 
@@ -39,8 +40,8 @@ class ClusterConfig:
     token: str
     nodes: tuple[Node, ...]
     interface: str = ""
-    presence_port: int = 29400
-    group_ports: tuple[int, int] = (29410, 29489)
+    presence_port: int = HEARTBEAT_PORT
+    group_ports: tuple[int, int] = GROUP_PORTS
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -86,8 +87,8 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
         token=str(values["token"]),
         nodes=read,
         interface=str(values.get("interface") or ""),
-        presence_port=_port("presence_port", values.get("presence_port", 29400)),
-        group_ports=_ports(values.get("group_ports", [29410, 29489])),
+        presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),
+        group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
     )
 
 

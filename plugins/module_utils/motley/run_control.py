@@ -1,7 +1,7 @@
 # MIT License, see LICENSE
 """A run's life on one node: is one on, start it, stop it, tell about it. Standard library alone.
 
-    python3 - VERB '{"home": "~/ai-cluster", …}' < run_here.py        (console/remote.py sends it over SSH as it is)
+    python3 - VERB '{"home": "~/ai-cluster", …}' < run_control.py        (console/infra sends it as it is)
 
 No verb needs root. The unit motley-run.path, once installed by bootstrap, starts motley-run.service as long as the file
 config/run-wanted is there; who owns that file starts and stops. The processes of a run are known by MOTLEY_HOME in

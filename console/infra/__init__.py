@@ -1,0 +1,1 @@
+"""Where a run runs, and how the controller gets there: machines over SSH, or folders of this machine."""

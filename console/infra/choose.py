@@ -1,0 +1,40 @@
+"""Which infra each node of an inventory is on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from console.infra.local import LocalNode
+from console.infra.node import Node
+from console.infra.ssh import SshNode
+from console.inventory import Inventory, is_local
+from train.layout import HOME
+
+
+def from_inventory(inventory: Inventory) -> list[Node]:
+    state = str(inventory.state.resolve())
+    return [_node(name, values, state) for name, values in inventory.nodes.items()]
+
+
+def from_hostvars(names: Iterable[str], hostvars: Any) -> list[Node]:
+    """Inside Ansible, which has already replaced every template."""
+    return [_node(name, hostvars[name], str(Path(hostvars[name]["motley_state_folder"]).resolve())) for name in names]
+
+
+def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
+    home = str(values["motley_home"]) if "motley_home" in values else HOME
+    home = home.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
+    if is_local(values):
+        return LocalNode(name=name, home=home)
+    keys = ("ansible_host", "motley_address", "motley_current_address")
+    addresses = [str(values[key]) for key in keys if key in values]
+    return SshNode(
+        name=name,
+        home=home,
+        addresses=tuple(dict.fromkeys(address for address in addresses if "{{" not in address)),
+        state=state,
+        user=str(values["ansible_user"]) if "ansible_user" in values else "",
+        port=int(values["ansible_port"]) if "ansible_port" in values else 22,
+    )

@@ -1,0 +1,135 @@
+"""What the controller asks of a node while a run is there, whatever the infra: how it is, stop, events, logs, fetch.
+
+An infra says how a command gets to the node (ssh.py, local.py) and may answer a verb in its own way. By default
+plugins/module_utils/motley/run_control.py is sent along and does the work there: seconds less than a playbook, and a
+node that is off delays nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+RUN_CONTROL = Path(__file__).parents[2] / "plugins/module_utils/motley/run_control.py"
+ANSWER_S = 6.0
+STOP_S = 60.0
+
+Facts = dict[str, Any]
+
+
+class Silent(Exception):
+    """Why a node gave no answer."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node(ABC):
+    name: str
+    home: str
+
+    python: ClassVar[str] = "python3"
+
+    @abstractmethod
+    def command(self, words: Sequence[str]) -> list[str]:
+        """What runs these words there, with our standard input and output. Silent where nobody answers."""
+
+    def status(self) -> Facts:
+        return self._ask("look")
+
+    def stop(self, timeout_s: float = STOP_S) -> Facts:
+        """Save, stop, and report what is left."""
+        return self._ask("stop", timeout_s)
+
+    def runs(self) -> Facts:
+        return self._ask("runs")
+
+    def clean(self, names: list[str]) -> Facts:
+        """Delete the checkpoints of these runs."""
+        return self._ask("clean", names=names)
+
+    def files(self, run: str) -> Facts:
+        """What fetch() would bring, each with its hash."""
+        return self._ask("hashes", run=run)
+
+    def fetch(self, run: str) -> subprocess.Popen[bytes]:
+        """A tar archive."""
+        return self._stream("pack", run=run)
+
+    def events(self, run: str) -> subprocess.Popen[bytes]:
+        """Lines of both event logs and of the agent's view, as they come."""
+        return self._stream("tell", run=run)
+
+    def events_after(self, run: str, offset: int) -> subprocess.Popen[bytes]:
+        """The rest of the event log, behind one line that says where it begins."""
+        return self._stream("more", run=run, offset=offset)
+
+    def logs(self, lines: int, *, follow: bool) -> subprocess.Popen[bytes]:
+        return self._stream("logs", lines=lines, follow=follow)
+
+    def train(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """A command of the node's own training package, in its folder."""
+        folder = '"$HOME"' + shlex.quote(self.home[1:]) if self.home.startswith("~") else shlex.quote(self.home)
+        known = shlex.join(f"{name}={value}" for name, value in {"PYTHONPATH": "code", **environment}.items())
+        script = f"cd {folder} && exec env {known} env/bin/python -m train {shlex.join(words)}"
+        return self.command(["sh", "-c", script])
+
+    def why(self, words: list[str]) -> str:
+        """Why it gave no answer, of what the command printed instead."""
+        return words[-1] if words else "it gave no answer"
+
+    def _control(self, verb: str, params: Facts) -> list[str]:
+        return self.command([self.python, "-", verb, json.dumps({"home": self.home, **params})])
+
+    def _ask(self, verb: str, timeout_s: float = ANSWER_S, **params: Any) -> Facts:
+        with RUN_CONTROL.open("rb") as program, tempfile.TemporaryFile() as errors:
+            try:
+                done = subprocess.run(
+                    self._control(verb, params),
+                    stdin=program,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    timeout=timeout_s,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise Silent(f"it gave no answer within {timeout_s:.0f} s") from None
+            errors.seek(0)
+            words = errors.read().decode(errors="replace").strip().splitlines()
+        if done.returncode or not done.stdout:
+            raise Silent(self.why(words))
+        return dict(json.loads(done.stdout))
+
+    def _stream(self, verb: str, **params: Any) -> subprocess.Popen[bytes]:
+        """In a session of its own, so that Ctrl-C is ours alone to answer."""
+        with RUN_CONTROL.open("rb") as program:
+            return subprocess.Popen(
+                self._control(verb, params),
+                stdin=program,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"),
+            )
+
+
+def ask_all(nodes: Sequence[Node], verb: Callable[[Node], Facts]) -> tuple[dict[str, Facts], dict[str, str]]:
+    """Answers by name, and why the others gave none; all at once."""
+
+    def one(node: Node) -> Facts | str:
+        try:
+            return verb(node)
+        except Silent as reason:
+            return str(reason)
+
+    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        found = dict(zip([node.name for node in nodes], pool.map(one, nodes), strict=True))
+    answers = {name: answer for name, answer in found.items() if isinstance(answer, dict)}
+    return answers, {name: answer for name, answer in found.items() if isinstance(answer, str)}
