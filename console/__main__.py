@@ -23,7 +23,9 @@ from console import (
 )
 from console.ask import GROUP_VARS
 from console.doctor import verb as doctor
-from console.inventory import Finding, Inventory, check, is_local, nearest
+from console.inventory.check import check
+from console.inventory.finding import Finding, nearest
+from console.inventory.read import Inventory, is_local
 from train.plan.names import is_name
 from train.safe_stdio import may_be_unread
 
@@ -36,7 +38,7 @@ OF_A_FOLDER = ("python_env", "workspace")
 
 
 class BadInput(Exception):
-    """What is wrong, where, and what mends it."""
+    """What is wrong, where, and the fix."""
 
 
 def main() -> int:
@@ -88,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
     verb.add_argument("--json", action="store_true", help="the same as data")
     verb.add_argument("--fix", action="store_true", help="converge the Python side to the lock")
     verb.set_defaults(act=do_check_versions)
-    verb = verbs.add_parser("doctor", parents=[shared], help="what is wrong with the cluster, each with its mend")
+    verb = verbs.add_parser("doctor", parents=[shared], help="what is wrong with the cluster, each with its fix")
     verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
     verb.add_argument("--json", action="store_true", help="the same as data")
     verb.add_argument("--fix", action="store_true", help="do what is safe, then look again")
@@ -192,12 +194,12 @@ def checked(path: Path) -> Inventory:
     for node in inventory.nodes.values():
         if "motley_state_folder" not in node:  # of group_vars: nothing would be found without
             folder = inventory.path if inventory.path.is_dir() else inventory.path.parent
-            mend = f"cp -r {GROUP_VARS.relative_to(Path(__file__).parents[1])} {folder}/"
-            inventory.findings.append(Finding(what="it has no group_vars beside it", where=str(folder), mend=mend))
+            fix = f"cp -r {GROUP_VARS.relative_to(Path(__file__).parents[1])} {folder}/"
+            inventory.findings.append(Finding(what="it has no group_vars beside it", where=str(folder), fix=fix))
             break
     if inventory.findings:
         count = len(inventory.findings)
-        head = f"{count} thing{'s' if count > 1 else ''} to mend before anything is connected to:"
+        head = f"{count} thing{'s' if count > 1 else ''} to fix before anything is connected to:"
         raise BadInput("\n".join([head, *(f"  {finding}" for finding in inventory.findings)]))
     return inventory
 

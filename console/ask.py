@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from console.inventory import check
+from console.inventory.check import check
 
 # How Ansible reaches a node: every inventory folder needs it beside its hosts.yml.
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
@@ -102,7 +102,7 @@ def write_inventory(path: Path, words: str) -> int:
     for finding in findings:
         print(finding, file=sys.stderr)
     if findings:
-        print(f"written: {path}   mend there what is said above; make check judges it again", file=sys.stderr)
+        print(f"written: {path}   fix what is named above; then make check", file=sys.stderr)
         return 2
     print(f"written: {path}   edit names and addresses as you like; next: make bootstrap")
     return 0

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any
 
-from console.inventory import Inventory, is_local
+from console.inventory.read import Inventory, is_local
 from plugins.module_utils.motley import hostkeys
 
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from console.inventory import FOLDER_RULE, KEYS, is_folder, nearest, role_keys
+from console.inventory.finding import nearest
+from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 
 ROOT = Path(__file__).parents[1]
 FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "fetched"

@@ -19,7 +19,7 @@ from typing import Any
 from rich.console import Console
 
 from console import interrupt, playbook_view, receipt
-from console.inventory import Inventory, is_local
+from console.inventory.read import Inventory, is_local
 from console.progress import FINDING, Progress
 
 ROOT = Path(__file__).parents[1]

@@ -22,7 +22,7 @@ from console import interrupt, live_view
 from console.follow import Story, base, clock, end_group, first, rows_of
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from train.plan.names import RULE, is_name
 from train.safe_stdio import unread
 

@@ -11,9 +11,9 @@ _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class YamlError(Exception):
-    def __init__(self, what: str, where: str, mend: str) -> None:
+    def __init__(self, what: str, where: str, fix: str) -> None:
         super().__init__(f"{where}: {what}")
-        self.what, self.where, self.mend = what, where, mend
+        self.what, self.where, self.fix = what, where, fix
 
 
 class Vaulted(str):
@@ -48,7 +48,7 @@ def load(path: Path) -> Any:
         except yaml.MarkedYAMLError as wrong:
             mark = wrong.problem_mark or wrong.context_mark
             where = f"{path}:{mark.line + 1}" if mark else str(path)
-            mend = "mind the colon with a space after it, and spaces (never tabs) at the line's start"
-            raise YamlError(f"this is not YAML: {wrong.problem}", where, mend) from None
+            fix = "mind the colon with a space after it, and spaces (never tabs) at the line's start"
+            raise YamlError(f"this is not YAML: {wrong.problem}", where, fix) from None
         except (UnicodeDecodeError, yaml.reader.ReaderError):
-            raise YamlError("this is not a text in UTF-8", str(path), "save it anew with the encoding UTF-8") from None
+            raise YamlError("this is not a text in UTF-8", str(path), "save it again with the encoding UTF-8") from None

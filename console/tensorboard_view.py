@@ -18,7 +18,7 @@ from pathlib import Path
 from console.follow import end_group
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.run_commands import newest, no_name, say
 from train.plan.names import is_name
 

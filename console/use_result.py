@@ -11,7 +11,8 @@ import sys
 from console import interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
-from console.inventory import Inventory, nearest
+from console.inventory.finding import nearest
+from console.inventory.read import Inventory
 from console.run_commands import gathered, say
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console import play
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.progress import Node, Progress
 from console.strict_yaml import load
 

@@ -17,7 +17,7 @@ from console.doctor.common import SAFE_PHASES
 from console.doctor.readings import Finding, Probe, Verdict
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.progress import Progress
 
 ENDED_BY_STOP = "make stop"

@@ -9,7 +9,7 @@ from typing import Any
 from console.infra.local import LocalNode
 from console.infra.node import Node
 from console.infra.ssh import SshNode
-from console.inventory import Inventory, is_local
+from console.inventory.read import Inventory, is_local
 from train.layout import HOME
 
 

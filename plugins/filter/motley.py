@@ -9,7 +9,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from console.inventory import is_folder
+from console.inventory.keys import is_folder
 from train.plan.names import is_name
 
 

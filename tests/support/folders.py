@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from console.inventory import Inventory, check
+from console.inventory.check import check
+from console.inventory.read import Inventory
 
 
 def inventory_of(tmp_path: Path, homes: Mapping[str, Path]) -> Inventory:

@@ -8,7 +8,7 @@ import pytest
 
 from console import play, playbook_view, receipt
 from console.ansible_errors import explain
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.progress import Progress
 
 

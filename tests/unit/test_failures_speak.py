@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from console import play, receipt
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.progress import Progress
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console.inventory import check
+from console.inventory.check import check
 from plugins.filter import motley as filters
 from plugins.module_utils.motley import callers
 from tests.support.readings import healthy, with_node

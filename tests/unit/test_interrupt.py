@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from console import __main__, interrupt, play, processes, restart, run_commands
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from console.progress import Progress
 
 # As Ansible: a worker and its SSH client in sessions of their own, and an SSH connection that is kept for later.

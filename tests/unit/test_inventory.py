@@ -10,7 +10,7 @@ import yaml
 from console import cards
 from console.__main__ import BadInput, checked
 from console.ask import parse_hosts, write_inventory
-from console.inventory import check
+from console.inventory.check import check
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GOOD: dict[str, Any] = {

@@ -14,7 +14,8 @@ import pytest
 from console import launch_request, run_commands, tensorboard_view
 from console.__main__ import main
 from console.infra.local import LocalNode
-from console.inventory import Inventory, check
+from console.inventory.check import check
+from console.inventory.read import Inventory
 from console.plan.runs import free_name
 from tests.support.folders import inventory_of
 from tests.unit.test_launch_plan import files, look, nodes
@@ -152,7 +153,7 @@ def test_the_check_refuses_a_home_that_units_and_shells_do_not_take(tmp_path: Pa
         (tmp_path / "hosts.yml").write_text(json.dumps({"cluster": cluster}))
         findings = check(tmp_path).findings
         taken[home] = not findings
-        assert taken[home] or "letters, digits" in findings[0].mend
+        assert taken[home] or "letters, digits" in findings[0].fix
     assert taken == HOMES
 
 

@@ -15,7 +15,7 @@ import pytest
 from console import follow, live_view, run_commands
 from console.infra.local import LocalNode
 from console.infra.node import Silent
-from console.inventory import Inventory
+from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 
 DONE, HALF = "done-run", "half-run"

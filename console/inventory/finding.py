@@ -1,0 +1,27 @@
+"""One thing that is wrong with an inventory, and the sentence that corrects a word."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """One thing that is wrong, where it stands, and the edit that mends it."""
+
+    what: str
+    where: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}\n    {self.fix}"
+
+
+def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/reference.md") -> str:
+    """The sentence that names the valid key or word nearest to a misspelled one."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    if not close:  # `address` for `motley_address`
+        close = [key for key in known if key.endswith("_" + name)][:1]
+    return f"did you mean '{close[0]}'?" if close else otherwise
