@@ -1,9 +1,9 @@
-"""What `python -m train plan --speeds` foretells, against what lab hosts then take.
+"""What `python -m train plan --speeds` predicts, against what lab hosts then take.
 
     make bench PARTS=predict
     python -m tests.bench.predict 60/30-20-12-flat --repeats 2
 
-Each host is calibrated alone, under its CPU share, as `train calibrate` does on a node; the run is foretold from these
+Each host is calibrated alone, under its CPU share, as `train calibrate` does on a node; the run is predicted from these
 speeds and the set links, and the median step of the balanced run is held against it.
 """
 
@@ -71,7 +71,7 @@ def calibrated(host: Host, percent: int) -> dict[str, float]:
         torchrun.quotas([host], on=False)
 
 
-def foretold(case: Case, speeds: list[dict[str, float]], weights: int) -> float:
+def predicted(case: Case, speeds: list[dict[str, float]], weights: int) -> float:
     machines = [
         Machine(f"n{i}", speed["rows_per_s"], float(case.mbit), speed["fixed_s"]) for i, speed in enumerate(speeds)
     ]
@@ -108,7 +108,7 @@ def one(lab: Lab, case: Case) -> dict[str, Any]:
     torchrun.links(hosts, case.mbit)
     speeds = [calibrated(host, percent) for host, percent in zip(hosts, case.percents, strict=True)]
     took, weights = measured(case, hosts)
-    said = foretold(case, speeds, weights)
+    said = predicted(case, speeds, weights)
     return {"foretold_s": round(said, 4), "took_s": round(took, 4), "off": round(said / took - 1, 4)}
 
 
@@ -121,7 +121,7 @@ def main() -> int:
 
 def table(found: dict[str, list[dict[str, float]]]) -> list[str]:
     lines = [
-        "| % of a core | Mbit/s | rows | sync | foretold s | took s | off |",
+        "| % of a core | Mbit/s | rows | sync | predicted s | took s | off |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for case, runs in found.items():

@@ -1,4 +1,4 @@
-"""One, two, three and five machines: what each more of them brings, measured in the lab and foretold to sixteen.
+"""One, two, three and five machines: what each more of them brings, measured in the lab and predicted to sixteen.
 
     make bench PARTS=scaling
     python -m tests.bench.scaling equal unequal --repeats 1
@@ -47,7 +47,7 @@ def unequal(lab: Lab) -> Figures:
     return {"alone": alone, **found}
 
 
-def foretold(speeds: list[float], rows: int) -> float:
+def predicted(speeds: list[float], rows: int) -> float:
     machines = [Machine(f"n{number}", speed, LINK_MBIT) for number, speed in enumerate(speeds)]
     return together(machines, rows, ADAPTER_BYTES).rows_per_s
 
@@ -57,12 +57,12 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     if runs := found.get("equal", []):
         one = statistics.median(run["1"] for run in runs)
         lines += [
-            f"| equal machines | rows per step | rows/s | speed-up | foretold | {WATTS} W each cost | 1 000 rows |",
+            f"| equal machines | rows per step | rows/s | speed-up | predicted | {WATTS} W each cost | 1 000 rows |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
         for count in (*COUNTS, *FORETOLD):
             rates = [run[str(count)] for run in runs if str(count) in run]
-            model = foretold([one] * count, ROWS_EACH * count)
+            model = predicted([one] * count, ROWS_EACH * count)
             rate = statistics.median(rates) if rates else model
             spread = f"{rate:.1f} ({min(rates):.1f}–{max(rates):.1f})" if rates else "–"
             speed_up = f"{rate / one:.2f}×" if rates else "–"

@@ -57,7 +57,7 @@ def main() -> int:
 
 def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
     lines = [
-        "| link, sync | held-out loss | s a step | of it adding up | steps of a round |",
+        "| link, sync | held-out loss | s a step | of it all-reduce | inner steps |",
         "| --- | --- | --- | --- | --- |",
     ]
     for case, runs in found.items():
