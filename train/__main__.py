@@ -29,7 +29,7 @@ COMMANDS = {
     "versions": ("train.measure.versions", "every version that must agree between nodes"),
     "check": ("train.plan.check", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
-    "plan": ("train.plan.plan", "memory and traffic of a model, without loading it"),
+    "plan": ("train.plan.what_if", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.measure.bench", "measure the network and the ways to add gradients up"),
     "ask": ("train.results.ask", "your questions to what a run has made, before and after"),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from console import versions
 from console.doctor.common import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
 from console.doctor.readings import Facts, Finding, Readings
+from train.plan import version_rules
 
 
 def software(readings: Readings) -> Found:
     told = {node.name: node.versions for node in readings.nodes if node.versions is not None}
     if not told:
         raise Skipped("no node could be looked at")
-    verdict = versions.judge(told)
+    verdict = version_rules.judge(told)
     broken = {node.name for node in readings.nodes if node.driver_fault or not node.wish.get("gpu_driver")}
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
@@ -22,7 +22,7 @@ def software(readings: Readings) -> Found:
             continue
         is_ = f" is {odd.value}, not {odd.expected}" if odd.value and odd.expected else ""
         what = f"{odd.key.replace('_', ' ')}{is_}: {odd.what}"
-        if drift := versions.changed(odd.key, odd.value):
+        if drift := version_rules.changed(odd.key, odd.value):
             what = f"environment {odd.what}: {drift}"
         wrong.append(
             Finding(

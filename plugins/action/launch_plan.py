@@ -1,6 +1,6 @@
 """Decides the run on the controller, from what was asked and what every node told; changes nothing.
 
-console/plan decides; here is what it needs from outside: Ansible's variables, the training package, the hub.
+train/plan decides; here is what it needs from outside: Ansible's variables, the training package, the hub.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ansible.plugins.action import ActionBase
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
-from console import hub, launch_request, receipt  # noqa: E402
-from console.plan import obstacles, plan, runs, show, speed  # noqa: E402
-from console.plan.nodes import GIB, Node, nodes_of  # noqa: E402
+from console import hub, launch_request, plan_view, receipt  # noqa: E402
+from train.plan import obstacles, plan, runs, speed  # noqa: E402
 from train.plan.hashes import package_hash  # noqa: E402
+from train.plan.nodes import GIB, Node, nodes_of  # noqa: E402
 
 
 class ActionModule(ActionBase):
@@ -35,7 +35,7 @@ class ActionModule(ActionBase):
         data = plan.as_data(found)
         here = package_hash(ROOT / "train")
         data["old_code"] = [name for name, told in versions_of(known).items() if told["train"] != here]
-        return result | {"changed": False, "plan": data, "motley_lines": show.lines(found)}
+        return result | {"changed": False, "plan": data, "motley_lines": plan_view.lines(found)}
 
 
 def decide(known: dict[str, Any], args: dict[str, Any], token: dict[str, str]) -> plan.Plan:

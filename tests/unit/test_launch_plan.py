@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from console import hub, launch_request, receipt, render
-from console.plan import obstacles, plan, runs, show, speed
-from console.plan.nodes import Node, nodes_of
+from console import hub, launch_request, plan_view, receipt, render
+from train.plan import obstacles, plan, runs, speed
+from train.plan.nodes import Node, nodes_of
 
 GB = 1 << 30
 ABOUT, _ = launch_request.check_values({"model": "tiny", "max_steps": 40})
@@ -166,7 +166,7 @@ def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, 
 def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     wifi = look(way={"why": "", "card": "wlp2s0", "mbit": None, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 9.0}, [look(), look(), wifi], 60, rows_per_step=48)
-    said = "\n".join(show.lines(found))
+    said = "\n".join(plan_view.lines(found))
     assert "adding n2 over Wi-Fi (60 Mbit/s) makes it 0." in said and "; on a cable 1." in said
     order = [said.index(f"-e {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
     assert order == sorted(order)
@@ -211,7 +211,7 @@ def test_what_is_foretold_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
     told = plan.foretold(found)
     assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
-    text = "\n".join(show.lines(found))
+    text = "\n".join(plan_view.lines(found))
     assert (
         "8  (4.00 rows/s)" in text and f"foretold  {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
     )

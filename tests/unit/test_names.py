@@ -16,11 +16,11 @@ from console.__main__ import main
 from console.infra.local import LocalNode
 from console.inventory.check import check
 from console.inventory.read import Inventory
-from console.plan.runs import free_name
 from tests.support.folders import inventory_of
 from tests.unit.test_launch_plan import files, look, nodes
 from train.errors import BadInput
 from train.plan.config import RunConfig
+from train.plan.runs import free_name
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from console.versions import as_data, judge, last_line, table
+from console.versions import as_data, last_line, table
+from train.plan.version_rules import judge
 
 GOOD = {
     "os": "Debian GNU/Linux 12 (bookworm)",

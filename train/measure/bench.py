@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.plan import LINK_EFFICIENCY
+from train.plan.speedup import LINK_EFFICIENCY
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from console.plan.nodes import Node
+from train.plan.nodes import Node
 
 COUNTED_ALIKE = ("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing")
 """Settings in which two runs must agree for one's speeds to foretell the other's."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from console.plan.nodes import GIB, gb
-from console.plan.plan import Plan, foretold
-from console.plan.speed import advice
+from train.plan.nodes import GIB, gb
+from train.plan.plan import Plan, foretold
+from train.plan.speed import advice
 
 
 def lines(plan: Plan) -> list[str]:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from console import versions
-from console.plan.nodes import Node, gb
+from train.plan import version_rules
+from train.plan.nodes import Node, gb
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
@@ -16,7 +16,7 @@ KEPT_FREE_BYTES = 2_000_000_000
 
 def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
     """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
-    verdict = versions.judge(told)
+    verdict = version_rules.judge(told)
     odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
     causes = [entry for entry in odd if entry.cause == entry.key]
     findings = []
