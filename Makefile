@@ -8,7 +8,7 @@ PY := .venv/bin/python
 # The lab's hosts can be reached from the lab's own controller only.
 IN_LAB := $(if $(filter inventory/lab,$(INVENTORY)),$(PY) -m lab exec --,)
 
-# What is asked of a run, in the words of `python -m console`.
+# What is asked of a run, as options of `python -m console`.
 NODES ?= $(LIMIT)
 ASKED = --inventory "$(INVENTORY)" $(if $(PHASE),--phase $(PHASE)) $(if $(NODES),--limit "$(NODES)")
 
@@ -23,7 +23,7 @@ given = $(if $($2),--set "$1=$$$2")
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: env ## a first evening on three simulated machines: training, a power cut, an adapter; DEMO_FAST=1 FOLDERS=1 BASE=bookworm
+demo: env ## quick start: three simulated machines, training, a power cut, an adapter; DEMO_FAST=1 FOLDERS=1 BASE=bookworm
 	@$(PY) -m lab demo $(if $(DEMO_FAST),--fast) $(if $(FOLDERS),--folders) $(if $(BASE),--base $(BASE))
 
 env: ## the controller's environment (.venv), made or refreshed
@@ -37,7 +37,7 @@ inventory: env ## describe your machines: asks, or HOSTS="user@192.168.1.23 user
 check: env ## check the inventory; connects to nothing
 	@$(IN_LAB) $(PY) -m console check --inventory "$(INVENTORY)"
 
-bootstrap: env ## your machines, proven: PHASE=static_ip LIMIT=NODE REPIN=NODE REBOOT=yes CHECK=1 VERBOSE=1
+bootstrap: env ## set up your machines and test them: PHASE=static_ip LIMIT=NODE REPIN=NODE REBOOT=yes CHECK=1 VERBOSE=1
 	@$(IN_LAB) $(PY) -m console bootstrap $(ASKED) $(if $(REPIN),--repin "$(REPIN)") $(if $(CHECK),--check) $(if $(ROLLBACK),--rollback)
 
 report: env ## a run on one page, results/RUN/report.html: RUN=NAME (default: the one fetched last)
@@ -63,28 +63,28 @@ launch: env embedded ## train on all nodes: as plan, and RESUME=NAME VAULT=ask; 
 
 LIFE = $(IN_LAB) $(PY) -m console $@ --inventory "$(INVENTORY)"
 
-status: env ## which run is on, where, how far; or which was the last
+status: env ## which run is running, where, how far; or which was the last
 	@$(LIFE) $(if $(JSON),--json)
 
-follow: env ## watch the run that is on; Ctrl-C leaves it alone
+follow: env ## watch the run; Ctrl-C leaves it alone
 	@$(LIFE)
 
-logs: env ## what the nodes' parts of the run say: NODE=gpu-worker-1
+logs: env ## the messages of each node's part of the run: NODE=gpu-worker-1
 	@$(LIFE) $(if $(NODE),--limit "$(NODE)")
 
-stop: env ## save and stop the run on every node; nothing of it is left
+stop: env ## save and stop the run on every node; no process is left
 	@$(LIFE)
 
-fetch: env ## adapter and diaries of a run to results/RUN: RUN=NAME, otherwise the newest
+fetch: env ## adapter and event logs of a run to results/RUN: RUN=NAME, otherwise the newest
 	@$(LIFE) $(if $(RUN),--run "$(RUN)")
 
-tensorboard: env ## the curves of a run in a browser, also while it is on: RUN=NAME PORT=6006
+tensorboard: env ## the curves of a run in a browser, also while it is running: RUN=NAME PORT=6006
 	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(PORT),--port $(PORT))
 
-ask: env ## your questions to what a run has made, before and after: RUN=NAME QUESTION="…", otherwise typed; TOKENS=400
+ask: env ## your questions, answered before and after training: RUN=NAME QUESTION="…", otherwise typed; TOKENS=400
 	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(QUESTION),--question "$$QUESTION") $(if $(TOKENS),--answer-tokens $(TOKENS))
 
-eval: env ## loss and answers on what was held out, before and after: RUN=NAME
+eval: env ## loss and answers on the held-out part, before and after: RUN=NAME
 	@$(LIFE) $(if $(RUN),--run "$(RUN)")
 
 export: env ## the adapter as others load it, on the head: RUN=NAME TO=gguf|merged|adapter
@@ -93,10 +93,10 @@ export: env ## the adapter as others load it, on the head: RUN=NAME TO=gguf|merg
 runs: env ## every run on every node
 	@$(LIFE)
 
-clean: env ## delete the checkpoints of runs that are done, after asking: RUN=NAME YES=1
+clean: env ## delete the checkpoints of finished runs, after asking: RUN=NAME YES=1
 	@$(LIFE) $(if $(RUN),--run "$(RUN)") $(if $(YES),--yes)
 
-undo: env ## put back what a phase found: PHASE=static_ip, or PHASE=all
+undo: env ## undo a phase: PHASE=static_ip, or PHASE=all
 	@$(IN_LAB) $(PY) -m console undo $(ASKED)
 
 test: env ## everything: lint, unit, lab end to end; what cannot run here is reported
@@ -138,7 +138,7 @@ bench-load: env ## an hour of training at full load without a false loss: MINUTE
 lab-up: env ## three fresh hosts on this machine (PROFILE=trio|pair|five BASE=bookworm|trixie|forky SHAPE=desktop-2404)
 	@$(PY) -m lab up --profile $(PROFILE) $(if $(BASE),--base $(BASE)) $(SHAPE:%=--shape %)
 
-lab-down: env ## take the lab away, nothing is left
+lab-down: env ## remove the lab, nothing is left
 	@$(PY) -m lab down
 
 lab-status: env ## the lab's hosts, addresses and faults
