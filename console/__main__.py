@@ -12,11 +12,14 @@ from typing import Any
 from console import (
     ask,
     contact,
+    fetch,
     interrupt,
+    launch,
     launch_request,
     play,
     restart,
     run_commands,
+    status,
     tensorboard_view,
     use_result,
     versions,
@@ -113,7 +116,7 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
         verb.set_defaults(act=lambda args: act(args, checked(args.inventory)))
         return verb
 
-    verb = add("status", "what runs, where, how far", lambda args, inv: run_commands.status(inv, as_json=args.json))
+    verb = add("status", "what runs, where, how far", lambda args, inv: status.status(inv, as_json=args.json))
     verb.add_argument("--json", action="store_true", help="the same as data")
     add("follow", "watch the run that is on; Ctrl-C leaves it alone", lambda _, inv: run_commands.follow(inv))
     verb = add("logs", "what the nodes' part of the run says", _logs)
@@ -123,12 +126,12 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     add("stop", "save, stop, and prove that nothing is left", lambda _, inv: run_commands.stop(inv))
     verb = add("fetch", "bring results, diaries and settings to results/RUN", _fetch)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=run_commands.RESULTS, metavar="FOLDER")
+    verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
     verb = add("tensorboard", "the curves of a run, also while it is on", _tensorboard)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=run_commands.RESULTS, metavar="FOLDER")
+    verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
     verb.add_argument("--port", type=int, default=6006, help="where the browser finds it (default 6006)")
-    add("runs", "all runs of all nodes", lambda _, inv: run_commands.runs(inv))
+    add("runs", "all runs of all nodes", lambda _, inv: status.runs(inv))
     verb = add("clean", "delete the checkpoints of runs that are done", _clean)
     verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
     verb.add_argument("--yes", action="store_true", help="without asking")
@@ -142,8 +145,8 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
     verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
     verb.add_argument("--to", default="gguf", choices=("adapter", "merged", "gguf"), help="default: gguf, for Ollama")
     for name, help_, act in (
-        ("plan", "what a run would do, and whether it can", run_commands.plan),
-        ("launch", "run launch.yml and watch", run_commands.launch),
+        ("plan", "what a run would do, and whether it can", launch.plan),
+        ("launch", "run launch.yml and watch", launch.launch),
     ):
         verb = add(name, help_, functools.partial(_with_words, act))
         verb.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable, as it is")
@@ -166,7 +169,7 @@ def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
 
 
 def _fetch(args: argparse.Namespace, inventory: Inventory) -> int:
-    return run_commands.fetch(inventory, args.run, args.results)
+    return fetch.fetch(inventory, args.run, args.results)
 
 
 def _tensorboard(args: argparse.Namespace, inventory: Inventory) -> int:
@@ -287,7 +290,7 @@ def do_report(args: argparse.Namespace) -> int:
     from console.report.story import NothingHappened, newest_run, read_story  # noqa: PLC0415
 
     if args.run and not is_name(args.run):
-        raise BadInput(run_commands.no_name(args.run))
+        raise BadInput(fetch.no_name(args.run))
     try:
         folder = args.results / args.run if args.run else newest_run(args.results)
         print(f"report  {write_page(read_story(folder), folder / 'report.html')}")

@@ -15,11 +15,11 @@ import sys
 import time
 from pathlib import Path
 
+from console.fetch import newest, no_name, say
 from console.follow import end_group
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
-from console.run_commands import newest, no_name, say
 from train.plan.names import is_name
 
 ROOT = Path(__file__).parents[1]

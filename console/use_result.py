@@ -13,7 +13,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.run_commands import gathered, say
+from console.status import gathered, say
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
 
@@ -23,7 +23,7 @@ class NowhereToAsk(Exception):
 
 
 def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True) -> int:
-    """Its words and ours go through as they are."""
+    """Its output and our input pass through as they are."""
     try:
         run, node = choose(from_inventory(inventory), run)
         say(f"run {run} · on {node.name}")
@@ -68,13 +68,11 @@ def choose(nodes: list[Node], run: str) -> tuple[str, Node]:
         raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", close, *away]))
     if run not in done:
         step, steps = found[run]["step"], found[run]["steps"] or "?"
-        goes_on = "wait for its end" if found[run]["on"] else f"go on with it: make launch RESUME={run}"
-        raise NowhereToAsk(
-            f"run {run} is at step {step} of {steps}, and its adapter is written at the end\nfix: {goes_on}"
-        )
+        fix = "wait for its end" if found[run]["on"] else f"resume it: make launch RESUME={run}"
+        raise NowhereToAsk(f"run {run} is at step {step} of {steps}, and its adapter is written at the end\nfix: {fix}")
     have = [node for node in nodes if answers.get(node.name, {}).get("runs", {}).get(run, {}).get("done")]
     idle = [node for node in have if not answers[node.name]["on"]]
     if not idle:
         on = answers[have[0].name]["on"]
-        raise NowhereToAsk(f"run {on} is on there, and needs the memory\nfix: wait for its end, or make stop")
+        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or make stop")
     return run, idle[0]

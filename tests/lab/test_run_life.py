@@ -134,7 +134,7 @@ def test_the_adapter_that_is_fetched_loads_with_plain_peft_and_has_learned(perso
 
 def test_what_trains_is_not_asked(person: Person) -> None:
     refused = person.types("ask", "--run", "short", "--question", "Why?")
-    assert refused.rc == 1 and "run long is on there, and needs the memory\nfix: wait for its end" in refused.out
+    assert refused.rc == 1 and "run long is running there and needs the memory\nfix: wait for its end" in refused.out
 
 
 def follows(person: Person) -> Watching:
@@ -247,12 +247,12 @@ def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> Non
 
 def test_stop_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> None:
     said = stopped(person)
-    found = re.search(r"run long stopped at step (\d+) · go on with: make launch RESUME=long\n", said.out)
+    found = re.search(r"run long stopped at step (\d+) · resume it: make launch RESUME=long\n", said.out)
     kept = [int(step) for step in re.findall(r"checkpoint (\d+) · nothing left", said.out)]
     assert found and len(kept) == 3 and int(found[1]) == max(kept), said.out
     assert all(max(kept) - one in SAVED_BY_ANY for one in kept), said.out
     status = says(person, "status")
-    assert f"no run is on; the last was long: stopped at step {found[1]} · go on with" in status, status
+    assert f"no run is running; the last was long: stopped at step {found[1]} · resume it" in status, status
     began = pace.now()
     said = person.types(
         *("launch", "-e", "resume=long", "-e", f"nodes={MASTER},{OLD}", "-e", "follow=false"),
@@ -274,7 +274,7 @@ def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Per
     status = says(person, "status")
     assert re.search(rf"  {LAPTOP}  (starting|waiting) .*started by hand", status), status
     said = stopped(person)
-    assert said.out.count("nothing left") == 3 and "no run was on · " not in said.out, said.out
+    assert said.out.count("nothing left") == 3 and "no run was running · " not in said.out, said.out
     assert by_hand.ends(10) == 143
 
 
@@ -286,8 +286,8 @@ def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(per
         launching = person.sits_at(*launch, "-v")
         launching.expect(rf"TASK \[motley_{role} : ")
         launching.sendintr() if how == "intr" else launching.kill(signal.SIGTERM)
-        launching.expect(r"interrupted: (no run was started;|'broken-off' is on, on ).*\r\n", timeout=30)
-        on = "is on" in launching.after
+        launching.expect(r"interrupted: (no run was started;|'broken-off' is running on ).*\r\n", timeout=30)
+        on = "is running" in launching.after
         launching.expect(pexpect.EOF, timeout=10)
         launching.close()
         assert launching.exitstatus == 130 and person.at_work() == [], role
@@ -317,7 +317,7 @@ def test_what_it_has_learned_can_be_asked_and_taken_elsewhere(person: Person) ->
     assert "exports/short/merged/model.safetensors" in says(person, "export", "--run", "short", "--to", "merged")
     head = person.cluster[MASTER]
     assert "model.safetensors" in head.run("ls", f"{HOME}/exports/short/merged")
-    assert says(person, "status").startswith("no run is on")
+    assert says(person, "status").startswith("no run is running")
 
 
 def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> None:

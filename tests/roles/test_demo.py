@@ -151,7 +151,7 @@ def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     assert visitor.make("report", "RUN=mine").returncode == 0
     assert "stopped" in visitor.make("runs", ON_FOLDERS).stdout
     asked = visitor.make("ask", ON_FOLDERS, "RUN=mine")
-    assert asked.returncode == 2 and "fix: go on with it: make launch RESUME=mine" in asked.stdout, asked.stdout
+    assert asked.returncode == 2 and "fix: resume it: make launch RESUME=mine" in asked.stdout, asked.stdout
     asked = visitor.make("ask", ON_FOLDERS, "RUN=demo", 'QUESTION=What is a "list" in `python`?')
     assert asked.returncode == 0, asked.stdout
     turn = r"\nWhat is a \"list\" in `python`\?\n  before  (?s:.*)\n  after   "

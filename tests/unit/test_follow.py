@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from console.fetch import disagreeing, place_of
 from console.follow import NEXT, Story, progress_bar
-from console.run_commands import disagreeing, gathered, place_of, run_lines, status_lines, stop_lines
+from console.run_commands import stop_lines
+from console.status import gathered, run_lines, status_lines
 
 DIARIES = Path(__file__).with_name("diaries")
 NODES = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -187,12 +189,12 @@ def test_status_tells_a_disk_that_is_full() -> None:
 def test_status_names_the_last_run_and_how_to_go_on() -> None:
     off = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
     assert status_lines(["a"], {"a": off}, {})[0] == (
-        "no run is on; the last was r: stopped at step 12 · go on with: make launch RESUME=r"
+        "no run is running; the last was r: stopped at step 12 · resume it: make launch RESUME=r"
     )
     done = look(on=False, events=[{"event": "done", "time": 9.5, "step": 12, "loss": 3.0}])
-    assert status_lines(["a"], {"a": done}, {})[0] == "no run is on; the last was r: done at step 12"
+    assert status_lines(["a"], {"a": done}, {})[0] == "no run is running; the last was r: done at step 12"
     failed = look(on=False, events=[{"event": "failed", "time": 9.5, "step": 13, "message": "disk full\nmore"}])
-    assert "r: failed: disk full at step 12 · go on with" in status_lines(["a"], {"a": failed}, {})[0]
+    assert "r: failed: disk full at step 12 · resume it" in status_lines(["a"], {"a": failed}, {})[0]
 
 
 def test_status_when_nobody_answers() -> None:
@@ -204,7 +206,7 @@ def test_stop_names_what_is_left_and_who_was_not_asked() -> None:
     lines = stop_lines(
         ["a", "b", "c"], {"a": told, "c": told | {"left": [7], "ports": [29400], "forced": 1}}, {"b": "off"}
     )
-    assert lines[0] == "run r stopped at step 12 · go on with: make launch RESUME=r"
+    assert lines[0] == "run r stopped at step 12 · resume it: make launch RESUME=r"
     assert lines[1] == "  a  checkpoint 12 · nothing left · 1.2 s"
     assert lines[2] == "  b  off: not stopped there; if it comes back: make stop"
     assert "1 processes and ports [29400] are left · 1 had to be killed" in lines[3]
@@ -218,21 +220,21 @@ def test_runs_are_gathered_over_the_nodes() -> None:
     }
     assert gathered(answers)["r"]["step"] == 12 and gathered(answers)["r"]["bytes"] == 2000000
     table = run_lines(answers, {"c": "off"})
-    assert "12/40" in table[1] and " on " in table[1] and "a, b" in table[1] and table[2] == "c  off"
+    assert "12/40" in table[1] and " running " in table[1] and "a, b" in table[1] and table[2] == "c  off"
 
 
 def test_an_adapter_that_differs_is_found() -> None:
     files = {"results/r/adapter/x": "1", "logs/runs/r/events.jsonl": "5"}
     other = {"results/r/adapter/x": "2", "logs/runs/r/events.jsonl": "6"}
-    assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": other}}) == ["results/r/adapter/x"]
-    assert disagreeing("results/r/adapter/", {"a": {"files": files}, "b": {"files": dict(files)}}) == []
-    homes = [{"files": {**files, "results/r/adapter/adapter_config.json": own}} for own in ("1", "2")]
+    assert disagreeing("results/r/adapter/", {"a": files, "b": other}) == ["results/r/adapter/x"]
+    assert disagreeing("results/r/adapter/", {"a": files, "b": dict(files)}) == []
+    homes = [{**files, "results/r/adapter/adapter_config.json": own} for own in ("1", "2")]
     assert disagreeing("results/r/adapter/", {"a": homes[0], "b": homes[1]}) == [], "it names each node's own folder"
 
 
 def test_nothing_is_unpacked_outside_the_results() -> None:
-    assert place_of("/etc/passwd", "r", "a", "all") is None
-    assert place_of("results/r/../../../x", "r", "a", "all") is None
-    assert place_of("results/r/adapter/x", "r", "a", "all") == Path("adapter/x")
-    assert place_of("results/r/adapter/x", "r", "a", "diaries") is None
-    assert place_of("logs/runs/r/events.jsonl", "r", "a", "diaries") == Path("nodes/a/events.jsonl")
+    assert place_of("/etc/passwd", "r", "a", results=True) is None
+    assert place_of("results/r/../../../x", "r", "a", results=True) is None
+    assert place_of("results/r/adapter/x", "r", "a", results=True) == Path("adapter/x")
+    assert place_of("results/r/adapter/x", "r", "a", results=False) is None
+    assert place_of("logs/runs/r/events.jsonl", "r", "a", results=False) == Path("nodes/a/events.jsonl")

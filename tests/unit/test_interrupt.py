@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import __main__, interrupt, play, processes, restart, run_commands
+from console import __main__, interrupt, launch, play, processes, restart
 from console.inventory.read import Inventory
 from console.progress import Progress
 
@@ -141,10 +141,10 @@ def test_the_same_command_is_named_with_its_words() -> None:
 
 def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
     off, on = {"on": False, "run": ""}, {"on": True, "run": "qa"}
-    (said,) = run_commands.interrupted_lines({"a": off, "b": off}, {})
+    (said,) = launch.interrupted_lines({"a": off, "b": off}, {})
     assert said.startswith("interrupted: no run was started;") and said.endswith("again: the same")
-    said, silent = run_commands.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
-    assert said == "interrupted: 'qa' is on, on a   watch it: make follow   stop it: make stop"
+    said, silent = launch.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
+    assert said == "interrupted: 'qa' is running on a   watch it: make follow   stop it: make stop"
     assert silent.startswith("c  nobody answers at 10.0.0.3: ")
 
 

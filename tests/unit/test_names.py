@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from console import launch_request, run_commands, tensorboard_view
+from console import fetch, launch_request, tensorboard_view
 from console.__main__ import main
 from console.infra.local import LocalNode
 from console.inventory.check import check
@@ -84,7 +84,7 @@ def reported(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {f"results/{name}/adapter/weights": "0"}
     monkeypatch.setattr(LocalNode, "runs", lambda _: {"runs": {name: facts}, "on": ""})
     monkeypatch.setattr(LocalNode, "files", lambda *_: {"files": files, "run": name, "on": False})
-    monkeypatch.setattr(run_commands, "bring", lambda *_: 0)
+    monkeypatch.setattr(fetch, "bring", lambda *_: 0)
     monkeypatch.setattr(tensorboard_view, "bring_all", lambda *_: 1)
     monkeypatch.setattr(tensorboard_view, "environment", lambda: pytest.fail("it would be shown"))
 
@@ -98,7 +98,7 @@ def test_fetch_writes_below_no_name_that_leads_elsewhere(
     results.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
     for typed in (name, ""):
-        assert run_commands.fetch(inventory, typed, results) == 2
+        assert fetch.fetch(inventory, typed, results) == 2
         said = capsys.readouterr().out
         assert "cannot name a run" in said and len(said.splitlines()) <= 3
     assert sorted(tmp_path.rglob("*")) == before
@@ -117,8 +117,8 @@ def test_tensorboard_empties_no_folder_elsewhere(
 
 
 def test_a_node_brings_its_own_events_alone() -> None:
-    assert run_commands.place_of("results/qa/nodes/b/events.jsonl", "qa", "a", "all") is None
-    assert run_commands.place_of("results/qa/adapter/weights", "qa", "a", "all") == Path("adapter/weights")
+    assert fetch.place_of("results/qa/nodes/b/events.jsonl", "qa", "a", results=True) is None
+    assert fetch.place_of("results/qa/adapter/weights", "qa", "a", results=True) == Path("adapter/weights")
 
 
 def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

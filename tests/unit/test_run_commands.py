@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from console import follow, live_view, run_commands
+from console import fetch, follow, live_view, run_commands
 from console.infra.local import LocalNode
 from console.infra.node import Silent
 from console.inventory.read import Inventory
@@ -41,7 +41,7 @@ def kept(tmp_path: Path, run: str) -> int:
 
 @pytest.fixture
 def on(tmp_path: Path) -> Iterator[None]:
-    """The run that is done is on again, on node b."""
+    """The run that is done is running again, on node b."""
     (tmp_path / "b/config").mkdir()
     (tmp_path / "b/config/cluster_config.yaml").write_text(f"run: {DONE}\n")
     code = "import time; print('on', flush=True); time.sleep(60)"
@@ -67,7 +67,7 @@ def test_clean_takes_what_is_done_after_asking(
     assert f"  {DONE}  step 8  4 MB on a, b\n" in said and HALF not in said and "4 MB freed on 2 of 2" in said
     assert (kept(tmp_path, DONE), kept(tmp_path, HALF)) == (0, 2)
     assert run_commands.clean(inventory, [HALF], yes=True) == 0 and kept(tmp_path, HALF) == 0
-    assert "it is not done: it could not go on after this" in capsys.readouterr().out
+    assert "it is not done: it could not be resumed after this" in capsys.readouterr().out
 
 
 def test_clean_does_not_offer_a_run_that_is_on(
@@ -83,7 +83,7 @@ def test_stop_fails_where_something_is_left_or_was_not_asked(
     inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_commands.stop(inventory) == 0
-    assert f"run {DONE} stopped at step 8 · go on with: make launch RESUME={DONE}" in capsys.readouterr().out
+    assert f"run {DONE} stopped at step 8 · resume it: make launch RESUME={DONE}" in capsys.readouterr().out
     told = {"was_on": True, "run": "r", "checkpoint": 1, "forced": 0, "left": [], "ports": [], "seconds": 1.0}
     for answers, silent in (({"a": told | {"left": [7]}, "b": told}, {}), ({"a": told}, {"b": "off"})):
         monkeypatch.setattr(run_commands, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
@@ -93,13 +93,13 @@ def test_stop_fails_where_something_is_left_or_was_not_asked(
 def test_fetch_compares_the_nodes_and_says_where_they_differ(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_commands.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
     assert "the same on a, b" in capsys.readouterr().out
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
     (tmp_path / f"b/results/{DONE}/adapter/weights").write_text("another")
-    assert run_commands.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
     assert f"✗ results/{DONE}/adapter/weights differs between the nodes" in capsys.readouterr().out
-    assert run_commands.fetch(inventory, "nobody", tmp_path / "results") == 1
+    assert fetch.fetch(inventory, "nobody", tmp_path / "results") == 1
 
 
 def test_logs_of_a_node_stand_behind_its_name(

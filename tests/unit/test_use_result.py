@@ -85,7 +85,7 @@ def test_a_node_that_trains_is_left_alone(
         processes.append(busy(tmp_path, "b", "half"))
         assert use_result.on_a_node(inventory, "old", ["eval"], more=[]) == 1
         said = capfd.readouterr().out
-        assert said == "run half is on there, and needs the memory\nfix: wait for its end, or make stop\n"
+        assert said == "run half is running there and needs the memory\nfix: wait for its end, or make stop\n"
         assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
         assert (
             "is at step 4 of 9, and its adapter is written at the end\nfix: wait for its end\n"
@@ -102,7 +102,7 @@ def test_a_node_that_trains_is_left_alone(
     [
         ("odl", "there is no run 'odl'\n  did you mean 'old'?"),
         ("xyz", "there is no run 'xyz'\n  there are: new, old, half"),
-        ("half", "its adapter is written at the end\nfix: go on with it: make launch RESUME=half"),
+        ("half", "its adapter is written at the end\nfix: resume it: make launch RESUME=half"),
     ],
 )
 def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:

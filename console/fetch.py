@@ -1,0 +1,135 @@
+"""Brings the results of a run home: the adapter once, hashes compared, and each node's event logs.
+
+python -m console fetch [--run NAME] [--inventory FOLDER]
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+from console.follow import end_group
+from console.infra.choose import from_inventory
+from console.infra.node import Node, ask_all
+from console.inventory.read import Inventory
+from train.plan.names import RULE, is_name
+
+RESULTS = Path(__file__).parents[1] / "results"
+say = functools.partial(print, flush=True)
+
+
+def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
+    """Results of one run to results/RUN: the adapter once, hashes compared; each node's event logs."""
+    nodes = from_inventory(inventory)
+    run = run or newest(nodes)
+    if run and not is_name(run):
+        say(no_name(run))
+        return 2
+    answers, silent = ask_all(nodes, lambda node: node.files(run))
+    files = {name: answer["files"] for name, answer in answers.items() if answer["files"]}
+    if not files:
+        say(f"no node that answers has run '{run}'" if run else "there is no run to fetch")
+        for name, reason in silent.items():
+            say(f"  {name}  {reason}")
+        return 1
+    adapter = f"results/{run}/adapter/"
+    whole = [name for name, hashes in files.items() if any(path.startswith(adapter) for path in hashes)]
+    differ = disagreeing(adapter, {name: files[name] for name in whole})
+    first = (whole or list(files))[0]
+    folder = target / run
+    counts = {
+        node.name: bring(node, run, folder, files[node.name], results=node.name == first)
+        for node in nodes
+        if node.name in files
+    }
+    receipt = {
+        "run": run,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "nodes": files,
+        "silent": silent,
+        "adapter_from": whole[0] if whole else "",
+        "adapter_same_on": [] if differ else whole,
+        "differ": differ,
+    }
+    (folder / "receipt.json").write_text(json.dumps(receipt, indent=1) + "\n")
+    for line in fetched_lines(receipt, folder, counts, whole):
+        say(line)
+    return 1 if differ or -1 in counts.values() else 0
+
+
+def fetched_lines(receipt: dict[str, Any], folder: Path, counts: dict[str, int], whole: list[str]) -> list[str]:
+    same = "NOT the same on" if receipt["differ"] else "the same on"
+    adapter = f"{folder}/adapter  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    return [
+        f"run {receipt['run']} → {folder}",
+        f"  adapter   {adapter}",
+        f"  events    {', '.join(f'{name} ({count} files)' for name, count in counts.items())}",
+        *(f"  {name}  {reason}: not fetched" for name, reason in receipt["silent"].items()),
+        *(f"  ✗ {path} differs between the nodes" for path in receipt["differ"]),
+    ]
+
+
+def no_name(run: str) -> str:
+    """Typed, or reported by a node; either way it would be a folder here."""
+    return f"{run!r} cannot name a run: {RULE}\nfix: make runs shows them; then RUN=NAME"
+
+
+def newest(nodes: list[Node]) -> str:
+    """Of all that nodes report; nobody has looked at the name."""
+    answers, _ = ask_all(nodes, lambda node: node.runs())
+    every = [(facts["time"], name) for answer in answers.values() for name, facts in answer["runs"].items()]
+    return max(every)[1] if every else ""
+
+
+def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
+    """Files that are not the same on all. PEFT's adapter_config.json names the folder of the node's own base model."""
+    paths = dict.fromkeys(path for hashes in files.values() for path in hashes if path.startswith(below))
+    alike = [path for path in paths if not path.endswith("/adapter_config.json")]
+    return [path for path in alike if len({hashes.get(path) for hashes in files.values()}) > 1]
+
+
+def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:
+    """Unpack what the node packs; -1 where a file arrives other than it was. Its own logs go below nodes/NAME."""
+    process = node.fetch(run)
+    assert process.stdout
+    count = 0
+    try:
+        with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
+            for member in archive:
+                place = place_of(member.name, run, node.name, results=results)
+                source = archive.extractfile(member)
+                if place is None or source is None:
+                    continue
+                data = source.read()
+                moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
+                if not moving and hashlib.sha256(data).hexdigest() != files.get(member.name):
+                    say(f"  ✗ {node.name}: {member.name} did not arrive as it was")
+                    return -1
+                path = folder / place
+                path.parent.mkdir(parents=True, exist_ok=True)
+                draft = path.with_name(f".{path.name}.new")
+                draft.write_bytes(data)
+                draft.replace(path)
+                count += 1
+    finally:
+        end_group(process)
+    return count
+
+
+def place_of(name: str, run: str, node: str, *, results: bool) -> Path | None:
+    """Below results/RUN here; None for what is not wanted of this node, or lies outside."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        return None
+    made, logs = Path("results") / run, Path("logs/runs") / run
+    if path.is_relative_to(made):
+        inner = path.relative_to(made)
+        return inner if results and inner.parts[:1] != ("nodes",) else None  # those are of the nodes themselves
+    if path.is_relative_to(logs):
+        return Path("nodes") / node / path.relative_to(logs)
+    return Path("nodes") / node / path.name
