@@ -8,7 +8,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 
 
-class Clocked(ActionBase):  # type: ignore[misc]
+class Clocked(ActionBase):
     """The module's result has `clock`, its first and its last look at the time."""
 
     TRANSFERS_FILES = False

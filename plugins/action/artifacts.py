@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         wish = dict(self._task.args)
         me, chain = known["inventory_hostname"], list(wish.pop("nodes", None) or known["ansible_play_hosts"])
@@ -46,7 +46,8 @@ class ActionModule(ActionBase):
         place = chain.index(me) + 1
         wish |= {"address": places[me], "token": token, "place": place, "after": dict(list(places.items())[place:])}
         if self._task.check_mode or me != chain[0]:
-            return result | self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
+            result |= self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
+            return result
 
         files = relay.listed(wish["files"])
         store = relay.Store.whole(source, files)
@@ -64,7 +65,7 @@ class ActionModule(ActionBase):
         finally:
             over.set()
             feeder.join()  # where the connection to the first node was lost, the others are still being served
-        return result | told
+        return {**result, **told}
 
     def _shut_out(self) -> str:
         """The controller's address as the node sees it, where the node's own rules do not know it."""

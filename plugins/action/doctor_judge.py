@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         known, args = task_vars or {}, self._task.args
         names = list(known["ansible_play_hosts_all"])
         with ThreadPoolExecutor(max(1, len(names))) as pool:

@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         args, known = self._task.args, task_vars or {}
         try:
             self._token = hub.token(known["hostvars"][known["inventory_hostname"]])

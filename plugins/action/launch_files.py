@@ -18,7 +18,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         known, args = task_vars or {}, self._task.args
         node = known["inventory_hostname"]
         plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
@@ -35,4 +35,4 @@ class ActionModule(ActionBase):
             "aside": folders if plan["anew"] else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }
-        return result | self._execute_module(module_name="node_files", module_args=wish, task_vars=known)
+        return {**result, **self._execute_module(module_name="node_files", module_args=wish, task_vars=known)}

@@ -26,7 +26,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         try:
             found = decide(known, self._task.args, hub.token(known["hostvars"][known["inventory_hostname"]]))
@@ -192,8 +192,8 @@ def ask_outlook(found: plan.Plan) -> dict[str, Any]:
 
 
 def ask_plan(shape: str, settings: dict[str, Any], mbit: float, *more: str) -> dict[str, Any]:
-    names = ("max_seq_length", "load_in", "lora_r", "lora_targets", "method", "optimizer", "gradient_checkpointing")
-    names += ("backend", "precision")
+    names = ["max_seq_length", "load_in", "lora_r", "lora_targets", "method", "optimizer", "gradient_checkpointing"]
+    names += ["backend", "precision"]
     words = [word for name in names for word in (f"--{name.replace('_', '-')}", str(settings[name]))]
     words += ["--micro-batch", str(settings["micro_batch"] or 1), *([] if settings["pack"] else ["--no-pack"])]
     told, failures = launch_request.train("plan", "--model", shape, "--link-mbit", f"{mbit:.0f}", *words, *more)

@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         given = dict(load_extra_vars(self._loader))
         cluster = list(known["groups"].get("cluster", []))

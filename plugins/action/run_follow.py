@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
+        result: dict[str, Any] = super().run(tmp, task_vars)
         if self._task.check_mode:
             return result | {"skipped": True}
         known, args = task_vars or {}, self._task.args

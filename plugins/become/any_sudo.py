@@ -57,7 +57,7 @@ options:
 """
 
 
-class BecomeModule(Sudo):  # type: ignore[misc]
+class BecomeModule(Sudo):
     fail = (*Sudo.fail, "failed, try again", "incorrect password attempt", "incorrect authentication attempt")
     missing = (*Sudo.missing, "interactive authentication is required")
 

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible import constants as C
+from ansible.constants import COLOR_ERROR
 from ansible.errors import AnsibleError
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__
@@ -38,7 +38,7 @@ from console import ansible_errors  # noqa: E402
 WITH_A_FIX = r"(?!(?s:.)*\nfix: )"
 GENERIC = "Task failed: |non-zero return code$|Assertion failed$|One or more items|MODULE FAILURE|Module result"
 MADE_BY_ANSIBLE = re.compile(f"{WITH_A_FIX}({GENERIC})")
-FAILED = {"color": C.COLOR_ERROR, "stderr": True}
+FAILED = {"color": COLOR_ERROR, "stderr": True}
 LEAST = (2, 19)
 
 

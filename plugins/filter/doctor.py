@@ -66,7 +66,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
 
 def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
     """The slowest measured link (0: none was), and two nodes of which one does not reach the other."""
-    slow, apart = 0.0, []
+    slow, apart = 0.0, list[str]()
     for name in looks:
         told = (hostvars[name].get("motley_doctor_links") or {}).get("links") or {}
         for peer, link in told.items():

@@ -309,7 +309,7 @@ def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Da
     drawing = look.get("draws", [])
     driver = [filled(name) for name in names["desktop" if look["desktop"] or drawing else "server"][flavour]]
     built = [filled(name) for name in names["dkms"][flavour]]
-    ways = []
+    ways: list[Data] = []
     if "signed" in names:
         stem = filled(names["signed"])
         follow = [f"{stem}-{track}" for track in look["kernel"]["tracks"]]

@@ -148,7 +148,7 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
 
     Returns (section, id, settings joined in netplan's order, the files that had them).
     """
-    section, name, joined = "wifis" if nic["wireless"] else "ethernets", nic["name"], {}
+    section, name, joined = "wifis" if nic["wireless"] else "ethernets", nic["name"], Data()
     homes, names = [], set()
     for path, document in documents.items():
         network = dict(document.get("network") or {})
@@ -181,7 +181,7 @@ def _is_card(device: str, stanza: Data, nic: Data, section: str) -> bool:
         return _is_in_use(device, stanza, nic)
     match = stanza.get("match") or {}
     if section not in ("ethernets", "wifis") or "match" not in stanza:
-        return device == nic["name"]
+        return bool(device == nic["name"])
     if "macaddress" in match:
         return str(match["macaddress"]).lower() == nic["mac"].lower() and not nic.get("lower")
     names = match.get("name") or []

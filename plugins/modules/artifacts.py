@@ -77,8 +77,8 @@ def main() -> None:
     files = listed(wish["files"])
     store = Store(folder, files)
     if module.check_mode:
-        missing = [f.name for f in files if not store.path(files.index(f)).is_file()]
-        module.exit_json(changed=bool(missing), missing=missing)
+        absent = [f.name for f in files if not store.path(files.index(f)).is_file()]
+        module.exit_json(changed=bool(absent), missing=absent)
     folder.mkdir(parents=True, exist_ok=True)
     with open_door(wish["address"], wish["port"]) as door:  # open at once: the sender may call while we look
         store.look(verify=wish["verify"])

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.relay import read_memo, sha256_of, write_memo
@@ -31,7 +32,7 @@ def main() -> None:
     module.exit_json(changed=False, files=facts(folder))
 
 
-def facts(folder: Path) -> dict[str, dict]:
+def facts(folder: Path) -> dict[str, dict[str, Any]]:
     memo, found = read_memo(folder), {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))

@@ -8,8 +8,10 @@ import os
 import pwd
 import time
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import callers
@@ -54,9 +56,9 @@ def main() -> None:
     began = time.time()
     owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
     home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
-    look = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
+    look: dict[str, Any] = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
     part(look, "runs", lambda: motley.runs(home))
-    parts = {
+    parts: dict[str, Callable[[], Any]] = {
         "names": lambda: network.names(wish["cluster"]),
         "disk": lambda: machine.disk(home),
         "files": lambda: motley.files(home),
@@ -82,7 +84,7 @@ def main() -> None:
     module.exit_json(changed=False, look=look, clock=[began, time.time()])
 
 
-def part(look: dict, name: str, read) -> None:
+def part(look: dict[str, Any], name: str, read: Callable[[], Any]) -> None:
     """A part that cannot be read is no reason to know nothing of the others."""
     start = time.monotonic()
     try:

@@ -8,6 +8,7 @@ import re
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import compiler, encrypted
@@ -141,7 +142,7 @@ class Node:
             raise Refused("the kernel moved with the driver, unforeseen\nfix: make undo PHASE=gpu_driver")
         self.says.append(f"kernel unmoved ({', '.join(map(rules.release_of, kernels)) or 'no package'})")
 
-    def choose(self) -> dict:
+    def choose(self) -> dict[str, Any]:
         tried = []
         for way in self.wish["names"]["ways"]:
             foreseen = self.apt.simulate(*INSTALL, "--allow-change-held-packages", *way["packages"])
@@ -158,9 +159,9 @@ class Node:
         )
         if "error" in chosen:
             raise Refused(f"{chosen['error']}\nfix: {chosen['fix']}")
-        return chosen["way"]
+        return dict(chosen["way"])
 
-    def other_version(self, same: dict, foreseen: rules.Simulated) -> str:
+    def other_version(self, same: dict[str, Any], foreseen: rules.Simulated) -> str:
         """Where apt does not compare: modules of one version and a driver of another do not work together."""
         if not same or foreseen.trouble:
             return ""
@@ -208,7 +209,7 @@ class Node:
         self.remember([name for name in {*earlier, *self.now} if earlier.get(name) != self.now.get(name)], earlier)
         self.changed = True
 
-    def remember(self, names: list[str], packages: dict | None = None) -> None:
+    def remember(self, names: list[str], packages: dict[str, Any] | None = None) -> None:
         """Each package as it was when it was touched for the first time; null: it was not there."""
         known, ours = self.before.data.setdefault("packages", {}), self.before.data.get("holds", [])
         for name in names:
@@ -356,7 +357,7 @@ class Node:
             self.says.append(f"{stay[0]}{more}, needed by {', '.join(needing[:3])}")
         return stay
 
-    def put_back(self, gone: list[str], other: dict) -> None:
+    def put_back(self, gone: list[str], other: dict[str, Any]) -> None:
         """One transaction: the machine is never without what it had."""
         words = ["--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades", "--purge", "install"]
         exact = [f"{name}={was['version']}" for name, was in other.items()]

@@ -9,6 +9,7 @@ import platform
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import compiler, encrypted, graphics
@@ -78,7 +79,7 @@ def main() -> None:
     module.exit_json(changed=False, **report)
 
 
-def look(cards: list[dict], wish: dict, check_mode: bool) -> dict:
+def look(cards: list[dict[str, Any]], wish: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     apt = Apt(wish["apt_wait_s"], look_only=check_mode)
     packages = apt.packages()
     kernel = kernel_of(packages, wish["catalogue"])
@@ -135,7 +136,7 @@ def passphrase() -> str:
 # -- driver and kernel -----------------------------------------------------------------------------------------
 
 
-def installed(kernel: str) -> dict:
+def installed(kernel: str) -> dict[str, Any]:
     """The driver on disk: its library, and its module for the kernel that starts next. Empty: there is none."""
     found = [file for folder in LIBRARIES for file in Path("/").glob(f"{folder[1:]}/libnvidia-ml.so.*.*")]
     if not found:
@@ -156,7 +157,7 @@ def loaded_signer() -> str | None:
     return on_disk(running, "signer") if known else None
 
 
-def kernel_of(packages: dict, catalogue: dict) -> dict:
+def kernel_of(packages: dict[str, Any], catalogue: dict[str, Any]) -> dict[str, Any]:
     metapackages = rules.kernel_metapackages(packages, catalogue)
     images = rules.images(packages, catalogue)
     following = rules.release_of(images[-1]) if images else platform.release()
@@ -169,7 +170,7 @@ def kernel_of(packages: dict, catalogue: dict) -> dict:
     }
 
 
-def ask_nvidia_smi() -> dict:
+def ask_nvidia_smi() -> dict[str, Any]:
     if shutil.which("nvidia-smi") is None:
         return {"cards": [], "trouble": "not installed"}
     done = run("nvidia-smi", "--query-gpu=pci.bus_id,name,driver_version", "--format=csv,noheader")
@@ -182,12 +183,12 @@ def ask_nvidia_smi() -> dict:
 # -- what could be installed -----------------------------------------------------------------------------------
 
 
-def offers(apt: Apt, catalogue: dict) -> dict:
+def offers(apt: Apt, catalogue: dict[str, Any]) -> dict[str, Any]:
     """Branch, open or closed, version: of the first whose packages are on offer in a branch that we know."""
     known = [entry["branch"] for entry in catalogue["branches"]]
-    other: dict = {"offered": {}}
+    other: dict[str, Any] = {"offered": {}}
     for names in catalogue["names"]:
-        offered, leads = {}, {}
+        offered, leads = dict[str, Any](), dict[str, str]()
         for branch in known:
             led = leads_to(apt, names, branch)
             leads |= {branch: led} if led else {}
@@ -200,7 +201,7 @@ def offers(apt: Apt, catalogue: dict) -> dict:
     return other
 
 
-def leads_to(apt: Apt, names: dict, branch: str) -> str:
+def leads_to(apt: Apt, names: dict[str, Any], branch: str) -> str:
     """The branch that packages of this one's name lead to where they are only a name for it."""
     if "{branch}" not in names["version"]:
         return ""
@@ -209,7 +210,7 @@ def leads_to(apt: Apt, names: dict, branch: str) -> str:
     return next((led for name in named if (led := rules.leads_to(name, apt.depends(name)))), "")
 
 
-def in_branch(apt: Apt, names: dict, branch: str) -> dict:
+def in_branch(apt: Apt, names: dict[str, Any], branch: str) -> dict[str, Any]:
     """{branch: {open: version, closed: version}}; a name without a branch offers whatever branch it is."""
     probe = names["version"].format(branch=branch)
     pin = names.get("pin", "").format(branch=branch)

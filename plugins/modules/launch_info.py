@@ -14,6 +14,7 @@ import statistics
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.files import read
@@ -65,7 +66,7 @@ def main() -> None:
     module.exit_json(changed=False, look=look)
 
 
-def cards() -> list[dict]:
+def cards() -> list[dict[str, Any]]:
     """One entry a card that the driver shows."""
     program = shutil.which("nvidia-smi")
     if not program:
@@ -89,7 +90,7 @@ def free_bytes(home: Path) -> int:
 # -- the network -----------------------------------------------------------------------------------------------
 
 
-def way(address: str, peers: dict[str, str]) -> dict:
+def way(address: str, peers: dict[str, str]) -> dict[str, Any]:
     """The card that the kernel takes to the peers, told by it and not guessed; one for all of them, or a finding."""
     cards_to = {name: card_to(peer) for name, peer in (peers or {"itself": address}).items()}
     lost = sorted(name for name, card in cards_to.items() if not card)
@@ -131,7 +132,7 @@ def link_mbit(folder: Path) -> int:
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-def known_runs(home: Path) -> dict[str, dict]:
+def known_runs(home: Path) -> dict[str, dict[str, Any]]:
     """Name → what it was launched with, how far it came, and whether it is done."""
     checkpoints, logs = home / "models/checkpoints", home / "logs/runs"
     names = {path.name for folder in (checkpoints, logs) for path in folder.glob("[!.]*") if path.is_dir()}
@@ -178,7 +179,7 @@ def lives(pid: object) -> bool:
         return False
 
 
-def measured(home: Path, runs: dict[str, dict]) -> list[dict]:
+def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows per second of every node of the newest runs, as the runs themselves measured them while computing."""
     found = []
     newest = sorted(runs, key=lambda name: runs[name]["changed"], reverse=True)[:MEASURED_RUNS]
@@ -194,7 +195,7 @@ def measured(home: Path, runs: dict[str, dict]) -> list[dict]:
     return found
 
 
-def last_steps(file: Path) -> list[dict]:
+def last_steps(file: Path) -> list[dict[str, Any]]:
     try:
         with file.open("rb") as stream:
             stream.seek(max(0, file.stat().st_size - TAIL_BYTES))
@@ -205,7 +206,7 @@ def last_steps(file: Path) -> list[dict]:
     return events[-MEASURED_STEPS:]
 
 
-def read_json(file: Path) -> dict:
+def read_json(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError):

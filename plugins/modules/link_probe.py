@@ -21,6 +21,7 @@ import statistics
 import struct
 import threading
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import knocking
@@ -96,12 +97,12 @@ def main() -> None:
 class Here:
     """This node: answers everybody, calls everybody, and takes its turns."""
 
-    def __init__(self, wish: dict) -> None:
+    def __init__(self, wish: dict[str, Any]) -> None:
         self.wish = wish
         self.peers = {name: address for name, address in wish["nodes"].items() if name != wish["name"]}
         self.heard: set[str] = set()
-        self.calls = {peer: queue.Queue() for peer in self.peers}
-        self.doors, self.tried = knocking.Doors(), set()
+        self.calls = {peer: queue.Queue[socket.socket]() for peer in self.peers}
+        self.doors, self.tried = knocking.Doors(), set[str]()
         self.spans = knocking.spans_of(wish["ports"], knocking.kernels_range()) if wish["ports"] else []
 
     def answer(self, door: socket.socket) -> None:
@@ -156,9 +157,9 @@ class Here:
         line.sendall(f"{word} {self.wish['name']}\n".encode())
         return line
 
-    def try_doors(self, reached: dict[str, str]) -> dict[str, list | None]:
+    def try_doors(self, reached: dict[str, str]) -> dict[str, list[Any] | None]:
         """Peer → [first, last, why] of each range that is closed; None where it could not be tried."""
-        found: dict[str, list | None] = {}
+        found: dict[str, list[Any] | None] = {}
 
         def ask(peer: str) -> None:
             with contextlib.suppress(OSError, ValueError):
@@ -187,7 +188,7 @@ class Here:
         finally:
             self.tried.add(caller)
 
-    def closed_at(self, peer: str) -> list:
+    def closed_at(self, peer: str) -> list[Any]:
         with self.open(peer, "doors", 2.0) as line, line.makefile("rw") as words:
             line.settimeout(DOORS_S)
             spans = [tuple(span) for span in json.loads(words.readline())]
@@ -202,7 +203,7 @@ class Here:
             found |= answers(between[: 4 * knocking.AT_ONCE], 2) if between else {}
             return [list(closed) for span in spans for closed in knocking.closed_ranges(span, found)]
 
-    def turn(self, peer: str, *, starts: bool) -> dict | None:
+    def turn(self, peer: str, *, starts: bool) -> dict[str, Any] | None:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""
         if not starts and peer not in self.heard:
             return None  # it does not get here: it will not come to its turn either
@@ -211,7 +212,7 @@ class Here:
         except (OSError, ValueError, queue.Empty):
             return None
 
-    def begin(self, peer: str) -> dict:
+    def begin(self, peer: str) -> dict[str, Any]:
         with self.open(peer, "turn", 2.0) as line:
             line.settimeout(TURN_S)
             if read_line(line) != "ready":
@@ -226,7 +227,7 @@ class Here:
             line.sendall(b"over\n")
             return found
 
-    def follow(self, peer: str) -> dict:
+    def follow(self, peer: str) -> dict[str, Any]:
         with self.calls[peer].get(timeout=TURN_S) as line:
             line.settimeout(TURN_S)
             line.sendall(b"ready\n")
@@ -283,7 +284,7 @@ def read_line(line: socket.socket) -> str:
 # -- single packets --------------------------------------------------------------------------------------------
 
 
-def pings(address: str) -> dict:
+def pings(address: str) -> dict[str, Any]:
     """Round trips of small packets that the other's kernel answers by itself."""
     line = echo_socket()
     if line is None:
@@ -371,11 +372,11 @@ def number_of(packet: bytes) -> int:
     """Of an answer; a raw socket gives the IP head as well. 0 for anything else."""
     if packet and packet[0] >> 4 == 4 and len(packet) >= 28 and packet[9] == 1:
         packet = packet[(packet[0] & 15) * 4 :]
-    return struct.unpack("!H", packet[6:8])[0] if len(packet) >= 8 and packet[0] == ECHO_REPLY else 0
+    return int.from_bytes(packet[6:8], "big") if len(packet) >= 8 and packet[0] == ECHO_REPLY else 0
 
 
 def checksum(data: bytes) -> int:
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data[: len(data) // 2 * 2]))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data[: len(data) // 2 * 2]))
     total = (total >> 16) + (total & 0xFFFF)
     return ~(total + (total >> 16)) & 0xFFFF
 

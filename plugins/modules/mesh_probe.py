@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -59,7 +60,7 @@ def main() -> None:
     module.exit_json(changed=False, missed=[])
 
 
-def sentence(missed: list[str], silent: list[str], wish: dict) -> str:
+def sentence(missed: list[str], silent: list[str], wish: dict[str, Any]) -> str:
     parts = []
     if missed:
         parts.append(f"it does not reach {', '.join(missed)} on port {wish['port']}")
@@ -84,7 +85,7 @@ def listen(door: socket.socket, heard: set[str]) -> None:
                 continue
 
 
-def call_all(name: str, peers: dict, port: int, end: float) -> list[str]:
+def call_all(name: str, peers: dict[str, Any], port: int, end: float) -> list[str]:
     """Names of those that did not answer until the end."""
     left = dict(peers)
     while left and time.monotonic() < end:

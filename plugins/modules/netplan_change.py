@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import ifupdown, lan
@@ -69,6 +70,10 @@ After=network.target
 Type=oneshot
 ExecStart=/var/lib/motley/rollback/restore.sh
 """
+
+
+Texts = dict[Path, str | None]
+"""What each file holds, or shall hold; None: it is not there."""
 
 
 def main() -> None:
@@ -145,7 +150,7 @@ def begin(module: AnsibleModule) -> None:
     module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
 
 
-def write_and_generate(wanted: dict) -> str:
+def write_and_generate(wanted: Texts) -> str:
     """Why the files could not be written, or netplan will not have them; empty when all is well."""
     try:
         put(wanted)
@@ -160,13 +165,13 @@ def shown(text: str | None) -> str:
     return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
 
 
-def stands(nic: str, wish: dict) -> bool:
+def stands(nic: str, wish: dict[str, Any]) -> bool:
     if not wish["address"]:
         return True
     return lan.carries(nic, wish["address"]) and (not wish["gateway"] or lan.gateway_of(nic) == wish["gateway"])
 
 
-def refuse_taken(module: AnsibleModule, nic: str, wish: dict) -> None:
+def refuse_taken(module: AnsibleModule, nic: str, wish: dict[str, Any]) -> None:
     """An address that another machine uses would cut off both."""
     address = wish["address"].split("/")[0]
     if not address or lan.carries(nic, wish["address"]):
@@ -197,7 +202,7 @@ def stop_announcing() -> None:
     )
 
 
-def apply_commands(wish: dict, nic: str, old: dict, wanted: dict) -> tuple[str, str]:
+def apply_commands(wish: dict[str, Any], nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
     """To the new settings, and back from them."""
     card = f"{shlex.quote(wish['mac'])} {shlex.quote(nic)}"
     settings = [has_card(old, nic), has_card(wanted, nic)]
@@ -212,7 +217,7 @@ def apply_commands(wish: dict, nic: str, old: dict, wanted: dict) -> tuple[str, 
     return (leave, join) if settings[0] else (join, leave)
 
 
-def has_card(files: dict, nic: str) -> list[str]:
+def has_card(files: Texts, nic: str) -> list[str]:
     """Those of ifupdown's files in which it has settings."""
     texts = [text for path, text in files.items() if path.is_relative_to("/etc/network") and text]
     return [text for text in texts if any(name == nic for name, _ in ifupdown.stanzas_of(text))]
@@ -225,7 +230,7 @@ def by_netplan(card: str, *, manager: bool) -> str:
     return f"{before}netplan apply; {after}touch {APPLIED}; {settle}{LAN} announce {card}"
 
 
-def save_way_back(old: dict, apply: str) -> None:
+def save_way_back(old: Texts, apply: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
     lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT} {APPLIED}")
@@ -242,7 +247,7 @@ def save_way_back(old: dict, apply: str) -> None:
     write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
 
 
-def put(files: dict) -> None:
+def put(files: Texts) -> None:
     for path, text in files.items():
         if text is None:
             path.unlink(missing_ok=True)
@@ -316,7 +321,7 @@ def wait_until_applied(limit_s: float = 20) -> bool:
     return APPLIED.exists()
 
 
-def wait_until_right(wish: dict, limit_s: float = 8) -> str:
+def wait_until_right(wish: dict[str, Any], limit_s: float = 8) -> str:
     """Why the new settings are not good; empty when they are."""
     end = time.monotonic() + limit_s
     while True:
@@ -326,7 +331,7 @@ def wait_until_right(wish: dict, limit_s: float = 8) -> str:
         time.sleep(0.3)
 
 
-def fault_of(wish: dict) -> str:
+def fault_of(wish: dict[str, Any]) -> str:
     nic = lan.nic_by_mac(wish["mac"], wish["nic"])
     address = wish["address"].split("/")[0]
     if not address:

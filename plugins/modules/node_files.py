@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -58,21 +59,21 @@ def main() -> None:
     module.exit_json(changed=bool(odd or moved), diff=diff, motley_say=wish["say"])
 
 
-def differs(path: Path, file: dict) -> bool:
+def differs(path: Path, file: dict[str, Any]) -> bool:
     try:
         return path.read_text() != file["content"] or path.stat().st_mode & 0o777 != int(file["mode"])
     except OSError:
         return True
 
 
-def difference(path: Path, file: dict) -> dict:
+def difference(path: Path, file: dict[str, Any]) -> dict[str, Any]:
     secret = int(file["mode"]) & 0o077 == 0
     before = path.read_text() if path.is_file() and not secret else ""
     after = "(not shown: it holds a token)\n" if secret else file["content"]
     return {"before_header": str(path), "after_header": str(path), "before": before, "after": after}
 
 
-def write(path: Path, file: dict) -> None:
+def write(path: Path, file: dict[str, Any]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)

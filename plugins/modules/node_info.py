@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import callers, ifupdown
@@ -68,7 +69,7 @@ def main() -> None:
     module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(said))
 
 
-def look(user: str) -> dict:
+def look(user: str) -> dict[str, Any]:
     home = pwd.getpwnam(user).pw_dir
     places = {"home": home, "system": "/var"}
     cards = nics()
@@ -96,12 +97,12 @@ def look(user: str) -> dict:
     }
 
 
-def os_release() -> dict:
+def os_release() -> dict[str, Any]:
     pairs = (line.split("=", 1) for line in read(Path("/etc/os-release")).splitlines() if "=" in line)
     return {key: value.strip('"') for key, value in pairs}
 
 
-def nics() -> list[dict]:
+def nics() -> list[dict[str, Any]]:
     """Network cards, and what else the kernel has of their kind, with what they carry now."""
     found = []
     routes = ip("-4", "route", "show", "default")

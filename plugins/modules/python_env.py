@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import env_files
@@ -87,7 +88,7 @@ def main() -> None:
         module.fail_json(msg=f"{wrong}\nfix: make room or put the rights below {home} in order, then run again")
 
 
-def look(home: Path, lock: str, *, write: bool = True) -> dict:
+def look(home: Path, lock: str, *, write: bool = True) -> dict[str, Any]:
     """Which locked set HOME/env has, and what is wrong with it; `harmed`, if some packages again are all it needs."""
     link = home / "env"
     has = str(read_record(link).get("lock", ""))
@@ -137,7 +138,7 @@ def target(link: Path) -> str:
     return os.readlink(link) if link.is_symlink() else ""  # noqa: PTH115  the name as written
 
 
-def read_record(env: Path) -> dict:
+def read_record(env: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((env / RECORD).read_text()))
     except (OSError, ValueError):
@@ -152,7 +153,7 @@ def packages(env: Path) -> list[str]:
 # -- build ---------------------------------------------------------------------------------------------------
 
 
-def build(home: Path, wish: dict, *, pretend: bool) -> dict:
+def build(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
     lock, link = wish["lock"], home / "env"
     why, harmed = wrong_with(link, lock, write=not pretend)
     if not why:
@@ -213,7 +214,7 @@ def refuse_while_a_run_is_on() -> None:
             )
 
 
-def install_again(home: Path, wish: dict, packages: list[str], *, pretend: bool) -> dict:
+def install_again(home: Path, wish: dict[str, Any], packages: list[str], *, pretend: bool) -> dict[str, Any]:
     """In the environment itself, for nothing else of it is wrong. Killed half-way, the next look finds the same."""
     names = ", ".join(package.partition("-")[0] for package in packages)
     diff = {"before": f"{names}: not as installed\n", "after": f"{names}: as installed\n"}
@@ -235,7 +236,7 @@ def of_wheel(name: str) -> str:
     return "-".join(name.split("-")[:2]).lower()
 
 
-def bring(env: Path, wheels: Path, files: dict) -> list[env_files.Written]:
+def bring(env: Path, wheels: Path, files: dict[str, Any]) -> list[env_files.Written]:
     """No package index, no pip on the machine and no venv package is needed."""
     try:
         return install(wheels, files, Place.of(env, this_python()))
@@ -326,7 +327,7 @@ def point(link: Path, name: str) -> None:
     new.replace(link)
 
 
-def lead(home: Path, to: str, *, pretend: bool) -> dict:
+def lead(home: Path, to: str, *, pretend: bool) -> dict[str, Any]:
     """Another node of this machine has the environment: HOME/env leads to it."""
     if target(home / "env") == to:
         return {"changed": False}
@@ -341,7 +342,7 @@ def lead(home: Path, to: str, *, pretend: bool) -> dict:
     return {"changed": True, "diff": difference_made}
 
 
-def rollback(home: Path, *, pretend: bool) -> dict:
+def rollback(home: Path, *, pretend: bool) -> dict[str, Any]:
     link, previous = home / "env", target(home / "env.previous")
     now = target(link)
     if not previous or not (home / previous).exists():
@@ -360,7 +361,7 @@ def rollback(home: Path, *, pretend: bool) -> dict:
     }
 
 
-def remove(home: Path, *, pretend: bool) -> dict:
+def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
     """What Motley made goes; an environment that was there before comes back."""
     ours = [
         path
@@ -384,7 +385,7 @@ def remove(home: Path, *, pretend: bool) -> dict:
     return {"changed": True, "motley_say": f"{', '.join(path.name for path in ours)} removed"}
 
 
-def difference(home: Path, name: str) -> dict:
+def difference(home: Path, name: str) -> dict[str, Any]:
     """For --diff: what env leads to, and its packages."""
     return {
         "before_header": "env",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import pwd
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.undo_record import Before, beside, printable, read_text, with_block, write_file
@@ -94,7 +95,7 @@ def main() -> None:
     )
 
 
-def file_change(wish: dict) -> dict | None:
+def file_change(wish: dict[str, Any]) -> dict[str, Any] | None:
     """What must be written for one file; None when it is right already, or not wanted on this machine."""
     path = Path(wish["path"])
     if wish.get("if_exists") and not Path(wish["if_exists"]).exists():
@@ -110,13 +111,13 @@ def file_change(wish: dict) -> dict | None:
     return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
 
 
-def new_content(old: str, wish: dict) -> str:
+def new_content(old: str, wish: dict[str, Any]) -> str:
     if not wish.get("stay"):
         return str(wish["content"])
     return "".join(f"{line}\n" for line in beside(old.splitlines(), wish["content"].splitlines(), wish["stay"]))
 
 
-def new_block(old: str, wish: dict) -> str:
+def new_block(old: str, wish: dict[str, Any]) -> str:
     patterns = {name: wish.get(name, "") for name in ("drop", "keep", "stay")}
     return with_block(old, wish["block"], names=wish.get("names", []), **patterns)
 
@@ -126,7 +127,7 @@ def owner_of(user: str) -> tuple[int, int]:
     return entry.pw_uid, entry.pw_gid
 
 
-def settle(module: AnsibleModule, before: Before, wish: dict, files_changed: bool) -> tuple[str, str]:
+def settle(module: AnsibleModule, before: Before, wish: dict[str, Any], files_changed: bool) -> tuple[str, str]:
     """Run the command where the check does not hold; returns it if it ran, and what the check prints at the end."""
     holds, found = check(wish)
     if holds and not (files_changed and wish.get("on_change")):
@@ -146,13 +147,13 @@ def settle(module: AnsibleModule, before: Before, wish: dict, files_changed: boo
     return " ".join(command), found
 
 
-def check(wish: dict) -> tuple[bool, str]:
+def check(wish: dict[str, Any]) -> tuple[bool, str]:
     done = run([str(word) for word in wish["check"]])
     found = done.stdout.strip()
     return (found == str(wish["expect"]) if "expect" in wish else done.returncode == 0), found
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess:
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
 
 

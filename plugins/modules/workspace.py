@@ -15,6 +15,7 @@ import shutil
 import tarfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -59,7 +60,7 @@ def main() -> None:
     module.exit_json(**make(home, wish, pretend=module.check_mode))
 
 
-def stands_in_the_way(home: Path, wish: dict) -> list[str]:
+def stands_in_the_way(home: Path, wish: dict[str, Any]) -> list[str]:
     findings = []
     foreign = [path for path in [home, *(home / name for name in wish["folders"])] if path.exists() and not mine(path)]
     if foreign:
@@ -81,7 +82,7 @@ def mine(path: Path) -> bool:
     return path.is_dir() and path.stat().st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
 
 
-def make(home: Path, wish: dict, *, pretend: bool) -> dict:
+def make(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
     missing = [path for name in wish["folders"] for path in missing_folders(home / name)]
     missing = list(dict.fromkeys(missing))
     package = wish["package"]
@@ -135,14 +136,16 @@ def sizes(folder: Path) -> dict[str, list[int]]:
     return found
 
 
-def unpack(home: Path, name: str, package: dict) -> None:
+def unpack(home: Path, name: str, package: dict[str, Any]) -> None:
     folder, new = home / name, home / f".{name}.new"
     shutil.rmtree(new, ignore_errors=True)
     with tarfile.open(fileobj=io.BytesIO(base64.b64decode(package["archive"]))) as archive:
         for entry in archive:  # plain files only; Debian 12's tarfile has no filters yet
             path = new / entry.name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(archive.extractfile(entry).read())
+            content = archive.extractfile(entry)
+            assert content
+            path.write_bytes(content.read())
     (new / ".motley-files.json").write_text(json.dumps(sizes(new)))
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
@@ -161,7 +164,7 @@ def remember(home: Path, made: list[Path]) -> None:
     record.write_text(json.dumps([*before, *(str(path) for path in made if str(path) not in before)]))
 
 
-def remove(home: Path, *, pretend: bool) -> dict:
+def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
     """The code goes, and of the folders that were made those that are empty."""
     record = home / RECORD
     ours = [

@@ -27,7 +27,7 @@ class Apt:
         """`look_only`: package lists are fetched to the side, the system's own stay as they are."""
         self.wait_s = wait_s
         self.wait = ("-o", f"DPkg::Lock::Timeout={wait_s}")
-        self.aside = ()
+        self.aside: tuple[str, ...] = ()
         if look_only and not fresh(Path("updated")):
             lists, cache = RUN / "lists", RUN / "cache"
             self.aside = ("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}")
@@ -118,7 +118,7 @@ class Apt:
         return done.stdout
 
     @staticmethod
-    def _run(*command: str) -> subprocess.CompletedProcess:
+    def _run(*command: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env={**os.environ, **QUIET}
         )
@@ -135,7 +135,7 @@ def fresh(stamp: Path) -> bool:
     return file.stat().st_mtime > max(newest, time.time() - FRESH_S)
 
 
-def trouble_of(done: subprocess.CompletedProcess) -> str:
+def trouble_of(done: subprocess.CompletedProcess[str]) -> str:
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     errors = [line.removeprefix("E: ") for line in lines if line.startswith("E: ")]
     unmet = [line for line in lines if ": Depends:" in line or ": Conflicts:" in line]

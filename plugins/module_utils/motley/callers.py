@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 LISTENER = re.compile(r"LISTEN\s+\d+\s+\d+\s+(\S+):(\d+)\s+\S+\s*(.*)")
@@ -13,7 +14,7 @@ PUBLISHED = "docker-proxy"
 """Calls from outside do not reach it: docker leads them into the container before that."""
 
 
-def look() -> dict:
+def look() -> dict[str, Any]:
     """As root: others' programs are not named to anybody else."""
     listening = says("ss", "-Hltnp")
     found = connection()
@@ -46,7 +47,7 @@ def ssh_ports_of(settings: str, sockets: str, listening: str, came_by: str) -> l
     return sorted(ports) or [22]
 
 
-def services_of(listening: str, ssh_ports: list[int]) -> list[dict]:
+def services_of(listening: str, ssh_ports: list[int]) -> list[dict[str, Any]]:
     """What else can be called from outside; the processes of a run of ours are no service."""
     found = {
         port: program

@@ -35,7 +35,7 @@ FLAGS = ("-O3", "-shared", "-fPIC", "-Wno-psabi")
 def look() -> Data:
     """Compiler, headers, and what keeps the two from building a module that loads (trouble; else empty)."""
     include = Path(sysconfig.get_paths(scheme="posix_prefix")["include"])
-    found = {
+    found: Data = {
         "python": "{}.{}".format(*sys.version_info[:2]),
         "include": str(include),
         "header": (include / "Python.h").is_file(),

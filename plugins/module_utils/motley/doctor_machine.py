@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from .apt_lock import holder
 from .driver_packages import xids
@@ -25,7 +26,7 @@ WINDOW_S = 0.3
 # -- disk and processor ----------------------------------------------------------------------------------------
 
 
-def disk(home: Path) -> dict:
+def disk(home: Path) -> dict[str, Any]:
     found = {}
     for name, path in (("home", existing(home)), ("system", Path("/var"))):
         now = os.statvfs(path)
@@ -43,7 +44,7 @@ def existing(path: Path) -> Path:
     return next(folder for folder in [path, *path.parents] if folder.exists())
 
 
-def disk_speed(home: Path) -> dict:
+def disk_speed(home: Path) -> dict[str, Any]:
     """One file of some megabytes, written until it is on the disk."""
     block = os.urandom(1 << 20)
     with tempfile.TemporaryFile(dir=existing(home)) as file:
@@ -56,7 +57,7 @@ def disk_speed(home: Path) -> dict:
     return {"write_mb_s": WRITTEN_MB * 1.048576 / took_s}
 
 
-def processor() -> dict:
+def processor() -> dict[str, Any]:
     """How much of one core a program gets that never waits; the better of two moments."""
     shares = []
     for _ in range(2):
@@ -70,7 +71,7 @@ def processor() -> dict:
 # -- power -----------------------------------------------------------------------------------------------------
 
 
-def power() -> dict:
+def power() -> dict[str, Any]:
     supplies = [path.parent for path in Path("/sys/class/power_supply").glob("*/type")]
     # A mouse or a headset has a battery as well: its scope is Device.
     own = [folder for folder in supplies if read(folder / "scope") != "Device"]
@@ -88,7 +89,7 @@ def power() -> dict:
 # -- graphics cards --------------------------------------------------------------------------------------------
 
 
-def gpu() -> dict:
+def gpu() -> dict[str, Any]:
     found = {"cards": nvidia_cards(), "switched_off": switched_off()}
     found |= {"shown": [], "trouble": "", "programs": [], "xid": ""}
     if not found["cards"]:
@@ -114,7 +115,7 @@ def programs(program: str) -> list[str]:
     return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
 
 
-def smi(program: str, question: str) -> subprocess.CompletedProcess:
+def smi(program: str, question: str) -> subprocess.CompletedProcess[str]:
     ask = [program, question, "--format=csv,noheader,nounits"]
     try:
         return subprocess.run(ask, capture_output=True, text=True, check=False, timeout=15)
@@ -131,7 +132,7 @@ def last_xid() -> str:
 # -- small things ----------------------------------------------------------------------------------------------
 
 
-def apt() -> dict:
+def apt() -> dict[str, Any]:
     """Who has apt's locks; None where only root may ask."""
     try:
         return {"holder": holder()}

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from . import firewall_rules, run_control
 from .undo_record import ROOT, Before, read_text, undone
@@ -18,7 +19,7 @@ CLUSTER = "config/cluster_config.yaml"
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
 
 
-def phases() -> list | None:
+def phases() -> list[Any] | None:
     """Files that a phase wrote and that are no longer as it left them; None where only root may look."""
     if not may_look():
         return None
@@ -51,11 +52,11 @@ def _readable(folder: Path) -> bool:
     return True
 
 
-def original(folder: Path, entry: dict) -> str | None:
+def original(folder: Path, entry: dict[str, Any]) -> str | None:
     return read_text(folder / entry["copy"]) if entry["existed"] else None
 
 
-def units() -> dict | None:
+def units() -> dict[str, Any] | None:
     """Every unit that a phase switched on, and how it is now: unit → {phase, enabled, active}."""
     if not may_look():
         return None
@@ -72,7 +73,7 @@ def units() -> dict | None:
     return found
 
 
-def firewall() -> dict | None:
+def firewall() -> dict[str, Any] | None:
     """Whose firewall keeps strangers out, who is let in, and which of our rules are gone; None without root."""
     if not may_look() or says("id", "-u") != "0":
         return None
@@ -86,16 +87,16 @@ def firewall() -> dict | None:
         return {"kind": "ufw", "on": active, "friends": friends, "gone": gone}
     nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
     told = says(nft, "list", "table", "inet", "motley") if nft else ""
-    friends = re.search(r"elements = \{([^}]*)\}", told)
+    elements = re.search(r"elements = \{([^}]*)\}", told)
     return {
         "kind": "nft" if before.recorded else "none",
         "on": "chain guard" in told and "reject" in told,
-        "friends": re.findall(r"[\d.]+", friends[1]) if friends else [],
+        "friends": re.findall(r"[\d.]+", elements[1]) if elements else [],
         "gone": [],
     }
 
 
-def rules() -> list | None:
+def rules() -> list[Any] | None:
     """Others' rules that close ports; None without root."""
     if says("id", "-u") != "0":
         return None
@@ -106,7 +107,7 @@ def rules() -> list | None:
 # -- runs ------------------------------------------------------------------------------------------------------
 
 
-def runs(home: Path) -> dict:
+def runs(home: Path) -> dict[str, Any]:
     """Processes of runs below this home, and what would start one."""
     here = run_control.processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
@@ -124,7 +125,7 @@ def runs(home: Path) -> dict:
     }
 
 
-def files(home: Path) -> dict:
+def files(home: Path) -> dict[str, Any]:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
     card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_control.read(home / CLUSTER))
     return {

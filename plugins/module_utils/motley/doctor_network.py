@@ -6,13 +6,14 @@ import contextlib
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from .lan import ip, who_has
 
 NET = Path("/sys/class/net")
 
 
-def names(cluster: dict[str, str]) -> dict:
+def names(cluster: dict[str, str]) -> dict[str, Any]:
     """What every name of the cluster leads to here, as a program would be told."""
     own = socket.gethostname()
     return {
@@ -41,7 +42,7 @@ def first_address(name: str) -> str:
         return ""
 
 
-def look(address: str, others: dict[str, str]) -> dict:
+def look(address: str, others: dict[str, str]) -> dict[str, Any]:
     links = [link_of(link) for link in ip("address", "show") if link["ifname"] != "lo"]
     card = next((link["name"] for link in links if address in bare(link)), "")
     return {
@@ -52,11 +53,11 @@ def look(address: str, others: dict[str, str]) -> dict:
     }
 
 
-def bare(link: dict) -> list[str]:
+def bare(link: dict[str, Any]) -> list[str]:
     return [entry.split("/")[0] for entry in link["addresses"]]
 
 
-def link_of(link: dict) -> dict:
+def link_of(link: dict[str, Any]) -> dict[str, Any]:
     folder = NET / link["ifname"]
     return {
         "name": link["ifname"],
@@ -71,7 +72,7 @@ def link_of(link: dict) -> dict:
     }
 
 
-def way(address: str) -> dict:
+def way(address: str) -> dict[str, Any]:
     """The card that the kernel takes to there, and the address that it shows."""
     with contextlib.suppress(Exception):
         route = ip("route", "get", address)[0]
@@ -79,7 +80,7 @@ def way(address: str) -> dict:
     return {"card": "", "source": ""}
 
 
-def somebody_else(card: str, address: str) -> str:
+def somebody_else(card: str, address: str) -> str | None:
     """The hardware address of another machine that answers for ours (needs root); None where it could not be asked."""
     if not card:
         return ""

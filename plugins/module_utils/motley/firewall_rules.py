@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 OWN = "table inet motley"
 COUNTER = re.compile(r"counter packets \d+ bytes \d+ ?")
@@ -10,7 +11,7 @@ PORTS = re.compile(r"\b(?:tcp|th) dport (\{[^}]*\}|[\d-]+)")
 VERDICT = re.compile(r"\b(?:drop|reject)\b")
 
 
-def denying(listing: str) -> list[dict]:
+def denying(listing: str) -> list[dict[str, Any]]:
     """`nft list ruleset` → {chain, rule, ports}; ports are [first, last] pairs, and none where all are meant: a chain
     that drops whatever no rule lets in."""
     found, table, chain = [], "", ""
@@ -24,7 +25,7 @@ def denying(listing: str) -> list[dict]:
     return found
 
 
-def rule_of(chain: str, rule: str) -> list[dict]:
+def rule_of(chain: str, rule: str) -> list[dict[str, Any]]:
     if ports := PORTS.search(rule):
         pairs = [word.partition("-") for word in re.findall(r"\d+(?:-\d+)?", ports[1])]
         return [{"chain": chain, "rule": rule, "ports": [[int(low), int(high or low)] for low, _, high in pairs]}]

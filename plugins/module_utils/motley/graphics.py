@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from .files import read
 
@@ -14,7 +15,7 @@ DRIVER = Path("/proc/driver/nvidia/gpus")
 BBSWITCH = Path("/proc/acpi/bbswitch")
 
 
-def nvidia_cards() -> list[dict]:
+def nvidia_cards() -> list[dict[str, Any]]:
     """Graphics functions on the bus; sound and USB parts of a card are others."""
     found = []
     for device in sorted(DEVICES.glob("*")):

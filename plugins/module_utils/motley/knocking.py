@@ -111,14 +111,15 @@ def knock_once(address: str, ports: list[int], *, chosen: bool = False) -> dict[
                 line.bind(("", mine))
             code = line.connect_ex((address, port))
             if code in {0, errno.EINPROGRESS}:
-                waiting.register(line, selectors.EVENT_WRITE, port)
+                waiting.register(line, selectors.EVENT_WRITE, (port, line))
             else:
                 found[port] = word_of(code)
         end = time.monotonic() + TRY_S
         while waiting.get_map() and (left := end - time.monotonic()) > 0:
             for key, _ in waiting.select(left):
-                found[key.data] = word_of(key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-                waiting.unregister(key.fileobj)
+                port, line = key.data
+                found[port] = word_of(line.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+                waiting.unregister(line)
     return found
 
 

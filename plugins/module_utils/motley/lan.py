@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
@@ -39,7 +40,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def ip(*arguments: str) -> list[dict]:
+def ip(*arguments: str) -> list[dict[str, Any]]:
     done = subprocess.run(["ip", "-json", *arguments], capture_output=True, text=True, check=True)
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 DEFAULT_NAMES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 
@@ -24,10 +25,10 @@ def agent_has_some() -> bool:
     return subprocess.run(["ssh-add", "-l"], capture_output=True, check=False).returncode == 0
 
 
-def opened_by(own: list[str], nodes: list[dict], state_folder: str) -> list[str]:
+def opened_by(own: list[str], nodes: list[dict[str, Any]], state_folder: str) -> list[str]:
     """Of the nodes that our key does not open, those that one of these keys does."""
 
-    def needs_own(node: dict) -> bool:
+    def needs_own(node: dict[str, Any]) -> bool:
         return not opens(["-o", "IdentitiesOnly=yes"], node, state_folder) and opens(own, node, state_folder)
 
     if not own or not nodes:
@@ -36,7 +37,7 @@ def opened_by(own: list[str], nodes: list[dict], state_folder: str) -> list[str]
         return [node["name"] for node, needs in zip(nodes, pool.map(needs_own, nodes)) if needs]  # noqa: B905
 
 
-def opens(keys: list[str], node: dict, state_folder: str) -> bool:
+def opens(keys: list[str], node: dict[str, Any], state_folder: str) -> bool:
     settings = {
         "BatchMode": "yes",
         "PreferredAuthentications": "publickey",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from .files import read
 
@@ -18,7 +19,7 @@ def on_disk(kernel: str, field: str = "version") -> str:
     return run("modinfo", "-k", kernel, "-F", field, "nvidia").stdout.strip()
 
 
-def loaded() -> dict:
+def loaded() -> dict[str, Any]:
     """Its version, and whether it is the open one; empty where none is loaded."""
     text = read(LOADED)
     match = re.search(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)", text)
@@ -34,7 +35,7 @@ def own_key_is_known() -> bool:
     return bool(own_key()) and "already enrolled" in run("mokutil", "--test-key", own_key()).stdout
 
 
-def run(*command: str) -> subprocess.CompletedProcess:
+def run(*command: str) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     except FileNotFoundError:

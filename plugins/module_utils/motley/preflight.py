@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
 PYTHON = ((3, 11), (3, 14))
 """The oldest and the newest that the locked sets serve."""
 
 
-def judge(report: dict, disk_gb: float) -> list[dict]:
+def judge(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
     """Findings as {what, fix}; an empty list is a good node."""
     checks = (_system, _wsl, _python, _disk, _apt)
     return [finding for check in checks for finding in check(report, disk_gb)]
 
 
-def _system(report: dict, _: float) -> list[dict]:
+def _system(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     system = report["os"]
     least = SYSTEMS.get(system.get("ID", ""))
     if least is None:
@@ -29,14 +31,14 @@ def _system(report: dict, _: float) -> list[dict]:
     return []
 
 
-def _wsl(report: dict, _: float) -> list[dict]:
+def _wsl(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     if not report["wsl"]:
         return []
     fix = "boot Linux on it; WSL2 hides the machine behind Windows' own network and firewall"
     return [{"what": "is Windows' WSL2, not a machine of its own", "fix": fix}]
 
 
-def _python(report: dict, _: float) -> list[dict]:
+def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     (oldest, newest), found = PYTHON, tuple(report["python"][:2])
     if oldest <= found <= newest:
         return []
@@ -45,7 +47,7 @@ def _python(report: dict, _: float) -> list[dict]:
     return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {mend}"}]
 
 
-def _disk(report: dict, disk_gb: float) -> list[dict]:
+def _disk(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
     findings = []
     for place, free in report["free_gb"].items():
         least = disk_gb if place == "home" else 0.5
@@ -55,7 +57,7 @@ def _disk(report: dict, disk_gb: float) -> list[dict]:
     return findings
 
 
-def _apt(report: dict, _: float) -> list[dict]:
+def _apt(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     if not report["apt_lock"]:
         return []
     what = f"apt is busy since {report['apt_waited_s']:.0f} s: {report['apt_lock']}"

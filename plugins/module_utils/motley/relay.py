@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 CHUNK = 1 << 18
 PIECE = 1 << 24  # handed on at a time: how often progress is counted
@@ -54,7 +55,7 @@ class Target:
     address: str
 
 
-def listed(files: dict[str, dict]) -> list[File]:
+def listed(files: dict[str, dict[str, Any]]) -> list[File]:
     """The agreed order: small ones first, so that the last file's tail is all that a break can cost."""
     found = [File(name, int(facts["size"]), str(facts["sha256"])) for name, facts in files.items()]
     for file in found:
@@ -123,7 +124,7 @@ class Store:
         write_memo(self.folder, memo)
 
     @staticmethod
-    def _hash(name: str, path: Path, memo: dict[str, list], verify: bool) -> str:
+    def _hash(name: str, path: Path, memo: dict[str, list[Any]], verify: bool) -> str:
         status = path.stat()
         known = memo.get(name)
         if verify or known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
@@ -170,14 +171,14 @@ class Store:
         write_memo(self.folder, memo)
 
 
-def read_memo(folder: Path) -> dict[str, list]:
+def read_memo(folder: Path) -> dict[str, list[Any]]:
     try:
         return dict(json.loads((folder / MEMO).read_text()))
     except (OSError, ValueError):
         return {}
 
 
-def write_memo(folder: Path, memo: dict[str, list]) -> None:
+def write_memo(folder: Path, memo: dict[str, list[Any]]) -> None:
     if folder.is_dir():
         new = folder / f"{MEMO}.new"
         new.write_text(json.dumps(memo))

@@ -21,7 +21,9 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 UNIT = "motley-run.service"
 WANTED = "config/run-wanted"
@@ -37,7 +39,7 @@ FRESH_S = 3.0
 # -- what is on ------------------------------------------------------------------------------------------------------
 
 
-def processes(home: Path) -> dict[int, dict]:
+def processes(home: Path) -> dict[int, dict[str, Any]]:
     """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
     found = {}
     wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
@@ -75,7 +77,7 @@ def listening(home: Path) -> list[int]:
     return sorted(ports)
 
 
-def look(home: Path) -> dict:
+def look(home: Path) -> dict[str, Any]:
     """How it is here, in one answer."""
     here = processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
@@ -105,7 +107,7 @@ def look(home: Path) -> dict:
     }
 
 
-def launched_start(folder: Path) -> dict:
+def launched_start(folder: Path) -> dict[str, Any]:
     """The newest start of a run so long that it is no longer in the end of its diary."""
     found = {}
     with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
@@ -132,7 +134,7 @@ def newest_checkpoint(home: Path, run: str) -> int:
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
 
 
-def gpus() -> list[dict]:
+def gpus() -> list[dict[str, Any]]:
     keys = ("name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total")
     program = shutil.which("nvidia-smi")
     if not program:
@@ -148,7 +150,7 @@ def gpus() -> list[dict]:
 # -- start and stop --------------------------------------------------------------------------------------------------
 
 
-def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> dict:
+def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> dict[str, Any]:
     """Start this node's part, by its unit where it has one, else as a process of its own session."""
     began = time.time()
     if processes(home):
@@ -210,7 +212,7 @@ def detach(home: Path) -> None:
         )
 
 
-def stop(home: Path) -> dict:
+def stop(home: Path) -> dict[str, Any]:
     """Save, leave, and look whether anything is left. A later boot starts nothing either."""
     began = time.time()
     run = named_run(home)
@@ -338,7 +340,7 @@ def last_words(home: Path) -> str:
 # -- afterwards ------------------------------------------------------------------------------------------------------
 
 
-def runs(home: Path) -> dict:
+def runs(home: Path) -> dict[str, Any]:
     found = {}
     names = {path.name for top in ("logs/runs", "models/checkpoints") for path in (home / top).glob("[!.]*")}
     for name in names:
@@ -358,7 +360,7 @@ def runs(home: Path) -> dict:
     return {"runs": found, "on": named_run(home) if processes(home) else ""}
 
 
-def clean(home: Path, names: list[str]) -> dict:
+def clean(home: Path, names: list[str]) -> dict[str, Any]:
     """Take the checkpoints of these runs away; results and diaries stay."""
     on = named_run(home) if processes(home) else ""
     freed = {}
@@ -383,7 +385,7 @@ def kept_files(home: Path, run: str) -> list[Path]:
     ]
 
 
-def hashes(home: Path, run: str) -> dict:
+def hashes(home: Path, run: str) -> dict[str, Any]:
     files = {str(path.relative_to(home)): sha256(path) for path in kept_files(home, run)}
     return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run}
 
@@ -414,12 +416,12 @@ def sha256(path: Path) -> str:
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-def last_lines(file: Path) -> list[dict]:
+def last_lines(file: Path) -> list[dict[str, Any]]:
     reader = Reader(file)
     return [json.loads(line) for line in reader.new()]
 
 
-def without(facts: dict, names: tuple[str, ...]) -> dict:
+def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in names}
 
 
@@ -430,14 +432,14 @@ def read(file: Path) -> str:
         return ""
 
 
-def read_json(file: Path) -> dict:
+def read_json(file: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(file.read_text()))
     except (OSError, ValueError):
         return {}
 
 
-VERBS = {
+VERBS: dict[str, Callable[..., Any]] = {
     "look": look,
     "start": start,
     "stop": stop,

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from .env_files import Written, encoded
 
@@ -59,7 +59,7 @@ class Lot:
     files: list[tuple[zipfile.ZipInfo, Path]]
 
 
-def install(wheels: Path, files: dict[str, dict], place: Place) -> list[Written]:
+def install(wheels: Path, files: dict[str, dict[str, Any]], place: Place) -> list[Written]:
     """All of them, or Refused; files is name → {size, sha256}."""
     try:
         return unpack_all([wheels / name for name in files], files, place)
@@ -67,7 +67,7 @@ def install(wheels: Path, files: dict[str, dict], place: Place) -> list[Written]
         raise Refused(f"one is no wheel: {wrong.args[0]}") from None
 
 
-def unpack_all(paths: list[Path], files: dict[str, dict], place: Place) -> list[Written]:
+def unpack_all(paths: list[Path], files: dict[str, dict[str, Any]], place: Place) -> list[Written]:
     with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
         list(pool.map(lambda path: compare(path, files[path.name]["sha256"]), paths))
         plans = list(pool.map(lambda path: plan(path, place), paths))
@@ -265,7 +265,7 @@ def recorded(file: Path, place: Place) -> list[str]:
 def scripts(entry_points: str) -> Iterator[tuple[str, str, str]]:
     """Name, module and what is called in it."""
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]  names keep their capitals
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their capitals
     parser.read_string(entry_points)
     for section in ("console_scripts", "gui_scripts"):
         for name, value in parser.items(section) if parser.has_section(section) else ():
