@@ -75,7 +75,8 @@ class Training:
             (home / folder).mkdir(parents=True, exist_ok=True)
         skip = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / "train", home / "scripts/train", ignore=skip, dirs_exist_ok=True)
-        shutil.copytree(REPOSITORY / "tests/train", home / "scripts/tests/train", ignore=skip, dirs_exist_ok=True)
+        for part in ("train", "support"):
+            shutil.copytree(REPOSITORY / "tests" / part, home / "scripts/tests" / part, ignore=skip, dirs_exist_ok=True)
         (host.disk.root / "etc/systemd/system/motley-run.service").write_text(UNIT)
         host.run("chown", "user:user", *[f"{HOME}/{name}" for name in ("", "config", "data", "data/processed")])
         host.run("systemctl", "daemon-reload")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.support import pace
 from tests.train import cluster
 from train.cluster.agent_files import read_members
 from train.cluster.worker_process import NAME
@@ -75,8 +76,8 @@ class Agents:
         chosen = [self.running.pop(name) for name in names or tuple(self.running)]
         for process in chosen:
             process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + within_s
-        return [process.wait(max(0.01, deadline - time.monotonic())) for process in chosen]
+        pace.until(lambda: all(process.poll() is not None for process in chosen), within_s, self._tails)
+        return [process.returncode for process in chosen]
 
     def workers(self, name: str) -> list[int]:
         return [pid for pid in self.children(name) if Path(f"/proc/{pid}/comm").read_text().strip() == NAME]
@@ -131,20 +132,14 @@ class Agents:
         return self.processes.get(self.names.index(name), 1)
 
     def wait(self, condition: Callable[[], object], within_s: float, trouble: str) -> None:
-        deadline = time.monotonic() + within_s
-        while not condition():
-            tails = "\n".join(
-                f"== {n}\n{self.said(n)[-1500:]}" for n in self.names if (self.folder(n) / "out.txt").exists()
-            )
-            assert time.monotonic() < deadline, f"{trouble} within {within_s:g} s\n{tails}"
-            time.sleep(0.1)
+        pace.until(condition, within_s, lambda: f"{trouble}\n{self._tails()}")
 
     def _tails(self) -> str:
-        return "\n".join(f"== {n}\n{self.said(n)[-1500:]}" for n in self.running)
+        told = [name for name in self.names if (self.folder(name) / "out.txt").exists()]
+        return "\n".join(f"== {name}\n{self.said(name)[-1500:]}" for name in told)
 
-    def ended(self, within_s: float = 120) -> list[int]:
-        deadline = time.monotonic() + within_s
-        return [process.wait(max(0.1, deadline - time.monotonic())) for process in self.running.values()]
+    def ended(self, within_s: float = pace.HANG_S) -> list[int]:
+        return [pace.ended(process, within_s, self._tails) for process in self.running.values()]
 
 
 def _ports() -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.support import pace
 from train.cluster.forkserver import ForkServer, Worker
 from train.data.rows import FORMAT, RowWriter
 from train.runlog.events import history, read
@@ -108,8 +109,15 @@ class Cluster:
     def node_home(self, rank: int) -> Path:
         return self.home / f"node-{rank}"
 
-    def wait(self, timeout_s: float = 300) -> list[int]:
-        return [process.wait(timeout_s) for process in self.processes]
+    def wait(self, limit_s: float = pace.HANG_S) -> list[int]:
+        return [pace.ended(process, limit_s, self.said) for process in self.processes]
+
+    def reaches(self, step: int) -> None:
+        def reached() -> bool:
+            assert all(process.poll() is None for process in self.processes), self.said()
+            return len(self.steps()) >= step
+
+        pace.until(reached, pace.HANG_S, self.said, every_s=0.02)
 
     def said(self, rank: int = 0) -> str:
         return self.outputs[rank].read_text()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.agents import Agents, alive
 from train.models.locate import model_folder
@@ -73,7 +74,7 @@ def test_a_planned_leave_is_announced(three):
     three.together("node-0", "node-1", since=began, within_s=30)
     lost = [event for event in three.members("node-1", "lost") if event["nodes"] == ["node-2"]][-1]
     assert "leaving" in "".join(e["reason"] for e in three.members(lost["host"], "lost"))
-    assert lost["time"] - began < 2, "they waited for silence"
+    assert lost["time"] - began < pace.seconds(2), "they waited for silence"
     three.start("node-2")
     three.together(*three.names, within_s=40)
 
@@ -160,7 +161,7 @@ def test_bad_input_ends_the_run_everywhere_with_its_cause(data, tmp_path):
     for name in agents.names:
         assert "node-1: " in agents.members(name)[-1]["reason"] and "nowhere" in agents.members(name)[-1]["reason"]
     agents.start("node-0")  # and whoever comes later to the same launch is told so at once
-    assert agents.running["node-0"].wait(10) == 1
+    assert pace.ended(agents.running["node-0"], 10) == 1
 
 
 def test_a_loss_that_is_no_number_is_not_tried_again(data, tmp_path):

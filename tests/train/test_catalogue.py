@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.support import pace
 from tests.train.cluster import ROOT, environment
 from train.cache import build_once
 from train.errors import BadInput
@@ -163,9 +163,7 @@ def hub(tmp_path):
 def train(env, *flags):
     command = [sys.executable, "-m", "train", *flags]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
-    done = subprocess.run(
-        command, cwd=ROOT, env=clean | environment() | env, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = pace.run(*command, cwd=ROOT, env=clean | environment() | env)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.train import cluster
-from tests.train.test_exactness import wait_for_step
 from train.__main__ import main
 from train.errors import BadInput
 from train.plan import decided
@@ -125,7 +124,7 @@ def test_a_run_keeps_its_precision_when_other_processors_take_it_over(tmp_path):
     data = cluster.make_rows(tmp_path / "data", 20, 2)
     options = {"model": "tiny", "dataset": data, "rows_per_step": 4, "lora_r": 4, "save_every": 2, "max_steps": 40}
     first = cluster.Cluster(tmp_path, options | {"precision": "bf16"}, 2)
-    wait_for_step(first, 3)
+    first.reaches(3)
     for process in first.processes:
         process.send_signal(signal.SIGTERM)
     first.wait()

@@ -2,15 +2,14 @@
 
 import functools
 import signal
-import subprocess
 import sys
-import time
 import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.bases import FORMS
 from train.models.locate import model_folder
@@ -156,7 +155,7 @@ def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     before, after = KILLED[name]
     killed_at, every = len(truth) * 23 // 50, settings["save_every"]
     run = cluster.Cluster(tmp_path, settings, before)
-    wait_for_step(run, killed_at)
+    run.reaches(killed_at)
     for process in run.processes:
         process.send_signal(signal.SIGKILL)
     run.wait()
@@ -197,17 +196,9 @@ def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
     torchrun += [f"--master-port={cluster.free_port()}", "-m", "train", "run", *flags, f"--home={tmp_path}"]
     env = cluster.environment("pair") | {"GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(torchrun, check=False, env=env, cwd=cluster.ROOT, capture_output=True, text=True, timeout=120)
+    done = pace.run(*torchrun, env=env, cwd=cluster.ROOT)
     assert done.returncode == 0, done.stderr
     events = cluster.read(tmp_path / "logs/runs/run/events.jsonl")
     steps = cluster.history(events)
     assert list(steps[0]["nodes"]) == ["pair:0", "pair:1"]
     assert largest_error([event["loss"] for event in steps], truth) < TOLERANCE
-
-
-def wait_for_step(run: cluster.Cluster, step: int, timeout_s: float = 60) -> None:
-    end = time.monotonic() + timeout_s
-    while len(run.steps()) < step:
-        assert time.monotonic() < end, run.said()
-        assert all(process.poll() is None for process in run.processes), run.said()
-        time.sleep(0.02)

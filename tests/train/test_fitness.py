@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.train.test_heartbeat import until
+from tests.support import pace
 from tests.train.test_membership import said, seen_by
 from train.cluster.agent_files import Progress
 from train.cluster.fitness import AGAIN_S, Fitness
@@ -110,7 +110,7 @@ def test_what_a_worker_has_started_counts_as_its_own():
     burns = "import os\nif os.fork():\n    os.wait()\nwhile True: pass"
     process = subprocess.Popen([sys.executable, "-c", burns], start_new_session=True)
     try:
-        until(lambda: used_by({process.pid})[0] > 0.3, 60)
+        pace.until(lambda: used_by({process.pid})[0] > 0.3, 60)
         assert used_by({1 << 30}) == (0.0, 0)
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -5,10 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.support import pace
 from tests.train import cluster
 from tests.train.agents import alive
 from train.cluster.forkserver import ForkServer, Worker
@@ -24,10 +24,7 @@ def started(warm: ForkServer, words: list[str], env: dict[str, str] | None = Non
 
 
 def until_there(born: Worker) -> int:
-    end = time.monotonic() + 60
-    while born.poll() is None and born.pid is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    pace.until(lambda: born.poll() is not None or born.pid, 60, every_s=0.01)
     assert born.pid
     return born.pid
 
@@ -45,7 +42,7 @@ def program(tmp_path):
 def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(program, tmp_path):
     with (tmp_path / "said").open("w") as out:
         born = started(cluster.warm(), [program(SAYS), "a", "b"], {"WORD": "hello"}, out.fileno())
-    assert born.wait(60) == 0
+    assert pace.ended(born, 60) == 0
     said = (tmp_path / "said").read_text()
     assert said == f"hello True {os.getpid()} {[program(SAYS), 'a', 'b']}\n"
 
@@ -53,14 +50,14 @@ def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(progr
 @pytest.mark.parametrize(("ends", "code"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7)])
 def test_its_end_is_told_as_of_any_child(program, ends, code, tmp_path):
     with (tmp_path / "said").open("w") as out:
-        assert started(cluster.warm(), [program(ends)], out=out.fileno()).wait(60) == code
+        assert pace.ended(started(cluster.warm(), [program(ends)], out=out.fileno())) == code
     assert ("ZeroDivisionError" in (tmp_path / "said").read_text()) == (code == 1)
 
 
 def test_a_signal_reaches_it_also_before_it_is_there(program):
     born = started(cluster.warm(), [program("import time; time.sleep(600)")])
     born.send_signal(signal.SIGTERM)
-    assert born.wait(60) == -signal.SIGTERM
+    assert pace.ended(born, 60) == -signal.SIGTERM
 
 
 def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
@@ -83,10 +80,7 @@ time.sleep(600)
     pids = [int(pid) for pid in asker.stdout.readline().split()]
     assert all(map(alive, pids))
     asker.kill()
-    end = time.monotonic() + 10
-    while any(map(alive, pids)):
-        assert time.monotonic() < end, "they outlive it"
-        time.sleep(0.05)
+    pace.until(lambda: not any(map(alive, pids)), 10, "they outlive it")
 
 
 def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
@@ -95,7 +89,7 @@ def test_where_it_was_killed_there_is_no_warm_start_any_more(program):
     waits = started(warm, [program("pass")])
     assert waits.poll() is None
     warm.process.kill()
-    assert waits.wait(10) == -signal.SIGKILL
+    assert pace.ended(waits, 10) == -signal.SIGKILL
     assert warm.start([program("pass")], cluster.environment()) is None
 
 
@@ -108,10 +102,10 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
     monkeypatch.setattr(Worker, "STUCK_S", 0.0)
     waits.kill()
     try:
-        assert waits.wait(10) == -signal.SIGKILL
+        assert pace.ended(waits, 10) == -signal.SIGKILL
     finally:
         warm.process.kill()
-        warm.process.wait(10)
+        pace.ended(warm.process, 10)
     assert warm.start([program("pass")], cluster.environment()) is None
 
 
@@ -134,6 +128,6 @@ def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
     cluster.STARTED.append(warm.process)
     with (tmp_path / "said").open("w") as out:
         born = started(warm, [program(SAYS)], {"WORD": "hello"}, out.fileno())
-    assert born.wait(60) == 0
+    assert pace.ended(born, 60) == 0
     assert (tmp_path / "said").read_text() == f"hello False {os.getpid()} {[program(SAYS)]}\n"
     assert (tmp_path / "log").read_text() == "no warm start: a library has opened /dev/nvidiactl\n"

@@ -14,6 +14,7 @@ import torch
 
 from tests.gpu.line import Place
 from tests.gpu.lines import LINES
+from tests.support import pace
 from tests.train.cluster import ROOT
 from train.models import backends, hf
 
@@ -22,7 +23,7 @@ HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
 
 def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(folder), *words]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=1100)
+    return pace.run(*command, cwd=ROOT, limit_s=1100)
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-@pytest.mark.timeout(1200)
 def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(results: Path) -> None:
     done = kit(results)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pace
 from train.cluster.gpu_log import GpuReadings
 
 SAYS = """#!/bin/sh
@@ -21,11 +22,9 @@ def test_cards_are_read_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     cards = GpuReadings(tmp_path / "gpu.jsonl", "desktop", every_s=0.05)
-    end = time.monotonic() + 10
-    while not (tmp_path / "gpu.jsonl").exists() or (tmp_path / "gpu.jsonl").read_text().count("\n") < 2:
-        assert time.monotonic() < end, "no reading was kept"
-        time.sleep(0.02)
-    first = json.loads((tmp_path / "gpu.jsonl").read_text().splitlines()[0])
+    kept = tmp_path / "gpu.jsonl"
+    pace.until(lambda: kept.exists() and kept.read_text().count("\n") >= 2, 30, "no reading was kept", every_s=0.02)
+    first = json.loads(kept.read_text().splitlines()[0])
     assert {k: v for k, v in first.items() if k != "time"} == {
         "event": "gpu", "node": "desktop", "celsius": 71.0, "watts": 211.5, "used_mb": 13911.0,
     }  # fmt: skip

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -129,20 +128,13 @@ def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
 # -- stopping, going on, losing ----------------------------------------------------------------------------------------
 
 
-def wait_for_step(run: cluster.Cluster, step: int) -> None:
-    end = time.monotonic() + 90
-    while len(run.steps()) < step:
-        assert time.monotonic() < end and all(process.poll() is None for process in run.processes), run.said()
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_path):
     """Killed, it goes on from the last checkpoint and is exactly the run that was never stopped. A SIGTERM in the
     middle of a round loses no more than that round."""
     options = {**OPTIONS, "dataset": data, "shares": "5,2,1"}
     run = cluster.Cluster(tmp_path, options, 3, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
-    wait_for_step(run, 11)
+    run.reaches(11)
     for process in run.processes:
         process.send_signal(how)
     run.wait()
@@ -173,7 +165,7 @@ def test_what_is_saved_in_the_middle_of_a_round_is_where_it_began(data, tmp_path
     home = tmp_path / "stopped"
     home.mkdir()
     run = cluster.Cluster(home, options, 1, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
-    wait_for_step(run, 11)
+    run.reaches(11)
     run.processes[0].send_signal(signal.SIGTERM)
     run.wait()
     assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [9]
@@ -209,7 +201,7 @@ def test_a_run_may_change_to_local_steps_and_back(data, tmp_path):
         options = {**OPTIONS, "dataset": data, "max_steps": 14, "save_every": 1, "sync": sync}
         run = cluster.Cluster(tmp_path, options, 1, program=[program, f"rests={step}"])
         if step:
-            wait_for_step(run, step)
+            run.reaches(step)
             run.processes[0].kill()
         run.wait()
     starts = [event["step"] for event in run.events() if event["event"] == "start"]

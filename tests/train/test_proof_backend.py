@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support import pace
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPT = REPOSITORY / "roles/motley_proof/files/all_reduce.py"
 PRETEND = """
@@ -43,7 +45,7 @@ def test_one_machine_without_a_card_makes_all_use_gloo():
     port = free_port()
     ranks = [rank(number, 2, port, card=number == 0) for number in range(2)]
     try:
-        said = [process.communicate(timeout=60)[0] for process in ranks]
+        said = [pace.said_by(process)[0] for process in ranks]
     finally:
         for process in ranks:
             process.kill()

@@ -1,11 +1,11 @@
 """A worker that leaves is gone within seconds, however slow the disk: its last checkpoint waits in main memory."""
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support import pace
 from tests.train import cluster
 from tests.train.agents import Agents
 from train.engine import checkpoint, staging
@@ -22,10 +22,7 @@ def checkpoint_in(folder: Path, step: int, text: str = "weights") -> Path:
 
 
 def until_kept(stage: Stage) -> None:
-    deadline = time.monotonic() + 20
-    while not stage.is_kept():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    pace.until(stage.is_kept, 20, every_s=0.01)
 
 
 @pytest.fixture
@@ -77,17 +74,15 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
 
 
 def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
-    """Its disk takes six seconds for a checkpoint; its worker has been gone for long by then."""
+    """Its worker has been gone for long by the time that its disk has taken the checkpoint."""
     agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
-    agents.start(slow_disk_s=6)
+    agents.start(slow_disk_s=pace.seconds(6))
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")
-    began = time.monotonic()
     agents.running["node-0"].terminate()
-    while Path(f"/proc/{worker}").exists():
-        assert time.monotonic() - began < 5, "it holds its GPU"
-        time.sleep(0.02)
-    assert agents.running["node-0"].wait(30) == 143
+    pace.until(lambda: not Path(f"/proc/{worker}").exists(), 5, "it holds its GPU", every_s=0.02)
+    assert agents.running["node-0"].poll() is None, "the checkpoint was not waited for"
+    assert pace.ended(agents.running["node-0"]) == 143
     steps = checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")
     assert steps and steps[-1] >= agents.last_step("node-0")["step"] - 1
     root = agents.folder("node-0") / "models/checkpoints/run"

@@ -18,6 +18,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.support import pace
 from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
 from tests.train.cluster import ROOT, environment, free_port
@@ -362,7 +363,7 @@ def torchrun(*flags):
     torch_run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
     command = [*torch_run, f"--master-port={free_port()}", "-m", "train", *flags, "--json"]
     env = environment() | {"GLOO_SOCKET_IFNAME": "lo"}
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = pace.run(*command, cwd=ROOT, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))["measured"]
 
