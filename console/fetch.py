@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from console.follow import end_group
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
+from console.processes import end_group
 from train.plan.names import RULE, is_name
 
 RESULTS = Path(__file__).parents[1] / "results"

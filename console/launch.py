@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from console import interrupt
-from console.follow import Story
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.read import Inventory
 from console.run_commands import show
+from console.run_in_words import RunView
 from console.status import runs_of
+from train.runlog.state import RunState
 
 ROOT = Path(__file__).parents[1]
 say = functools.partial(print, flush=True)
@@ -56,9 +57,9 @@ def launch(inventory: Inventory, words: list[str]) -> int:
         if code or not file.exists():
             return code
         started = json.loads(file.read_text())
-    story = Story(run=started["run"], order=started["nodes"], since=started["since"])
+    view = RunView(RunState(run=started["run"]), started["nodes"], started["since"])
     nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
-    return show(nodes, story, until_proven=not started["follow"])
+    return show(nodes, view, until_proven=not started["follow"])
 
 
 def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:

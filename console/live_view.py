@@ -7,20 +7,21 @@ import sys
 import time
 from collections.abc import Callable
 
-from console.follow import Ended, Follower, Story
+from console.follow import Follower
 from console.infra.node import Node
+from console.run_in_words import Ended, RunView
 from train.safe_stdio import unread
 
 DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
 
 
 class Screen:
-    def __init__(self, story: Story, say: Callable[[str], None], *, terminal: bool, every_s: float) -> None:
-        self.story, self.say, self.terminal, self.every_s = story, say, terminal, every_s
+    def __init__(self, view: RunView, say: Callable[[str], None], *, terminal: bool, every_s: float) -> None:
+        self.view, self.say, self.terminal, self.every_s = view, say, terminal, every_s
         self.began = self.next = time.monotonic()
         self.shown = ""
 
-    def tell(self, line: str) -> None:
+    def show(self, line: str) -> None:
         self.clear()
         self.say(line)
 
@@ -36,12 +37,12 @@ class Screen:
         waited = time.monotonic() - self.began
         if self.terminal:
             width = shutil.get_terminal_size().columns - 1
-            line = self.story.line(bar=width > 100, waited_s=waited)[:width]
+            line = self.view.line(bar=width > 100, waited_s=waited)[:width]
             if line != self.shown:
                 sys.stdout.write(f"\r\x1b[2K{line}")
                 sys.stdout.flush()
                 self.shown = line
-        elif time.monotonic() >= self.next and (line := self.story.line(waited_s=waited)) != self.shown:
+        elif time.monotonic() >= self.next and (line := self.view.line(waited_s=waited)) != self.shown:
             self.next = time.monotonic() + self.every_s
             self.shown = line
             self.say(line)
@@ -49,7 +50,7 @@ class Screen:
 
 def watch(
     nodes: list[Node],
-    story: Story,
+    view: RunView,
     say: Callable[[str], None],
     *,
     terminal: bool,
@@ -57,13 +58,14 @@ def watch(
     until_proven: bool = False,
 ) -> Ended | None:
     """None: detached on wish (until_proven). KeyboardInterrupt is the caller's."""
-    screen = Screen(story, say, terminal=terminal, every_s=every_s)
+    screen = Screen(view, say, terminal=terminal, every_s=every_s)
     try:
-        ended = Follower(nodes, story, screen.tell, screen.tick).follow(until_proven=until_proven)
+        ended = Follower(nodes, view, screen.show, screen.tick).follow(until_proven=until_proven)
     finally:
         screen.clear()
     if ended is None:
-        say(f"the first step is proven on {len(story.proven)} of {len(story.order)} nodes: {', '.join(story.proven)}")
+        proven = view.state.proven
+        say(f"the first step is proven on {len(proven)} of {len(view.order)} nodes: {', '.join(proven)}")
         say(DETACHED)
     elif ended.ok:
         for line in ended.lines:

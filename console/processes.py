@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -53,3 +54,10 @@ def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDE
             time.sleep(0.05)
             left = alive(mark, spare=spare)
     return left
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Of a process that was started in a session of its own."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait()

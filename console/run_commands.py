@@ -13,11 +13,13 @@ import time
 from typing import Any
 
 from console import live_view
-from console.follow import Story, end_group
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
+from console.processes import end_group
+from console.run_in_words import RunView
 from console.status import gathered, runs_of, status_lines
+from train.runlog.state import RunState
 from train.safe_stdio import unread
 
 say = functools.partial(print, flush=True)
@@ -35,7 +37,7 @@ def follow(inventory: Inventory) -> int:
     order = list(next(iter(running.values()))["now"].get("peers") or {})
     order = [node.name for node in nodes if node.name in {*running, *order}]
     since = {name: float(look["since"]) for name, look in answers.items()}
-    return show(nodes, Story(run=run, order=order, since=since))
+    return show(nodes, RunView(RunState(run=run), order, since))
 
 
 def logs(inventory: Inventory, only: list[str], *, lines: int = 200, following: bool = True) -> int:
@@ -130,9 +132,9 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
     return 0
 
 
-def show(nodes: list[Node], story: Story, *, until_proven: bool = False) -> int:
+def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int:
     try:
-        ended = live_view.watch(nodes, story, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
+        ended = live_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
     except KeyboardInterrupt:
         say(live_view.DETACHED)
         return 0

@@ -11,14 +11,17 @@ import time
 from collections import Counter
 from typing import Any
 
-from console.follow import base, clock, first, rows_of
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.read import Inventory
+from console.run_in_words import clock, first, gpu_gb, rates
+from train.runlog.state import RunState, replay, rows_of
 
 say = functools.partial(print, flush=True)
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
+Look = dict[str, Any]
+"""What a node answers."""
 
 
 def status(inventory: Inventory, *, as_json: bool = False) -> int:
@@ -33,16 +36,17 @@ def status(inventory: Inventory, *, as_json: bool = False) -> int:
     return 0 if answers else 1
 
 
-def status_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
+def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, str]) -> list[str]:
     """What is running, and where; or which run was the last."""
     if not answers:
         return ["no node answers:", *(f"  {name}  {silent[name]}" for name in names)]
     running = {name: look for name, look in answers.items() if look["on"]}
-    lines = [run_line(run, [look for look in running.values() if look["run"] == run]) for run in runs_of(running)]
+    runs = {run: [look for look in running.values() if look["run"] == run] for run in runs_of(running)}
+    states = {run: state_of(looks) for run, looks in runs.items()}
+    lines = [run_line(run, states[run], looks) for run, looks in runs.items()]
     width = max(map(len, names))
-    newest = newest_step(running)
     for name in names:
-        words = node_words(name, answers[name], newest) if name in answers else off_words(name, silent[name], running)
+        words = node_words(name, answers[name], states) if name in answers else off_words(name, silent[name], states)
         lines.append(f"  {name:<{width}}  {words}")
     if not running:
         lines[:0] = [f"no run is running{last_run(answers)}"]
@@ -51,46 +55,40 @@ def status_lines(names: list[str], answers: dict[str, Any], silent: dict[str, st
     return lines
 
 
-def runs_of(running: dict[str, Any]) -> list[str]:
+def runs_of(running: dict[str, Look]) -> list[str]:
     return list(dict.fromkeys(look["run"] for look in running.values()))
 
 
-def newest_step(looks: dict[str, Any]) -> dict[str, Any]:
-    steps = [look["step"] for look in looks.values() if look["step"]]
-    return max(steps, key=lambda step: float(step["time"]), default={})
+def state_of(looks: list[Look]) -> RunState:
+    events = [event for look in looks for event in (look["start"], look["step"], *look["events"], *look["members"])]
+    return replay(filter(None, events))[0]
 
 
-def run_line(run: str, looks: list[dict[str, Any]]) -> str:
-    step = newest_step({str(i): look for i, look in enumerate(looks)})
+def run_line(run: str, state: RunState, looks: list[Look]) -> str:
     states = Counter(str(look["now"].get("state") or "starting") for look in looks)
-    state = states.most_common(1)[0][0]
-    if not step:
+    now = states.most_common(1)[0][0]
+    if not state.last:
         reason = next((look["now"].get("reason") for look in looks if look["now"].get("reason")), "")
-        return f"run {run}  {state}{f': {first(str(reason))}' if reason else ''}"
-    total = max((int(look["start"].get("total_steps", 0)) for look in looks), default=0)
-    step_s = max(1e-6, float(step["step_s"]))
-    rows = sum(rows_of(step).values())
-    words = [f"run {run}", f"step {step['step']}/{total}", f"loss {step['loss']:.4f}"]
-    words += [f"{rows / step_s:.1f} rows/s", f"{step['tokens'] / step_s:.0f} tok/s"]
-    words.append(f"eta {clock((total - step['step']) * step_s)}" if state == "training" else state)
-    return "  ".join(words)
+        return f"run {run}  {now}{f': {first(str(reason))}' if reason else ''}"
+    eta = clock((state.total - state.step) * max(1e-6, float(state.last["step_s"])))
+    words = [f"run {run}", f"step {state.step}/{state.total}", *rates(state.last)]
+    return "  ".join([*words, f"eta {eta}" if now == "training" else now])
 
 
-def off_words(name: str, silent: str, running: dict[str, Any]) -> str:
+def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:
     """Since when the others train without it."""
-    lost = [e for look in running.values() for e in look["members"] if e["event"] == "lost" and name in e["nodes"]]
-    return f"{silent}; lost at step {max(lost, key=lambda e: float(e['time']))['step']}" if lost else silent
+    lost = next((state.lost[name] for state in states.values() if name in state.lost), None)
+    return silent if lost is None else f"{silent}; lost at step {lost}"
 
 
-def node_words(name: str, look: dict[str, Any], newest: dict[str, Any]) -> str:
+def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     if not look["on"]:
-        free = look["free_bytes"] / 1e9
-        return f"no run here · {free:.0f} GB free{gpus(look['gpus'])}"
-    view = look["now"]
+        return f"no run here · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
+    view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
-    if count := rows_of(newest).get(name):
+    if count := rows_of(step).get(name):
         words.append(f"{count} rows")
-        used = max(float(did.get("gpu_gb") or 0) for key, did in newest["nodes"].items() if base(key) == name)
+        used = gpu_gb(step, name)
         words += [f"{used:.1f} GB on the GPU"] if used else []
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
@@ -98,34 +96,33 @@ def node_words(name: str, look: dict[str, Any], newest: dict[str, Any]) -> str:
     if look["free_bytes"] < LITTLE_BYTES:
         words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
     if look["how"] != "unit":
-        words.append({"by hand": "started by hand", "detached": "without a unit"}.get(look["how"], look["how"]))
+        how = {"by hand": "started by hand", "detached": "without a unit"}
+        words.append(how.get(look["how"], str(look["how"])))
     return "  ".join(words) + gpus(view.get("gpus") or [])
 
 
 def gpus(found: list[dict[str, str]]) -> str:
-    shown = []
+    words = []
     for gpu in found:
         used, whole = (float(gpu.get(f"memory.{part}") or 0) / 1024 for part in ("used", "total"))
-        heat, load, power = (gpu.get(f"{key}", "?") for key in ("temperature.gpu", "utilization.gpu", "power.draw"))
-        shown.append(f"  {gpu.get('name', 'GPU')}  {load} %  {heat} °C  {power} W  {used:.1f}/{whole:.0f} GB")
-    return "".join(shown)
+        heat, load, power = (gpu.get(key, "?") for key in ("temperature.gpu", "utilization.gpu", "power.draw"))
+        words.append(f"  {gpu.get('name', 'GPU')}  {load} %  {heat} °C  {power} W  {used:.1f}/{whole:.0f} GB")
+    return "".join(words)
 
 
-def last_run(answers: dict[str, Any]) -> str:
+def last_run(answers: dict[str, Look]) -> str:
     ran = [look for look in answers.values() if look["run"]]
     if not ran:
         return " and none was; start one: make launch MODEL=…"
-    look = max(ran, key=lambda look: float((look["step"] or {}).get("time", 0)))
-    ends = [event for event in look["events"] if event["event"] in ("done", "failed", "stopped")]
-    end = max(ends, key=lambda event: float(event["time"]), default=None)
-    step = look["step"].get("step", 0) if look["step"] else 0
-    how = {"done": "done", "failed": f"failed: {first(end['message'])}" if end and "message" in end else "failed"}
-    word = how.get(end["event"], "stopped") if end and end["step"] >= step else "stopped"
-    more = "" if word == "done" else f" · resume it: make launch RESUME={look['run']}"
-    return f"; the last was {look['run']}: {word} at step {step}{more}"
+    run = max(ran, key=lambda look: float(look["step"].get("time", 0)))["run"]
+    state = state_of([look for look in ran if look["run"] == run])
+    end = state.ending or {"event": "stopped"}
+    word = f"failed: {first(end['message'])}" if end["event"] == "failed" else end["event"]
+    more = "" if word == "done" else f" · resume it: make launch RESUME={run}"
+    return f"; the last was {run}: {word} at step {state.step}{more}"
 
 
-def last_happened(running: dict[str, Any]) -> str:
+def last_happened(running: dict[str, Look]) -> str:
     events = [event for look in running.values() for event in look["members"] if event["event"] not in ("up", "plan")]
     if not events:
         return ""

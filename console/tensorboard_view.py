@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from console.fetch import newest, no_name, say
-from console.follow import end_group
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
+from console.processes import end_group
 from train.plan.names import is_name
 
 ROOT = Path(__file__).parents[1]

@@ -11,8 +11,9 @@ from ansible.plugins.action import ActionBase
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import live_view
-from console.follow import Story
 from console.infra.choose import from_hostvars
+from console.run_in_words import RunView
+from train.runlog.state import RunState
 
 
 class ActionModule(ActionBase):
@@ -34,11 +35,11 @@ class ActionModule(ActionBase):
             told = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
             Path(str(args["tell_in"])).write_text(json.dumps(told))
             return result | {"changed": False, "run": args["run"]}
-        story = Story(run=str(args["run"]), order=names, since=since)
+        view = RunView(RunState(run=str(args["run"])), names, since)
         nodes = from_hostvars(names, hostvars)
         ended = live_view.watch(
             nodes,
-            story,
+            view,
             self._display.display,
             terminal=False,  # Ansible's workers have none
             every_s=float(args["every_s"]),
@@ -46,4 +47,4 @@ class ActionModule(ActionBase):
         )
         if ended and not ended.ok:
             return result | {"failed": True, "msg": "\n".join(ended.lines)}
-        return result | {"changed": False, "run": story.run, "step": story.step}
+        return result | {"changed": False, "run": view.state.run, "step": view.state.step}

@@ -241,7 +241,7 @@ def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> Non
     trained = max(event["step"] for event in events[:begun] if event["event"] == "step")
     assert again - trained in SAVED_BY_ANY
     # Where it heard of a loss before its own connection was lost, it names the first step that is trained again.
-    following.hears(rf"(?:goes on from step {again}|3 of 3 at step (?:{again}|{again + 1}))\b", BACK_S)
+    following.hears(rf"(?:resumes from step {again}|3 of 3 at step (?:{again}|{again + 1}))\b", BACK_S)
     following.kill()
 
 
@@ -259,7 +259,7 @@ def test_stop_leaves_nothing_and_the_run_goes_on_elsewhere(person: Person) -> No
         *("-e", "tensorboard=false"),
     )
     print(f"resumed on two within {pace.now() - began:.0f} s")
-    assert said.rc == 0 and f"goes on from step {found[1]}\n" in said.out, said.out
+    assert said.rc == 0 and f"resumes from step {found[1]}\n" in said.out, said.out
     assert f"the first step is proven on 2 of 2 nodes: {MASTER}, {OLD}" in said.out
 
 

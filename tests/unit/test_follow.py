@@ -1,4 +1,4 @@
-"""What a person reads of a run, from diaries that real runs have written (tests/unit/diaries)."""
+"""What a person reads of a run, from event logs that real runs have written (tests/unit/event_logs)."""
 
 from __future__ import annotations
 
@@ -7,63 +7,68 @@ from pathlib import Path
 from typing import Any
 
 from console.fetch import disagreeing, place_of
-from console.follow import NEXT, Story, progress_bar
 from console.run_commands import stop_lines
+from console.run_in_words import NEXT, RunView, progress_bar
 from console.status import gathered, run_lines, status_lines
+from train.runlog.state import RunState
 
-DIARIES = Path(__file__).with_name("diaries")
+LOGS = Path(__file__).with_name("event_logs")
 NODES = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
 
 
 def recorded(name: str) -> list[tuple[str, dict[str, Any]]]:
     lines = []
     for kind, file in (("event", "events"), ("member", "members")):
-        for line in (DIARIES / f"{name}.{file}.jsonl").read_text().splitlines():
+        for line in (LOGS / f"{name}.{file}.jsonl").read_text().splitlines():
             lines.append((kind, json.loads(line)))
     return sorted(lines, key=lambda entry: float(entry[1]["time"]))
 
 
-def told(story: Story, diary: list[tuple[str, dict[str, Any]]], node: str = "gpu-master") -> list[str]:
-    return [line for kind, facts in diary for line in story.take(node, kind, facts)]
+def shown(view: RunView, log: list[tuple[str, dict[str, Any]]], node: str = "gpu-master") -> list[str]:
+    return [line for kind, facts in log for line in view.take(node, kind, facts)]
+
+
+def view_of(order: list[str], run: str = "r", since: dict[str, float] | None = None, **state: Any) -> RunView:
+    return RunView(RunState(run=run, **state), order, since or {})
 
 
 def test_a_node_is_lost_and_comes_back() -> None:
-    story = Story(run="second", order=NODES)
-    assert told(story, recorded("lost-and-back")) == [
+    view = view_of(NODES, "second")
+    assert shown(view, recorded("lost-and-back")) == [
         "⚡ gpu-worker-2 lost at step 4 · lost gpu-worker-2 (it and another member do not hear each other)",
         "⚡ gpu-worker-1 lost at step 4 · lost gpu-worker-1 (silent)",
         "✓ training again with 2 of 3 at step 5 after 59 s · no steps repeated",
         "✓ gpu-worker-1 back · 3 of 3 at step 16 after 77 s · no steps repeated",
         "held-out loss 6.8394 after step 40 (best so far)",
     ]
-    assert story.ended and story.ended.ok and story.ended.lines == (f"done · 40 steps · loss 6.8249{NEXT}",)
-    assert story.proven == NODES
+    assert view.ended and view.ended.ok and view.ended.lines == (f"done · 40 steps · loss 6.8249{NEXT}",)
+    assert view.state.proven == NODES
 
 
 def test_reading_it_again_from_another_node_tells_nothing_twice() -> None:
-    diary = recorded("lost-and-back")
-    half = [entry for entry in diary if entry[1]["time"] < diary[-1][1]["time"] - 30]
-    story = Story(run="second", order=NODES)
-    told(story, half)
-    assert told(story, half, "gpu-worker-2") == []
-    assert story.step > 16 and story.ended is None
+    log = recorded("lost-and-back")
+    half = [entry for entry in log if entry[1]["time"] < log[-1][1]["time"] - 30]
+    view = view_of(NODES, "second")
+    shown(view, half)
+    assert shown(view, half, "gpu-worker-2") == []
+    assert view.state.step > 16 and view.ended is None
 
 
 def test_an_earlier_part_of_the_run_is_not_told_as_news() -> None:
-    diary = recorded("lost-and-back")
-    story = Story(run="second", order=NODES, since={"gpu-master": diary[-1][1]["time"] + 1})
-    assert told(story, diary) == []
-    assert story.ended is None and story.proven == [] and story.line(waited_s=2) == "starting · 2 s"
+    log = recorded("lost-and-back")
+    view = view_of(NODES, "second", since={"gpu-master": log[-1][1]["time"] + 1})
+    assert shown(view, log) == []
+    assert view.ended is None and view.state.proven == [] and view.line(waited_s=2) == "starting · 2 s"
 
 
 def test_steps_trained_anew_are_counted() -> None:
-    story = Story(run="r", order=NODES)
+    view = view_of(NODES)
     steps = [("event", step(number, 100.0 + number)) for number in range(1, 8)]
     lost = (
         "member",
         {"event": "lost", "time": 108.0, "epoch": 2, "step": 7, "nodes": ["b"], "reason": "lost b (silent)"},
     )
-    lines = told(story, [*steps, lost, start(5, 118.0), ("event", step(6, 120.0))])
+    lines = shown(view, [*steps, lost, start(5, 118.0), ("event", step(6, 120.0))])
     assert lines[-1] == "✓ training again with 2 of 3 at step 6 after 13 s · 2 steps repeated"
 
 
@@ -78,23 +83,23 @@ def member(kind: str, time: float, *nodes: str, reason: str = "", epoch: int = 2
 
 def test_the_last_step_of_the_old_group_is_no_recovery() -> None:
     """A node that can take part is announced while the others are in the middle of a step."""
-    story = Story(run="r", order=["a", "b", "c"])
-    told(story, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
-    lines = told(story, [member("joined", 107.5, "c"), ("event", step(8, 108.0)), start(8, 115.0)])
+    view = view_of(["a", "b", "c"])
+    shown(view, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
+    lines = shown(view, [member("joined", 107.5, "c"), ("event", step(8, 108.0)), start(8, 115.0)])
     assert lines == []
-    lines = told(story, [("event", step(9, 120.0, a=3, b=3, c=2))])
+    lines = shown(view, [("event", step(9, 120.0, a=3, b=3, c=2))])
     assert lines == ["✓ c back · 3 of 3 at step 9 after 12 s · no steps repeated"]
 
 
 def test_what_another_node_noticed_long_ago_is_no_news_and_no_failure() -> None:
-    story = Story(run="r", order=["a", "b"])
-    told(story, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
+    view = view_of(["a", "b"])
+    shown(view, [("event", step(number, 100.0 + number)) for number in range(1, 8)])
     failed = {"event": "failed", "time": 103.0, "step": 3, "node": "b", "message": "connection reset by peer"}
-    assert told(story, [("event", failed), member("lost", 103.0, "c"), member("joined", 104.0, "c")], "b") == []
-    assert not story.failure and not story.broken
-    told(story, [("event", failed | {"time": 109.0}), ("event", step(8, 112.0))])
-    assert not story.failure, "it trains on after it"
-    assert told(story, [member("failed", 113.0, "b", reason="peer: lost contact")]) == []
+    assert shown(view, [("event", failed), member("lost", 103.0, "c"), member("joined", 104.0, "c")], "b") == []
+    assert not view.state.failure and not view.state.gap
+    shown(view, [("event", failed | {"time": 109.0}), ("event", step(8, 112.0))])
+    assert not view.state.failure, "it trains on after it"
+    assert shown(view, [member("failed", 113.0, "b", reason="peer: lost contact")]) == []
 
 
 def step(number: int, time: float, **rows: int) -> dict[str, Any]:
@@ -103,29 +108,29 @@ def step(number: int, time: float, **rows: int) -> dict[str, Any]:
 
 
 def test_the_live_line() -> None:
-    story = Story(run="r", order=["a", "b"], total=40)
-    assert story.line(waited_s=3) == "starting · 3 s"
-    story.take("a", "event", step(10, 1.0))
+    view = view_of(["a", "b"], total=40)
+    assert view.line(waited_s=3) == "starting · 3 s"
+    view.take("a", "event", step(10, 1.0))
     assert (
-        story.line()
+        view.line()
         == "step 10/40  loss 3.0000  4.0 rows/s  256 tok/s  eta 0:01:00  a 4  b 4  (training)".removesuffix(
             "  (training)"
         )
     )
-    story.last["nodes"]["a"]["gpu_gb"] = 11.24
-    story.gpus["a"] = [{"temperature.gpu": "71"}]
-    assert "a 4 (11.2 GB, 71 °C)  b 4" in story.line()
+    view.state.last["nodes"]["a"]["gpu_gb"] = 11.24
+    view.gpus["a"] = [{"temperature.gpu": "71"}]
+    assert "a 4 (11.2 GB, 71 °C)  b 4" in view.line()
     assert progress_bar(0.5) == "━" * 12 + "─" * 12 and len(progress_bar(2.0)) == 24
 
 
-def test_a_node_that_is_not_heard_after_the_start_is_told_once_with_the_mend() -> None:
-    story = Story(run="r", order=["a", "b", "c"], since={"a": 100.0})
+def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -> None:
+    view = view_of(["a", "b", "c"], since={"a": 100.0})
     silent, absent = "does not answer", "its machine answers, but no agent runs on it"
     peers = {name: {"answers": False, "how": how} for name, how in (("b", silent), ("c", absent))}
 
     def at(seconds: float) -> list[str]:
-        view = {"time": seconds, "state": "waiting", "reason": "waiting up to 60 s for b, c", "peers": peers}
-        return story.take("a", "now", {"on": True, "now": view})
+        facts = {"time": seconds, "state": "waiting", "reason": "waiting up to 60 s for b, c", "peers": peers}
+        return view.take("a", "now", {"on": True, "now": facts})
 
     assert at(104.0) == []
     assert at(109.0) == [
@@ -133,12 +138,12 @@ def test_a_node_that_is_not_heard_after_the_start_is_told_once_with_the_mend() -
         f"! a does not hear c: {absent}   see: make logs NODE=c",
     ]
     assert at(110.0) == []
-    story = Story(run="r", order=["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
+    view = view_of(["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
     assert at(111.0) == []  # who is lost while it trains is told by the diaries
 
 
 def test_a_failure_is_told_in_the_trainers_words() -> None:
-    story = Story(run="r", order=NODES)
+    view = view_of(NODES)
     failed = {
         "event": "failed",
         "time": 5.0,
@@ -147,17 +152,17 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
         "message": "the loss is nan\nfix: lower it",
     }
     ended = {"event": "ended", "time": 6.0, "epoch": 3, "nodes": [], "reason": "failed: gpu-worker-1: something"}
-    told(story, [("event", failed), ("member", ended)])
-    assert story.ended and not story.ended.ok
-    assert story.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
+    shown(view, [("event", failed), ("member", ended)])
+    assert view.ended and not view.ended.ok
+    assert view.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
 
 
 def test_shares_that_move_and_stay_are_told_once() -> None:
-    story = Story(run="r", order=["a", "b"])
+    view = view_of(["a", "b"])
     trembling = [step(number, float(number), a=10 + number % 5 - 2, b=10 - number % 5 + 2) for number in range(1, 40)]
-    assert told(story, [("event", event) for event in trembling]) == []
+    assert shown(view, [("event", event) for event in trembling]) == []
     moved = [step(number, float(number), a=16, b=4) for number in range(40, 80)]
-    lines = told(story, [("event", event) for event in moved])
+    lines = shown(view, [("event", event) for event in moved])
     assert lines == ["shares at step 50: a 10 → 16, b 10 → 4"]
 
 
@@ -166,13 +171,13 @@ def test_shares_that_move_and_stay_are_told_once() -> None:
 
 def look(**more: Any) -> dict[str, Any]:
     view = {"state": "training", "reason": "", "gpus": []}
-    facts = {"on": True, "how": "unit", "run": "r", "now": view, "start": {"total_steps": 40}, "step": step(12, 9.0)}
+    facts = {"on": True, "how": "unit", "run": "r", "now": view, "start": start(0, 1.0)[1], "step": step(12, 9.0)}
     facts |= {"events": [], "members": [], "checkpoint": 10, "free_bytes": 5e9, "gpus": []}
     return facts | more
 
 
 def test_status_with_a_node_that_is_off() -> None:
-    lost = {"event": "lost", "time": 9.0, "step": 11, "nodes": ["b"], "reason": "lost b (silent)"}
+    lost = {"event": "lost", "time": 9.0, "epoch": 1, "step": 11, "nodes": ["b"], "reason": "lost b (silent)"}
     lines = status_lines(["a", "b"], {"a": look(members=[lost])}, {"b": "nobody answers at 192.168.1.5"})
     assert lines[:3] == [
         "run r  step 12/40  loss 3.0000  4.0 rows/s  256 tok/s  eta 0:00:56",

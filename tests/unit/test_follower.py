@@ -13,6 +13,8 @@ import pytest
 from console import follow
 from console.infra.local import LocalNode
 from console.infra.node import Silent
+from console.run_in_words import NEXT, Ended, RunView
+from train.runlog.state import RunState
 
 OFF = {"on": False, "run": "r", "words": "torch is missing\nno module named torch"}
 ON = {"on": True, "run": "r"}
@@ -30,8 +32,8 @@ class Cluster:
         monkeypatch.setattr(LocalNode, "events", lambda node, _: self.events(node.name))
         monkeypatch.setattr(LocalNode, "status", lambda node: self.status(node.name))
         nodes = [LocalNode(name=name, home="") for name in "abc"]
-        self.story = follow.Story(run="r", order=["a", "b", "c"], members=["a", "b", "c"])
-        self.follower = follow.Follower(nodes, self.story, self.said.append, lambda: None)
+        self.view = RunView(RunState(run="r", members=["a", "b", "c"]), ["a", "b", "c"])
+        self.follower = follow.Follower(nodes, self.view, self.said.append, lambda: None)
 
     def status(self, name: str) -> Any:
         if name not in self.looks:
@@ -74,7 +76,7 @@ def test_a_node_that_freezes_is_left_for_the_next(cluster: Cluster, monkeypatch:
     ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}
     cluster.tells = {"a": [told("event", **STEP)], "b": [told("member", **ended)]}
     found = cluster.follower.follow(limit_s=5)
-    assert found and found.ok and found.lines == (f"done · 7 steps · loss 3.0000{follow.NEXT}",)
+    assert found and found.ok and found.lines == (f"done · 7 steps · loss 3.0000{NEXT}",)
     assert cluster.read == ["a", "b"]
 
 
@@ -87,32 +89,32 @@ def test_after_a_round_without_an_answer_it_goes_to_who_trains(cluster: Cluster)
 
 def test_a_run_has_ended_where_nobody_has_it_any_more_for_a_while(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
-    cluster.story.take("a", "event", STEP)
+    cluster.view.take("a", "event", STEP)
     notices(cluster, clock, seconds=1)
-    assert cluster.story.ended is None, "its processes may be about to begin anew"
+    assert cluster.view.ended is None, "its processes may be about to begin anew"
     notices(cluster, clock)
-    assert cluster.story.ended == follow.Ended(True, ("stopped at step 7 · go on with: make launch RESUME=r",))
+    assert cluster.view.ended == Ended(True, ("stopped at step 7 · resume it: make launch RESUME=r",))
 
 
 def test_a_node_that_still_wants_the_run_has_not_ended_it(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
     notices(cluster, clock, OFF | {"wanted": True})
-    assert cluster.story.ended is None
+    assert cluster.view.ended is None
 
 
 def test_while_another_node_trains_it_is_read_from_that_one(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF, "b": OFF | {"on": True, "run": "other"}, "c": ON}
     notices(cluster, clock)
-    assert cluster.story.ended is None and cluster.follower.node.name == "c"
+    assert cluster.view.ended is None and cluster.follower.node.name == "c"
 
 
 def test_what_most_nodes_do_not_tell_is_not_the_end(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF}
     notices(cluster, clock)
-    assert cluster.story.ended is None
+    assert cluster.view.ended is None
     cluster.looks = {"a": OFF, "b": OFF}
     notices(cluster, clock)
-    assert cluster.story.ended, "one of three is no majority"
+    assert cluster.view.ended, "one of three is no majority"
 
 
 def test_an_end_before_the_first_step_is_a_failure_with_the_nodes_last_words(
@@ -121,22 +123,22 @@ def test_an_end_before_the_first_step_is_a_failure_with_the_nodes_last_words(
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
     notices(cluster, clock)
     words = "run r ended before its first step: no module named torch"
-    assert cluster.story.ended == follow.Ended(False, (words, "see: make logs"))
+    assert cluster.view.ended == Ended(False, (words, "see: make logs"))
 
 
 def test_an_end_after_a_failure_is_that_failure(cluster: Cluster, clock: list[float]) -> None:
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
-    cluster.story.take("a", "event", STEP)
+    cluster.view.take("a", "event", STEP)
     failed = {"event": "failed", "time": 10.0, "step": 8, "node": "b", "message": "the loss is nan"}
-    cluster.story.take("a", "event", failed)
+    cluster.view.take("a", "event", failed)
     notices(cluster, clock)
-    assert cluster.story.ended == follow.Ended(False, ("run r failed on b in step 8: the loss is nan",))
+    assert cluster.view.ended == Ended(False, ("run r failed on b in step 8: the loss is nan",))
 
 
 def test_a_step_that_is_read_again_counts_once() -> None:
-    story = follow.Story(run="r", order=["a"])
-    story.take("a", "event", STEP)
-    story.take("a", "event", STEP | {"step": 8, "time": 14.0, "step_s": 5.0})
-    pace_s = story.pace_s
-    assert story.take("b", "event", STEP | {"step": 8, "time": 14.0, "step_s": 5.0}) == []
-    assert story.pace_s == pace_s
+    view = RunView(RunState(run="r"), ["a"])
+    view.take("a", "event", STEP)
+    view.take("a", "event", STEP | {"step": 8, "time": 14.0, "step_s": 5.0})
+    pace_s = view.pace_s
+    assert view.take("b", "event", STEP | {"step": 8, "time": 14.0, "step_s": 5.0}) == []
+    assert view.pace_s == pace_s

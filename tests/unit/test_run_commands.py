@@ -16,7 +16,9 @@ from console import fetch, follow, live_view, run_commands
 from console.infra.local import LocalNode
 from console.infra.node import Silent
 from console.inventory.read import Inventory
+from console.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
+from train.runlog.state import RunState
 
 DONE, HALF = "done-run", "half-run"
 
@@ -120,7 +122,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     said: list[str] = []
     at = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: at[0])
-    screen = live_view.Screen(follow.Story(run="r", order=["a"]), said.append, terminal=False, every_s=10)
+    screen = live_view.Screen(RunView(RunState(run="r"), ["a"]), said.append, terminal=False, every_s=10)
     for second in range(21):
         at[0] = float(second)
         screen.tick()
@@ -130,8 +132,8 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("ended", "lines", "code"),
     [
-        (follow.Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
-        (follow.Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
+        (Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
+        (Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
         (None, ["the first step is proven on 1 of 2 nodes: a", live_view.DETACHED], 0),
     ],
 )
@@ -139,8 +141,8 @@ def test_the_end_is_said_and_decides_the_exit_code(
     ended: Any, lines: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(follow.Follower, "follow", lambda *_, **__: ended)
-    story = follow.Story(run="r", order=["a", "b"], proven=["a"])
-    assert run_commands.show([], story) == code and capsys.readouterr().out.splitlines() == lines
+    view = RunView(RunState(run="r", proven=["a"]), ["a", "b"])
+    assert run_commands.show([], view) == code and capsys.readouterr().out.splitlines() == lines
 
 
 def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +150,7 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         raise KeyboardInterrupt
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
-    assert run_commands.show([], follow.Story(run="r", order=["a"])) == 0
+    assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
     assert capsys.readouterr().out.splitlines()[-1] == live_view.DETACHED
 
 
@@ -165,8 +167,8 @@ def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) 
     monkeypatch.setattr(LocalNode, "events", events)
     monkeypatch.setattr(LocalNode, "status", silent)
     nodes = [LocalNode(name=name, home="") for name in ("a", "b")]
-    story = follow.Story(run="r", order=["a", "b"])
-    return follow.Follower(nodes, story, tell, lambda: None), tried
+    view = RunView(RunState(run="r"), ["a", "b"])
+    return follow.Follower(nodes, view, tell, lambda: None), tried
 
 
 def test_without_a_network_it_goes_on_looking_without_haste(monkeypatch: pytest.MonkeyPatch) -> None:

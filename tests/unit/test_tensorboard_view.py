@@ -11,8 +11,8 @@ from pathlib import Path
 from console import curves, tensorboard_view
 from console.infra.local import LocalNode
 
-DIARY = Path(__file__).with_name("diaries") / "lost-and-back.events.jsonl"
-LINES = DIARY.read_text().splitlines(keepends=True)
+LOG = Path(__file__).with_name("event_logs") / "lost-and-back.events.jsonl"
+LINES = LOG.read_text().splitlines(keepends=True)
 
 
 def node(home: Path) -> LocalNode:

@@ -77,7 +77,7 @@ class Endless:
             self.tell("a line")
             self.tick()
 live_view.Follower = Endless
-run_commands.follow = lambda inventory: run_commands.show([], run_commands.Story(run="r", order=[]))
+run_commands.follow = lambda inventory: run_commands.show([], run_commands.RunView(run_commands.RunState(), []))
 sys.argv = ["console", "follow", "--inventory", "inventory/loopback"]
 sys.exit(__main__.main())
 """

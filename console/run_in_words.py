@@ -1,0 +1,214 @@
+"""A run in words for whoever watches it: a calm line for each thing that happens, and one live line.
+
+Pure: tests/unit/test_follow.py feeds it event logs of real runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
+
+UNHEARD_S = 8.0
+SETTLING = 8
+BAR = 24
+
+NEXT = "   ask it: make ask   adapter and event logs: make fetch   on one page: make report"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    ok: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Shares:
+    """Rows of each node lately, and when they have moved for good: a machine that is also used makes them tremble."""
+
+    usual: dict[str, float] = field(default_factory=dict)
+    shown: dict[str, int] = field(default_factory=dict)
+    settling: int = 0
+    """Steps until the shares of these nodes are taken as the ones that are shown."""
+
+    def moved(self, rows: dict[str, int]) -> str:
+        if rows.keys() != self.usual.keys():
+            self.usual, self.shown, self.settling = dict(rows), {}, SETTLING
+        self.usual = {name: 0.8 * self.usual[name] + 0.2 * count for name, count in rows.items()}
+        known, least = self.shown, max(1.0, 0.15 * sum(rows.values()))
+        moves = bool(known) and any(abs(self.usual[name] - known[name]) >= least for name in rows)
+        if not self.settling:
+            self.settling = SETTLING if moves else 0  # shown when it has settled
+            return ""
+        self.settling -= 1
+        if self.settling or (known and not moves):
+            return ""
+        now = self.shown = {name: round(usual) for name, usual in self.usual.items()}
+        return ", ".join(f"{name} {known[name]} → {now[name]}" for name in rows if known and known[name] != now[name])
+
+
+@dataclass(slots=True)
+class RunView:
+    state: RunState
+    order: list[str]
+    """All nodes of the launch."""
+    since: dict[str, float] = field(default_factory=dict)
+    """Node → when this launch began, by its own clock: what is older belongs to an earlier part of the run."""
+    shares: Shares = field(default_factory=Shares)
+    gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    unheard: set[str] = field(default_factory=set)
+    pace_s: float = 0.0
+    ended: Ended | None = None
+
+    def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
+        """One line of a node (kind: event, member, or now for its agent's view); returns what it means in words."""
+        if kind == "now":
+            return self._now(node, facts)
+        new = float(facts["time"]) >= self.since.get(node, 0.0)
+        if not new and facts["event"] != "start":
+            return []
+        changes = self.state.apply(facts)
+        return [line for change in changes if new for line in self._lines(change)]
+
+    def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
+        event, gap = change.event, self.state.gap
+        names, reason, step = ", ".join(event.get("nodes") or []), str(event.get("reason", "")), event.get("step")
+        match change.kind:
+            case "step":
+                return self._step(event, change.gap)
+            case "start" if step and not gap:
+                return [f"resumes from step {step}"]
+            case "eval":
+                return [f"held-out loss {event['loss']:.4f} after step {step}{' (best so far)' * event['best']}"]
+            case "warning":
+                return [f"! {event['message']}"]
+            case "woke":
+                return [f"{event['node']} woke up: {reason}"]
+            case "lost":
+                return [f"⚡ {names} lost at step {step} · {reason}"]
+            case "waiting" if gap:  # at the start the live line shows it
+                return [f"… waiting: {reason}"]
+            case "failed" | "stalled" | "unfit" if "epoch" in event:  # an agent's; a trainer's is shown at the end
+                return [f"⚡ {names} {change.kind} at step {step}: {first(reason)}"]
+            case "ended":
+                self.ended = self._end()
+        return []  # joined: the first step with it shows it; leaving: the end does
+
+    def _step(self, event: Event, gap: Gap | None) -> list[str]:
+        lines = [self._training_again(event, gap)] if gap else []
+        if moved := self.shares.moved(rows_of(event)):
+            lines.append(f"shares at step {event['step']}: {moved}")
+        pace = float(event["step_s"])
+        self.pace_s = pace if not self.pace_s else 0.9 * self.pace_s + 0.1 * pace
+        return lines
+
+    def _training_again(self, event: Event, gap: Gap) -> str:
+        repeated = max(0, gap.step - int(event["step"]) + 1)
+        steps = f"{repeated or 'no'} step{'' if repeated == 1 else 's'} repeated"
+        after = f"after {event['time'] - gap.time:.0f} s · {steps}"
+        members = nodes_of(event["nodes"])
+        count = f"{len(members)} of {len(self.order)}"
+        back = [name for name in members if name not in gap.nodes]
+        if back and len(members) > len(gap.nodes):
+            return f"✓ {', '.join(back)} back · {count} at step {event['step']} {after}"
+        return f"✓ training again with {count} at step {event['step']} {after}"
+
+    def _end(self) -> Ended:
+        word, _, rest = self.state.verdict.partition(": ")
+        if word != "done":
+            return Ended(False, tuple(self.cause(rest or word)))
+        loss = f" · loss {self.state.last['loss']:.4f}" if self.state.last else ""
+        return Ended(True, (f"done · {self.state.step} steps{loss}{NEXT}",))
+
+    def cause(self, reason: str) -> list[str]:
+        """The trainer's own sentence with node and step, where it had time for one."""
+        where = f"run {self.state.run} failed"
+        if failure := self.state.failure:
+            where += f" on {failure['node']} in step {failure['step']}"
+            reason = str(failure["message"])
+        return [f"{where}: {first(reason)}", *reason.splitlines()[1:3]]
+
+    def stopped(self, words: str) -> Ended:
+        """No process is left on any node, and nobody has written why."""
+        run, step = self.state.run, self.state.step
+        if self.state.failure:
+            return Ended(False, tuple(self.cause("")))
+        if step:
+            return Ended(True, (f"stopped at step {step} · resume it: make launch RESUME={run}",))
+        lines = words.splitlines() or ["it exited without an error message"]
+        return Ended(False, (f"run {run} ended before its first step: {lines[-1]}", "see: make logs"))
+
+    # -- the agent's view ----------------------------------------------------------------------------------------------
+
+    def _now(self, node: str, facts: dict[str, Any]) -> list[str]:
+        view = facts.get("now") or {}
+        if float(view.get("time", 0)) < self.since.get(node, 0.0):
+            return []
+        if view.get("gpus"):
+            self.gpus[node] = view["gpus"]
+        changes = self.state.observe(view, running=bool(facts.get("on")))
+        lines = [line for change in changes for line in self._lines(change)]
+        return lines + (self._unreachable(node, view) if facts.get("on") else [])
+
+    def _unreachable(self, node: str, view: dict[str, Any]) -> list[str]:
+        """All were started a moment ago; a node that another cannot reach lost its power since, or never was."""
+        if self.state.last or float(view.get("time", 0)) - self.since.get(node, float("inf")) < UNHEARD_S:
+            return []
+        found = []
+        for name, peer in (view.get("peers") or {}).items():
+            if peer["answers"] or name not in self.order or name in self.unheard:
+                continue
+            self.unheard.add(name)
+            if peer["how"] == "does not answer":
+                fix = "off, or its ports are closed (make bootstrap PHASE=firewall)"
+                found.append(f"! {node} gets no answer from {name}: {fix}")
+            else:
+                found.append(f"! {node} does not hear {name}: {peer['how']}   see: make logs NODE={name}")
+        return found
+
+    # -- the live line -------------------------------------------------------------------------------------------------
+
+    def line(self, *, bar: bool = False, waited_s: float = 0.0) -> str:
+        state = self.state
+        if not state.last:
+            return f"{state.state}{f': {state.reason}' if state.reason else ''} · {waited_s:.0f} s"
+        words = [f"step {state.step}/{state.total}"]
+        words += [progress_bar(state.step / max(1, state.total))] if bar else []
+        words += [*rates(state.last), f"eta {clock((state.total - state.step) * self.pace_s)}"]
+        words.append("  ".join(f"{name} {count}{self._gpu(name)}" for name, count in rows_of(state.last).items()))
+        words += [f"({state.state})"] if state.state != "training" else []
+        return "  ".join(words)
+
+    def _gpu(self, name: str) -> str:
+        """Memory and temperature, where the run computes on a GPU."""
+        used = gpu_gb(self.state.last, name)
+        heat = [gpu.get("temperature.gpu", "") for gpu in self.gpus.get(name, [])]
+        words = [*([f"{used:.1f} GB"] if used else []), *(f"{degrees} °C" for degrees in heat if degrees and used)]
+        return f" ({', '.join(words)})" if words else ""
+
+
+def rates(step: Event) -> list[str]:
+    step_s = max(1e-6, float(step["step_s"]))
+    rows = sum(rows_of(step).values())
+    return [f"loss {step['loss']:.4f}", f"{rows / step_s:.1f} rows/s", f"{step['tokens'] / step_s:.0f} tok/s"]
+
+
+def gpu_gb(step: Event, node: str) -> float:
+    return max(
+        (float(did.get("gpu_gb") or 0) for name, did in step["nodes"].items() if node_of(name) == node), default=0
+    )
+
+
+def first(text: str) -> str:
+    return (text.strip().splitlines() or ["it exited without an error message"])[0]
+
+
+def clock(seconds: float) -> str:
+    hours, rest = divmod(int(max(0, seconds)), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+
+
+def progress_bar(part: float) -> str:
+    filled = round(min(1.0, part) * BAR)
+    return "━" * filled + "─" * (BAR - filled)

@@ -1,0 +1,203 @@
+"""The state of a run: events in, changes out. follow, status, the report, TensorBoard's curves and the demo's summary
+are views of it.
+
+Pure. Events may come from several nodes, and again from the next one: all of them write the same, each with its own
+clock, and one that was away lacks some. Every thing is one change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+SAME_S = 5.0
+"""Within which all nodes have written the same start or step."""
+SAME_WAIT_S = 30.0
+CLOCKS_S = 2.0
+"""How far the nodes' clocks may be apart."""
+ENDS = ("done", "failed", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Nobody trains: from the last step before the nodes changed to the next one."""
+
+    time: float
+    step: int
+    nodes: list[str]
+    """Who trained before."""
+    restarted: bool = False
+    """Whether a group of processes has begun since then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    event: Event
+    gap: Gap | None = None
+    """Of a step: the gap that it ends."""
+
+    @property
+    def kind(self) -> str:
+        return str(self.event["event"])
+
+
+@dataclass(kw_only=True, slots=True)
+class RunState:
+    run: str = ""
+    total: int = 0
+    """Steps of the whole run."""
+    last: Event = field(default_factory=dict)
+    """The newest step event."""
+    members: list[str] = field(default_factory=list)
+    """Who trains."""
+    state: str = "starting"
+    reason: str = ""
+    proven: list[str] = field(default_factory=list)
+    """The nodes of the first step that was proven."""
+    failure: Event = field(default_factory=dict)
+    """Of a trainer, after the last step."""
+    ending: Event | None = None
+    """The trainer's done, failed or stopped, after the last step."""
+    verdict: str = ""
+    """The agents' word at the end of the run: `done: …` or `failed: …`."""
+    gap: Gap | None = None
+    lost: dict[str, int] = field(default_factory=dict)
+    """Node → the step at which it was lost."""
+    seen: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        return int(self.last.get("step", 0))
+
+    @property
+    def stepped(self) -> float:
+        return float(self.last.get("time", 0.0))
+
+    def apply(self, event: Event) -> list[Change]:
+        """One line of a node's events.jsonl or members.jsonl."""
+        return self._member(event) if "epoch" in event else self._trainer(event)
+
+    def _first(self, event: Event, *key: Any, within_s: float = float("inf")) -> list[Change]:
+        """The change, where no node has written it before."""
+        times = self.seen.setdefault((event["event"], *key), [])
+        known = any(abs(time - event["time"]) <= within_s for time in times)
+        times.append(float(event["time"]))
+        return [] if known else [Change(event)]
+
+    # -- the trainer's events ------------------------------------------------------------------------------------------
+
+    def _trainer(self, event: Event) -> list[Change]:
+        kind = event["event"]
+        if kind == "start":
+            return self._start(event)
+        if kind == "step":
+            return self._step(event)
+        if kind == "proof" and not self.proven:
+            self.proven = list(self.members)
+        if kind in ENDS and event["time"] >= self.stepped - 1:
+            self.ending = event
+        if kind == "failed" and event["time"] > self.stepped:
+            self.failure = event
+        detail = {"eval": "loss", "warning": "message", "failed": "message", "balance": "reason"}.get(kind, "step")
+        return self._first(event, event.get("step"), event.get("node"), event.get(detail))
+
+    def _start(self, event: Event) -> list[Change]:
+        self.run, self.total = event.get("run", self.run), int(event["total_steps"])
+        self.members = nodes_of(event["nodes"])
+        if self.gap and event["time"] > self.gap.time:
+            self.gap = Gap(self.gap.time, self.gap.step, self.gap.nodes, restarted=True)
+        return self._first(event, event["step"], within_s=SAME_S)
+
+    def _step(self, event: Event) -> list[Change]:
+        step, time = int(event["step"]), float(event["time"])
+        new = self._first(event, step, event["loss"], event["step_s"], within_s=SAME_S)
+        if not new or (step <= self.step and time <= self.stepped + 0.5):
+            return []
+        ended = None
+        if self.gap and not self.gap.restarted:  # the last step of the group that ends
+            self.gap = Gap(time, step, self.gap.nodes)
+        elif self.gap and time > self.gap.time:
+            ended, self.gap = self.gap, None
+        self.last, self.members, self.state, self.failure = event, nodes_of(event["nodes"]), "training", {}
+        if self.ending and time > self.ending["time"] + 1:
+            self.ending = None
+        return [Change(event, ended)]
+
+    # -- the agents' events --------------------------------------------------------------------------------------------
+
+    def _member(self, event: Event) -> list[Change]:
+        kind, reason = event["event"], str(event.get("reason", ""))
+        old = float(event["time"]) < self.stepped - CLOCKS_S  # of another node's log, long known
+        if kind in ("up", "plan") or (old and kind not in ("ended", "woke")):
+            return []
+        if kind == "failed" and reason.startswith("peer"):  # it only noticed that another one is lost
+            return []
+        if kind == "woke":
+            return self._first(event, event["time"])
+        waits = (reason, SAME_WAIT_S) if kind == "waiting" else ("", float("inf"))
+        new = self._first(event, event["epoch"], *event.get("nodes", ()), waits[0], within_s=waits[1])
+        if not new:
+            return []
+        if kind in ("lost", "joined", "failed", "stalled", "unfit") and not self.gap and self.last:
+            self.gap = Gap(self.stepped, self.step, list(rows_of(self.last)))
+        if kind == "lost":
+            self.lost |= dict.fromkeys(event["nodes"], int(event["step"]))
+        elif kind == "joined":
+            self.lost = {name: step for name, step in self.lost.items() if name not in event["nodes"]}
+        elif kind == "waiting":
+            self.state, self.reason = "waiting", reason
+        elif kind == "ended":
+            self._end(reason)
+        return new
+
+    def _end(self, verdict: str) -> None:
+        self.state, self.verdict = "done" if verdict.startswith("done") else "failed", verdict
+
+    def observe(self, view: Event, *, running: bool) -> list[Change]:
+        """agent.json of a node, and whether a process of the run is there."""
+        state, reason = str(view.get("state", self.state)), str(view.get("reason", ""))
+        if running:
+            self.state, self.reason = state, reason
+        elif state in ("done", "failed") and view and not self.verdict:
+            self._end(f"{state}: {reason}")
+            return [Change({"event": "ended", "time": view.get("time", 0.0), "reason": self.verdict})]
+        return []
+
+
+def replay(events: Iterable[Event]) -> tuple[RunState, list[Change]]:
+    """What a run has come to, from the events of all its nodes."""
+    state = RunState()
+    return state, [change for event in sorted(events, key=time_of) for change in state.apply(event)]
+
+
+def steps_that_count(changes: Iterable[Change]) -> list[Event]:
+    """The newest of each number: where a run was resumed, what lay behind that point was trained again."""
+    newest = {change.event["step"]: change.event for change in changes if change.kind == "step"}
+    return [newest[step] for step in sorted(newest)]
+
+
+def time_of(event: Event) -> float:
+    return float(event["time"])
+
+
+def node_of(process: str) -> str:
+    """`gpu-worker-1` of `gpu-worker-1:0`, where a node has several processes."""
+    return process.partition(":")[0]
+
+
+def nodes_of(processes: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(map(node_of, processes)))
+
+
+def rows_of(step: Event) -> dict[str, int]:
+    return {node: int(rows) for node, rows in by_node(step, "rows").items()}
+
+
+def by_node(step: Event, key: str) -> dict[str, float]:
+    """One figure of a step; of the processes of a node the sum."""
+    sums: dict[str, float] = {}
+    for process, facts in step.get("nodes", {}).items():
+        sums[node_of(process)] = sums.get(node_of(process), 0.0) + float(facts[key])
+    return sums
