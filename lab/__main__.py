@@ -155,7 +155,7 @@ def do_check(args: argparse.Namespace) -> int:
 
 def do_install(args: argparse.Namespace) -> None:
     if packages := labs.missing_packages():
-        print(f"installing {' '.join(packages)} (apt)", flush=True)
+        print(f"installing {' '.join(packages)} (apt): the lab makes its hosts and networks with it", flush=True)
         labs.install_packages()
 
 

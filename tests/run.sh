@@ -4,6 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 py=.venv/bin/python
 part=${1:-all}
+slowest=(--durations=25 --durations-min=1)
 
 lint() {
   echo "== lint"
@@ -20,6 +21,7 @@ lab_packages() {
 
 browser() { # the report is looked at with one; Debian has a small one, elsewhere that test is named as not run
   if [ "$(id -u)" = 0 ] && ! command -v chromium-headless-shell chromium chromium-browser google-chrome >/dev/null; then
+    echo "installing chromium-headless-shell (apt): a test looks at the report as a person does"
     {
       apt-get -qq update
       DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 install --no-install-recommends \
@@ -30,15 +32,25 @@ browser() { # the report is looked at with one; Debian has a small one, elsewher
 
 envs=${MOTLEY_CACHE:-$HOME/.cache/motley}/envs
 
-make_train_env() { requirements/make_env.sh "$envs/train" node-cpu test-train; }
+make_train_env() {
+  echo "== $envs/train (pip): what a node trains with, and pytest"
+  requirements/make_env.sh "$envs/train" node-cpu test-train
+}
 
-make_unsloth_env() { requirements/make_env.sh "$envs/unsloth" test-unsloth unsloth; }
+make_unsloth_env() {
+  echo "== $envs/unsloth (pip): unsloth as a node with a GPU has it, and pytest"
+  requirements/make_env.sh "$envs/unsloth" test-unsloth unsloth
+}
+
+computes() { # in an environment of its own
+  OMP_NUM_THREADS=1 "$envs/$1/bin/python" -m pytest -q "${slowest[@]}" -p no:cacheprovider "${@:2}"
+}
 
 quick() { # some minutes: from three machines to an adapter, and one loss curve against the truth
   lint
   tests tests/unit -n "$(nproc)"
   make_train_env
-  OMP_NUM_THREADS=1 "$envs/train/bin/python" -m pytest -q -p no:cacheprovider tests/train/test_exactness.py \
+  computes train tests/train/test_exactness.py \
     -k "test_losses_are_those_of_one_machine and 16bit and three"
   lab_packages
   tests tests/roles/test_at_the_head.py
@@ -46,18 +58,17 @@ quick() { # some minutes: from three machines to an adapter, and one loss curve 
 
 train() {
   echo "== tests: tests/train, ${1:-not long}"
-  OMP_NUM_THREADS=1 "$envs/train/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile -m "${1:-not long}" \
-    tests/train
+  computes train -n 2 --dist loadfile -m "${1:-not long}" tests/train
 }
 
 unsloth() {
   echo "== tests: tests/unsloth"
-  OMP_NUM_THREADS=1 "$envs/unsloth/bin/python" -m pytest -q -p no:cacheprovider -n 2 --dist loadfile tests/unsloth
+  computes unsloth -n 2 --dist loadfile tests/unsloth
 }
 
 tests() {
   echo "== tests: $*"
-  $py -m pytest -q "$@"
+  $py -m pytest -q "${slowest[@]}" "$@"
 }
 
 # Hosts wait as much as they compute: several files at a time, each with labs of its own. What measures the machine runs
@@ -81,6 +92,7 @@ case $part in
     MOTLEY_NOT_RUN=$(mktemp)
     export MOTLEY_NOT_RUN
     trap 'not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
+    echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
     lint
     lab_packages
     browser

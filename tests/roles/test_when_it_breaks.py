@@ -83,6 +83,9 @@ def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> No
     host.run("install", "-m", "666", "/dev/null", "/tmp/german")
     person.bootstraps(phase="power", limit=VICTIM)
     person.types("doctor", "--quick", limit=VICTIM)
+    person.types("check-versions", limit=VICTIM)
+    person.plans(model="tiny", nodes=VICTIM)
+    person.types("undo", limit=VICTIM, phase="power")
     assert host.run("sort", "-u", "/tmp/german") == ""
 
 
