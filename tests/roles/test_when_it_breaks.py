@@ -84,6 +84,7 @@ def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> No
     person.bootstraps(phase="power", limit=VICTIM)
     person.types("doctor", "--quick", limit=VICTIM)
     person.types("check-versions", limit=VICTIM)
+    person.bootstraps(phase="ssh_trust", limit=VICTIM)  # a launch comes by key
     person.plans(model="tiny", nodes=VICTIM)
     person.types("undo", limit=VICTIM, phase="power")
     assert host.run("sort", "-u", "/tmp/german") == ""
