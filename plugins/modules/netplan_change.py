@@ -313,7 +313,7 @@ def back(module: AnsibleModule) -> None:
     module.exit_json(changed=False, gone_back=wait_until_applied())
 
 
-def wait_until_applied(limit_s: float = 20) -> bool:
+def wait_until_applied(limit_s: float = 60) -> bool:
     """A node whose address stays the same answers before anything has happened: that proves nothing yet."""
     end = time.monotonic() + limit_s
     while not APPLIED.exists() and time.monotonic() < end:
