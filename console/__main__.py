@@ -245,7 +245,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
     only, repin = chosen_nodes(inventory, args.limit), chosen_nodes(inventory, args.repin)
     if not contact.meet(inventory, only, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
-    wish = play.Wish(
+    request = play.PlaybookRun(
         verb="bootstrap",
         playbook="bootstrap",
         inventory=inventory,
@@ -254,7 +254,7 @@ def do_bootstrap(args: argparse.Namespace) -> int:
         check=args.check,
         variables={"motley_python_env_rollback": True} if args.rollback else {},
     )
-    return restart.run(wish, play.ask_passwords(inventory))
+    return restart.run(request, play.ask_passwords(inventory))
 
 
 def do_undo(args: argparse.Namespace) -> int:
@@ -269,8 +269,8 @@ def do_undo(args: argparse.Namespace) -> int:
         )
     only = chosen_nodes(inventory, args.limit)
     phase = "" if args.phase == "all" else args.phase
-    wish = play.Wish(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
-    return play.run(wish, play.ask_passwords(inventory))
+    request = play.PlaybookRun(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
+    return play.run(request, play.ask_passwords(inventory))
 
 
 def do_check_versions(args: argparse.Namespace) -> int:

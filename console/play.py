@@ -28,7 +28,7 @@ SHOWN = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class PlaybookRun:
     """What a person asked for."""
 
     verb: str
@@ -72,7 +72,7 @@ def _ask(question: str) -> str:
     return getpass.getpass(question) if sys.stdin.isatty() else ""
 
 
-def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> int:
+def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = None) -> int:
     """0: done on every node. 1: some node failed or was left out. 130: stopped by Ctrl-C or SIGTERM.
 
     `progress` is filled with what each node did.
@@ -81,30 +81,34 @@ def run(wish: Wish, passwords: Passwords, progress: Progress | None = None) -> i
     verbose = os.environ.get("VERBOSE", "") not in ("", "0")
     screen = Console(highlight=False, markup=False)
     started = time.monotonic()
-    work = wish.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
+    work = request.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        with playbook_view.View(screen, progress, silent=verbose, check=wish.check) as shown:
-            rc = _ansible(wish, passwords, work, progress, shown)
-        log = _keep_log(work, wish)
+        with playbook_view.View(screen, progress, silent=verbose, check=request.check) as shown:
+            rc = _ansible(request, passwords, work, progress, shown)
+        log = _keep_log(work, request)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     whole = bool(progress.nodes) and rc == 0 and not any(n.off or n.failed for n in progress.nodes.values())
     seconds = time.monotonic() - started
-    outcome = "check only" if wish.check else "proven" if whole else "incomplete"
-    data = receipt.as_data(wish.verb, str(wish.inventory.path), progress, outcome=outcome, seconds=seconds)
-    page = receipt.write(wish.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
-    for line in [*_summary(wish, progress, seconds, rc, log), f"receipt  {_short(page)}", *_next(wish, whole)]:
+    outcome = "check only" if request.check else "proven" if whole else "incomplete"
+    data = receipt.as_data(request.verb, str(request.inventory.path), progress, outcome=outcome, seconds=seconds)
+    page = receipt.write(request.inventory.state / "receipts", data, (passwords.login, passwords.sudo))
+    for line in [
+        *_summary(request, progress, seconds, rc, log),
+        f"receipt  {short_path(page)}",
+        *_next(request, whole),
+    ]:
         screen.print(line, soft_wrap=True)
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
 
-def read(wish: Wish, passwords: Passwords, reader: Progress, name: str) -> Path:
-    """A playbook that changes nothing and shows nothing; the log of its words."""
-    work = wish.inventory.state / "runs" / f"{name}-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
+def read(request: PlaybookRun, passwords: Passwords, reader: Progress, name: str) -> Path:
+    """A playbook that changes nothing and shows nothing; the log of its output."""
+    work = request.inventory.state / "runs" / f"{name}-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        if _ansible(wish, passwords, work, reader, _Unseen()) == interrupt.CODE:
+        if _ansible(request, passwords, work, reader, _Unseen()) == interrupt.CODE:
             raise KeyboardInterrupt
-        return _keep_log(work, wish)
+        return _keep_log(work, request)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
@@ -117,7 +121,7 @@ class _Unseen:
 
 
 def _ansible(
-    wish: Wish, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | _Unseen
+    request: PlaybookRun, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | _Unseen
 ) -> int:
     """Its exit code; 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
@@ -129,7 +133,7 @@ def _ansible(
 
     work.mkdir(parents=True, mode=0o700)
     (work / "project").symlink_to(ROOT)
-    words = ["--check", "--diff"] if wish.check else []
+    words = ["--check", "--diff"] if request.check else []
     answers = {}
     if passwords.login:
         words += ["-k", "-K"]
@@ -139,14 +143,14 @@ def _ansible(
         done = run_ansible(
             private_data_dir=str(work),
             project_dir=str(ROOT),
-            playbook=f"playbooks/{wish.playbook}.yml",
-            inventory=str(wish.inventory.path.resolve()),
-            limit=wish.limit or None,
-            tags=wish.phase or None,
-            extravars=wish.variables or None,
+            playbook=f"playbooks/{request.playbook}.yml",
+            inventory=str(request.inventory.path.resolve()),
+            limit=request.limit or None,
+            tags=request.phase or None,
+            extravars=request.variables or None,
             cmdline=" ".join(words) or None,
             passwords=answers,
-            envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we tell
+            envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we show
             suppress_env_files=True,  # else runner writes the passwords into env/passwords
             settings={"pexpect_use_poll": True, "suppress_output_file": False},
             event_handler=on_event,
@@ -156,53 +160,53 @@ def _ansible(
     return interrupt.CODE if watch.asked else int(done.rc)
 
 
-def _keep_log(work: Path, wish: Wish) -> Path:
-    """Ansible's own words of the last run of each verb."""
-    log = wish.inventory.state / "logs" / f"{wish.verb}.log"
+def _keep_log(work: Path, request: PlaybookRun) -> Path:
+    """Ansible's own output of the last run of each verb."""
+    log = request.inventory.state / "logs" / f"{request.verb}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     for stdout in work.glob("artifacts/*/stdout"):
         shutil.copyfile(stdout, log)
     return log
 
 
-def _summary(wish: Wish, progress: Progress, seconds: float, rc: int, log: Path) -> list[str]:
-    said: list[str] = []
-    tell = said.append
-    playbook_view.failures(progress, tell)
-    playbook_view.left_out(progress, tell)
+def _summary(request: PlaybookRun, progress: Progress, seconds: float, rc: int, log: Path) -> list[str]:
+    lines: list[str] = []
+    add = lines.append
+    playbook_view.failures(progress, add)
+    playbook_view.left_out(progress, add)
     nodes = progress.nodes.values()
     idle = [node.name for node in nodes if progress.broken_off and not node.off and not node.failed]
     if idle:
-        tell(f"– {', '.join(idle)}: not finished, because it failed elsewhere")
+        add(f"– {', '.join(idle)}: not finished, because it failed elsewhere")
     good = sum(not node.off and not node.failed for node in nodes) - len(idle)
     changes = sum(node.changed for node in nodes)
     took = f"{seconds:.0f} s"
     if rc == interrupt.CODE:
-        said += stopped(progress, wish.command)
+        lines += stopped(progress, request.command)
     elif not nodes:
-        said += ["✗ Ansible did not get as far as any node:", *last_words(log), f"its words: {_short(log)}"]
+        lines += ["✗ Ansible did not get as far as any node:", *last_words(log), f"its log: {short_path(log)}"]
     elif rc and not any(node.failed for node in nodes):
-        said += [
+        lines += [
             f"✗ Ansible ended with exit code {rc}{f' in {progress.phase}' if progress.phase else ''}:",
             *last_words(log),
         ]
-        tell(f"✗ {wish.verb} · incomplete · {took} · Ansible's words: {_short(log)}")
-    elif wish.check:
-        tell(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
+        add(f"✗ {request.verb} · incomplete · {took} · Ansible's log: {short_path(log)}")
+    elif request.check:
+        add(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
         if rc:
-            tell(f"Ansible's words: {_short(log)}")
+            add(f"Ansible's log: {short_path(log)}")
     elif good == len(nodes) and rc == 0:
-        tell(f"✓ {wish.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
+        add(f"✓ {request.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
     else:
-        tell(f"✗ {wish.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's words: {_short(log)}")
-    return said
+        add(f"✗ {request.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's log: {short_path(log)}")
+    return lines
 
 
 def why_not(progress: Progress, log: Path) -> list[str]:
-    """Of a playbook that should have told something: the tasks that failed, or how Ansible ended."""
-    said: list[str] = []
-    playbook_view.failures(progress, said.append)
-    return said or last_words(log)
+    """Of a playbook that should have reported something: the tasks that failed, or how Ansible ended."""
+    lines: list[str] = []
+    playbook_view.failures(progress, lines.append)
+    return lines or last_words(log)
 
 
 def last_words(log: Path) -> list[str]:
@@ -213,10 +217,10 @@ def last_words(log: Path) -> list[str]:
     return [f"    {line}" for line in lines[error : error + SHOWN]] or ["    it printed nothing"]
 
 
-def _next(wish: Wish, whole: bool) -> list[str]:
-    if not whole or wish.verb != "bootstrap" or wish.phase or wish.check:
+def _next(request: PlaybookRun, whole: bool) -> list[str]:
+    if not whole or request.verb != "bootstrap" or request.phase or request.check:
         return []
-    inventory = _short(wish.inventory.path)
+    inventory = short_path(request.inventory.path)
     where = "" if inventory == "inventory/homelab" else f" INVENTORY={inventory}"
     return [f"next     make launch MODEL=tiny DATASET=stdlib-qa{where}   (a first try; yours: docs/reference.md)"]
 
@@ -233,7 +237,7 @@ def stopped(progress: Progress, command: str) -> list[str]:
     ]
 
 
-def _short(path: Path) -> str:
+def short_path(path: Path) -> str:
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except ValueError:

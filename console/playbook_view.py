@@ -1,4 +1,4 @@
-"""Shows a run while it goes on: a moving table on a terminal, one line per node and phase elsewhere; then the end."""
+"""Shows a playbook while it runs: a moving table on a terminal, one line per node and phase elsewhere; then the end."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from console.ansible_errors import Cause
-from console.progress import FINDING, Node, Phase, Progress
+from console.progress import FINDING, NodeProgress, Phase, Progress
 
 
 class View:
     def __init__(self, screen: Console, progress: Progress, *, silent: bool = False, check: bool = False) -> None:
         self.screen, self.progress, self.silent, self.check = screen, progress, silent, check
-        self.told = 0
+        self.shown_count = 0
         self.started = time.monotonic()
         moving = screen.is_terminal and not silent
         self.live = (
@@ -36,7 +36,7 @@ class View:
 
     def update(self) -> None:
         """Tell about the phases that are over since the last time."""
-        news, self.told = self.progress.finished[self.told :], len(self.progress.finished)
+        news, self.shown_count = self.progress.finished[self.shown_count :], len(self.progress.finished)
         if not self.silent:
             for node, phase in news:
                 if line := phase_line(node, phase, self._width(), check=self.check):
@@ -56,8 +56,8 @@ class View:
         return table
 
 
-def phase_line(node: Node, name: str, width: int, *, check: bool = False) -> str:
-    """`gpu-master    hostname   ✓ 1 changed   2.1 s   …`; empty where there is nothing to tell."""
+def phase_line(node: NodeProgress, name: str, width: int, *, check: bool = False) -> str:
+    """`gpu-master    hostname   ✓ 1 changed   2.1 s   …`; empty where there is nothing to show."""
     phase = node.phases[name]
     if node.off:
         return f"{node.name:<{width}}  {'off':<10} {node.off}: left out" if name == FINDING else ""
@@ -74,15 +74,15 @@ def phase_word(phase: Phase) -> str:
     return f"✓ {len(phase.changed)} changed" if phase.changed else "✓"
 
 
-def left_out(progress: Progress, tell: Callable[[str], None]) -> None:
+def left_out(progress: Progress, show: Callable[[str], None]) -> None:
     for node in progress.nodes.values():
         if node.off:
-            tell(f"– {node.name} was left out: {node.off}")
-            tell("    fix: switch it on (and check its cable), then run again")
+            show(f"– {node.name} was left out: {node.off}")
+            show("    fix: switch it on (and check its cable), then run again")
 
 
-def failures(progress: Progress, tell: Callable[[str], None]) -> None:
-    """Host and phase, what it was about, the cause, the fix. Nodes that fail alike are told together."""
+def failures(progress: Progress, show: Callable[[str], None]) -> None:
+    """Host and phase, what it was about, the cause, the fix. Nodes that fail alike are shown together."""
     alike: dict[tuple[str, str, Cause], dict[str, str]] = {}
     for node in progress.nodes.values():
         phase = node.phases.get(node.failed)
@@ -90,9 +90,9 @@ def failures(progress: Progress, tell: Callable[[str], None]) -> None:
             key = (node.failed, phase.failed_task, replace(cause, output=""))
             alike.setdefault(key, {})[node.name] = cause.output
     for (name, task, cause), outputs in alike.items():
-        tell(f"✗ {', '.join(outputs)}  {name}: {task}")
+        show(f"✗ {', '.join(outputs)}  {name}: {task}")
         for line in cause.what.splitlines():
-            tell(f"    {line}")
+            show(f"    {line}")
         for output in filter(None, dict.fromkeys(outputs.values())):
-            tell(f"    its output: {output}")
-        tell(f"    fix: {cause.fix_on(','.join(outputs))}")
+            show(f"    its output: {output}")
+        show(f"    fix: {cause.fix_on(','.join(outputs))}")

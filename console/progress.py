@@ -22,17 +22,17 @@ class Phase:
     files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
     seconds: float = 0
     failure: Cause | None = None
-    dealt_with: Cause | None = None  # a failure after which it went on
+    dealt_with: Cause | None = None  # a failure after which it continued
     failed_task: str = ""
     ran: bool = False  # a phase whose every task is skipped was not there
 
 
 @dataclass(kw_only=True, slots=True)
-class Node:
+class NodeProgress:
     name: str
     phase: str = ""
     task: str = ""
-    off: str = ""  # why it was left out
+    off: str = ""  # why it was skipped
     since: float = 0
     phases: dict[str, Phase] = field(default_factory=dict)
 
@@ -48,10 +48,10 @@ class Node:
 
 @dataclass(kw_only=True, slots=True)
 class Progress:
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, NodeProgress] = field(default_factory=dict)
     phase: str = ""
     broken_off: bool = False  # a failure of some ended the work on all
-    finished: list[tuple[Node, str]] = field(default_factory=list)  # (node, phase) in order, for whoever tells about it
+    finished: list[tuple[NodeProgress, str]] = field(default_factory=list)  # node and phase, in order
 
     def take(self, event: dict[str, Any]) -> None:
         data = event.get("event_data") or {}
@@ -92,15 +92,18 @@ class Progress:
         self.phase = role
 
     def _start(self, data: dict[str, Any], role: str) -> None:
-        node = self.nodes.setdefault(data["host"], Node(name=data["host"], since=time.monotonic()))
+        node = self.nodes.setdefault(data["host"], NodeProgress(name=data["host"], since=time.monotonic()))
         if data.get("task", "").startswith(HIDDEN_TASKS):
             return
         phase = node.phases.setdefault(role, Phase())
-        phase.failure, phase.dealt_with = None, phase.failure or phase.dealt_with  # it goes on after a failure (rescue)
+        phase.failure, phase.dealt_with = (
+            None,
+            phase.failure or phase.dealt_with,
+        )  # rescued
         node.phase, node.task = role, data.get("task", "")
 
     def _result(self, kind: str, data: dict[str, Any], role: str) -> None:
-        node = self.nodes.setdefault(data["host"], Node(name=data["host"], since=time.monotonic()))
+        node = self.nodes.setdefault(data["host"], NodeProgress(name=data["host"], since=time.monotonic()))
         result, task = data.get("res") or {}, data.get("task", "")
         if "met" in result and role == FINDING:
             self._met(result["met"])
@@ -117,13 +120,13 @@ class Progress:
             phase.files += files_of(result)
         if task.startswith("Prove that "):
             phase.proven.append(task.removeprefix("Prove that "))
-        said = result.get("motley_say") or (result.get("msg") if data.get("task_action", "").endswith("debug") else "")
-        if said:
-            phase.says.append(str(said))
+        debug = data.get("task_action", "").endswith("debug")
+        if message := result.get("motley_say") or (debug and result.get("msg")):
+            phase.says.append(str(message))
 
     def _met(self, met: dict[str, Any]) -> None:
         for name, meeting in met.items():
-            node = self.nodes.setdefault(name, Node(name=name, since=time.monotonic()))
+            node = self.nodes.setdefault(name, NodeProgress(name=name, since=time.monotonic()))
             if meeting["state"] == "off":
                 node.off = f"nobody answers at {' or '.join(meeting['tried'])}"
                 if meeting["twin"]:

@@ -1,4 +1,4 @@
-"""A driver that was installed waits for a restart: asks whoever sits there, machine by machine, and goes on.
+"""A driver that was installed waits for a restart: asks whoever sits there, machine by machine, and continues.
 
 Without a terminal nobody is asked and nothing restarts (REBOOT=yes is the answer there). Covered by
 tests/roles/test_gpu_driver.py on a pseudo-terminal.
@@ -16,17 +16,18 @@ YES = ("y", "yes")
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml
 
 
-def run(wish: play.Wish, passwords: play.Passwords) -> int:
+def run(request: play.PlaybookRun, passwords: play.Passwords) -> int:
     progress = Progress()
-    code = play.run(wish, passwords, progress)
+    code = play.run(request, passwords, progress)
     try:
         willing = ask(waiting(progress))
     except KeyboardInterrupt:
-        print(f"\nstopped: what was done stays, the restart is still to come. Again: {wish.command}", flush=True)
+        print(f"\nstopped: what was done stays, the restart is still to come. Again: {request.command}", flush=True)
         return interrupt.CODE
     if not willing:
         return code
-    return play.run(replace(wish, variables={**wish.variables, "motley_gpu_driver_may_restart": willing}), passwords)
+    variables = {**request.variables, "motley_gpu_driver_may_restart": willing}
+    return play.run(replace(request, variables=variables), passwords)
 
 
 def waiting(progress: Progress) -> dict[str, str]:

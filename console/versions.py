@@ -14,7 +14,7 @@ from typing import Any
 
 from console import play
 from console.inventory.read import Inventory
-from console.progress import Node, Progress
+from console.progress import NodeProgress, Progress
 from train.plan.version_rules import Verdict, Versions, judge
 
 
@@ -29,7 +29,7 @@ def as_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def table(verdict: Verdict) -> list[str]:
-    """Nodes as columns; to the right of a row what is wrong with it and the one line that mends it."""
+    """Nodes as columns; to the right of a row what is wrong with it and the one line that fixes it."""
     lines = [["", *verdict.nodes]]
     notes = [""]
     for key, row in verdict.rows.items():
@@ -67,38 +67,38 @@ def last_line(verdict: Verdict) -> str:
 
 
 class _Reader(Progress):
-    """Keeps what the nodes told."""
+    """Keeps what the nodes reported."""
 
-    __slots__ = ("told",)
+    __slots__ = ("reported",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, Versions] = {}
+        self.reported: dict[str, Versions] = {}
 
     def take(self, event: dict[str, Any]) -> None:
         super().take(event)
         data = event.get("event_data") or {}
         if event.get("event") == "runner_on_ok" and "versions" in (data.get("res") or {}):
-            self.told[data["host"]] = data["res"]["versions"]
+            self.reported[data["host"]] = data["res"]["versions"]
 
 
 def read(inventory: Inventory, limit: str) -> tuple[dict[str, Versions], dict[str, str]]:
     """What the nodes say, and why the others say nothing."""
     reader = _Reader()
-    wish = play.Wish(verb="check-versions", playbook="check-versions", inventory=inventory, limit=limit)
+    request = play.PlaybookRun(verb="check-versions", playbook="check-versions", inventory=inventory, limit=limit)
     key = inventory.state / "controller_ed25519"
     given = os.environ.get("MOTLEY_PASSWORD", "")
     passwords = play.Passwords("", "") if key.exists() or not given else play.Passwords(given, given)
-    log = play.read(wish, passwords, reader, "versions")
+    log = play.read(request, passwords, reader, "versions")
     off: dict[str, str] = {}
     for name in limit.split(",") if limit else inventory.nodes:
         node = reader.nodes.get(name)
-        if name not in reader.told:
+        if name not in reader.reported:
             off[name] = why_silent(node, log)
-    return {name: reader.told[name] for name in inventory.nodes if name in reader.told}, off
+    return {name: reader.reported[name] for name in inventory.nodes if name in reader.reported}, off
 
 
-def why_silent(node: Node | None, log: Path) -> str:
+def why_silent(node: NodeProgress | None, log: Path) -> str:
     """Off; or the task that failed there, with what is known of it; or how Ansible ended."""
     if node and node.off:
         return node.off
@@ -112,7 +112,7 @@ def why_silent(node: Node | None, log: Path) -> str:
         ]
     else:
         words = ["it was not reached", *play.last_words(log)]
-    return "\n    ".join([*filter(None, words), f"Ansible's words: {play._short(log)}"])
+    return "\n    ".join([*filter(None, words), f"Ansible's log: {play.short_path(log)}"])
 
 
 def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:
@@ -121,7 +121,7 @@ def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:
         nodes = ",".join(dict.fromkeys(odd.node for odd in verdict.odd if odd.phase))
         if not as_json:
             print("\n".join(table(verdict)))
-        wish = play.Wish(
+        request = play.PlaybookRun(
             verb="fix-versions",
             playbook="bootstrap",
             inventory=inventory,
@@ -129,7 +129,7 @@ def check(inventory: Inventory, limit: str, *, as_json: bool, fix: bool) -> int:
             limit=nodes,
             typed="make check-versions FIX=yes",
         )
-        if code := play.run(wish, play.ask_passwords(inventory)):
+        if code := play.run(request, play.ask_passwords(inventory)):
             return code
         verdict = judge(*read(inventory, limit))
     if as_json:

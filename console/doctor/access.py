@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from console.doctor.common import FOLDERS, Found, Skipped, bootstrap, explained
-from console.doctor.readings import Finding, Node, Readings
+from console.doctor.readings import Finding, NodeReadings, Readings
 
 KNOCKS = {
     "silent": (
@@ -27,7 +27,7 @@ def ssh(readings: Readings) -> Found:
     return f"{good} of {len(readings.nodes)} nodes answer, by key and with the pinned host key", wrong
 
 
-def _met(node: Node) -> list[Finding]:
+def _met(node: NodeReadings) -> list[Finding]:
     state = node.met.get("state", "off") if node.managed else "known"
     if state != "known":
         return [_stranger(node, state)]
@@ -39,7 +39,7 @@ def _met(node: Node) -> list[Finding]:
     return [explained("ssh", node.name, node.unreachable)]
 
 
-def _stranger(node: Node, state: str) -> Finding:
+def _stranger(node: NodeReadings, state: str) -> Finding:
     """Nobody answers, or not the machine that is meant."""
     met = node.met
     at = str(met.get("address") or " or ".join(met.get("tried", [node.address])))
@@ -47,19 +47,19 @@ def _stranger(node: Node, state: str) -> Finding:
     changed = f"it shows another host key than the one pinned on {met.get('pinned_on') or 'an earlier day'}"
     same = f"it has the same host key as {twin}: one machine is listed twice, or one disk was copied to both"
     keys = "sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
-    told = {
+    causes = {
         "changed": (changed, f"if it was reinstalled: make bootstrap REPIN={node.name}; else find who has its address"),
         "double": (same, f"one machine: take {node.name} out of hosts.yml; a copied disk: on it: {keys}"),
         "new": ("it has not been bootstrapped: its host key is not pinned", "make bootstrap"),
         "off": KNOCKS.get(str(met.get("knock", "")), OFF),
     }
-    what, fix = told[state]
+    what, fix = causes[state]
     if state == "off" and twin:
         what, fix = f"{{at}} is answered by {twin}", "see who has which address, on both: ip -4 address"
     return Finding(probe="reach" if state == "off" else "host key", node=node.name, what=what.format(at=at), fix=fix)
 
 
-def _not_looked_at(node: Node) -> list[Finding]:
+def _not_looked_at(node: NodeReadings) -> list[Finding]:
     return [explained("ssh", node.name, node.look_failed)] if node.look is None and node.look_failed else []
 
 
@@ -69,6 +69,6 @@ def sudo(readings: Readings) -> Found:
         raise Skipped(FOLDERS if readings.looked_at else "no node could be looked at")
     asked = [node for node in tried if node.sudo is not None]
     if not asked:
-        raise Skipped("no password was given: what needs root is left out")
+        raise Skipped("no password was given: what needs root is skipped")
     wrong = [explained("sudo", node.name, node.sudo or "") for node in asked if node.sudo]
     return f"{len(asked) - len(wrong)} of {len(tried)} nodes let us become root", wrong

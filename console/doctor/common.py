@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console import ansible_errors
-from console.doctor.readings import Finding, Node, Readings
+from console.doctor.readings import Finding, NodeReadings, Readings
 
 WITHOUT_ROOT = "it needs sudo"
 FOLDERS = "the nodes are folders on this machine"
@@ -26,7 +26,7 @@ def bootstrap(phase: str, node: str) -> str:
     return f"make bootstrap PHASE={phase} LIMIT={node}"
 
 
-def need(readings: Readings, part: str) -> list[tuple[Node, Any]]:
+def need(readings: Readings, part: str) -> list[tuple[NodeReadings, Any]]:
     """The nodes whose look has this part; where none has, the reason."""
     known = [(node, node.part(part)) for node in readings.looked_at]
     found = [(node, facts) for node, facts in known if facts is not None]
@@ -42,11 +42,11 @@ def need(readings: Readings, part: str) -> list[tuple[Node, Any]]:
 
 
 def no_load(readings: Readings) -> None:
-    """What would load the machines waits until no run is on."""
-    if on := readings.runs_on:
-        raise Skipped(f"left out: run {next(iter(on.values()))} is on, on {', '.join(on)}")
+    """What would load the machines waits until no run is running."""
+    if running := readings.runs_on:
+        raise Skipped(f"skipped: run {next(iter(running.values()))} is running on {', '.join(running)}")
     if not readings.load:
-        raise Skipped("left out: QUICK=1")
+        raise Skipped("skipped: QUICK=1")
 
 
 def listed(words: list[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
-from console.doctor.readings import Facts, Finding, Node, Readings
+from console.doctor.readings import Facts, Finding, NodeReadings, Readings
 
 ALONE = "; the ports of runs were left alone"
 SLOW_SHARE = 0.5
@@ -62,7 +62,7 @@ def ports(readings: Readings) -> Found:
             if link.get("reached") and peer not in mute:
                 shut.setdefault(peer, {})[node.name] = str(link["reached"])
     partly = _partly_shut(readings)
-    ways = sum(len(node.links or {}) for node in tried)
+    routes = sum(len(node.links or {}) for node in tried)
     for name, callers in shut.items():
         how = listed(list(callers.values()))
         what = f"training ports there are closed to {listed(list(callers))} ({how})"
@@ -71,7 +71,7 @@ def ports(readings: Readings) -> Found:
     wrong += _closed(readings, partly)
     bad = sum(map(len, shut.values())) + len(partly)
     alone = "" if any(_shut(link) is not None for node in tried for link in (node.links or {}).values()) else ALONE
-    return f"{ways - bad} of {ways} ways between nodes are open{alone}", wrong
+    return f"{routes - bad} of {routes} routes between nodes are open{alone}", wrong
 
 
 def _shut(link: Facts) -> list[list[Any]] | None:
@@ -80,7 +80,7 @@ def _shut(link: Facts) -> list[list[Any]] | None:
     return found
 
 
-def _partly_shut(readings: Readings) -> list[tuple[Node, Node, list[list[Any]]]]:
+def _partly_shut(readings: Readings) -> list[tuple[NodeReadings, NodeReadings, list[list[Any]]]]:
     """Caller, whom it called, and what is closed between them."""
     known = {node.name: node for node in readings.nodes}
     return [
@@ -91,9 +91,9 @@ def _partly_shut(readings: Readings) -> list[tuple[Node, Node, list[list[Any]]]]
     ]
 
 
-def _closed(readings: Readings, partly: list[tuple[Node, Node, list[list[Any]]]]) -> list[Finding]:
+def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, list[list[Any]]]]) -> list[Finding]:
     """One finding for each machine whose rule it is: the called one's, or the caller's own where only that is known."""
-    theirs: dict[tuple[str, bool], list[tuple[Node, list[list[Any]]]]] = {}
+    theirs: dict[tuple[str, bool], list[tuple[NodeReadings, list[list[Any]]]]] = {}
     for caller, called, closed in partly:
         own = not _rule(called, closed) and bool(_rule(caller, closed))
         theirs.setdefault((caller.name if own else called.name, own), []).append((called if own else caller, closed))
@@ -112,7 +112,7 @@ def _closed(readings: Readings, partly: list[tuple[Node, Node, list[list[Any]]]]
     return found
 
 
-def _rule(node: Node, closed: list[list[Any]]) -> str:
+def _rule(node: NodeReadings, closed: list[list[Any]]) -> str:
     """The first of its owner's rules that names such a port, else a chain that drops whatever no rule lets in."""
     rules = node.part("rules") or []
     naming = [
@@ -125,9 +125,9 @@ def _rule(node: Node, closed: list[list[Any]]) -> str:
 
 
 def _measured(readings: Readings, key: str) -> dict[Pair, float]:
-    found = {pair: told[key] for pair, told in pairs(readings).items() if told.get(key) is not None}
+    found = {pair: facts[key] for pair, facts in pairs(readings).items() if facts.get(key) is not None}
     if not found:
-        missing = any("rtt_ms" in told for told in pairs(readings).values())
+        missing = any("rtt_ms" in facts for facts in pairs(readings).values())
         raise Skipped(WITHOUT_ROOT if missing and key != "mbit_to" else "no pair of nodes was measured")
     return found
 
@@ -136,10 +136,10 @@ def _blamed(probe: str, bad: dict[Pair, str], good: list[Pair], words: str, fix:
     guilty, left = blame(bad, good)
     found = []
     for name in guilty:
-        told = listed(
+        values = listed(
             [f"{value} to {other}" for pair, value in bad.items() for other in pair if name in pair and other != name]
         )
-        found.append(Finding(probe=probe, node=name, what=f"{words}: {told}", fix=fix))
+        found.append(Finding(probe=probe, node=name, what=f"{words}: {values}", fix=fix))
     for one, other in left:
         what = f"{words} between {one} and {other}: {bad[one, other]}"
         found.append(Finding(probe=probe, node=one, what=what, fix=fix))
@@ -150,8 +150,8 @@ def trips(readings: Readings) -> Found:
     times, lost = _measured(readings, "loss_percent"), {}
     late, uneven, good = {}, {}, []
     for pair in times:
-        told = pairs(readings)[pair]
-        rtt, jitter, loss = told["rtt_ms"], told["jitter_ms"] or 0.0, told["loss_percent"]
+        facts = pairs(readings)[pair]
+        rtt, jitter, loss = facts["rtt_ms"], facts["jitter_ms"] or 0.0, facts["loss_percent"]
         if loss >= LOST_PERCENT:
             lost[pair] = f"{loss:.0f} %"
         elif rtt is not None and rtt > FAR_MS:
@@ -164,9 +164,9 @@ def trips(readings: Readings) -> Found:
     wrong = _blamed("loss", lost, good, "packets are lost", fix)
     wrong += _blamed("round trip", late, good, "packets are late, there and back", fix)
     wrong += _blamed("round trip", uneven, good, "packets come unevenly", fix)
-    known = [told["rtt_ms"] for told in pairs(readings).values() if told.get("rtt_ms") is not None]
+    known = [facts["rtt_ms"] for facts in pairs(readings).values() if facts.get("rtt_ms") is not None]
     seen = f"{min(known):.1f}–{max(known):.1f} ms" if known else "no answer"
-    jitters = [told["jitter_ms"] for told in pairs(readings).values() if told.get("jitter_ms") is not None]
+    jitters = [facts["jitter_ms"] for facts in pairs(readings).values() if facts.get("jitter_ms") is not None]
     uneven_by = f", uneven by {max(jitters):.1f} ms" if jitters else ""
     return f"{seen}{uneven_by}, {max(times.values()):.0f} % lost", wrong
 
@@ -176,12 +176,12 @@ def throughput(readings: Readings) -> Found:
     _measured(readings, "mbit_to")
     claimed = _claims(readings)
     slow, good, seen = {}, [], []
-    for pair, told in pairs(readings).items():
-        if told.get("mbit_to") is None or told.get("mbit_from") is None:
+    for pair, facts in pairs(readings).items():
+        if facts.get("mbit_to") is None or facts.get("mbit_from") is None:
             continue
-        mbit = min(told["mbit_to"], told["mbit_from"])
+        mbit = min(facts["mbit_to"], facts["mbit_from"])
         seen.append(mbit)
-        if (told.get("rtt_ms") or 0) > FAR_MS or (told.get("loss_percent") or 0) >= LOST_PERCENT:
+        if (facts.get("rtt_ms") or 0) > FAR_MS or (facts.get("loss_percent") or 0) >= LOST_PERCENT:
             continue  # late or lost packets make it slow: those are the cause
         promised = min(GIGABIT, *(claimed.get(name, 0) for name in pair))  # 0: Wi-Fi promises nothing
         if mbit < SLOW_SHARE * promised:
@@ -198,42 +198,42 @@ def throughput(readings: Readings) -> Found:
 def _claims(readings: Readings) -> dict[str, int]:
     found = {}
     for node in readings.looked_at:
-        told = node.part("network") or {"card": "", "links": []}
-        card = next((link for link in told["links"] if link["name"] == told["card"]), {"mbit": 0, "wireless": False})
+        facts = node.part("network") or {"card": "", "links": []}
+        card = next((link for link in facts["links"] if link["name"] == facts["card"]), {"mbit": 0, "wireless": False})
         found[node.name] = 0 if card["wireless"] else int(card["mbit"])
     return found
 
 
 def packets(readings: Readings) -> Found:
     """Full-size packets with "do not fragment", both ways."""
-    sizes = {}
-    for node, told in need(readings, "network"):
-        card = next((link for link in told["links"] if link["name"] == told["card"]), None)
-        if card:
-            sizes[node.name] = int(card["mtu"])
+    sizes = {
+        node.name: int(link["mtu"])
+        for node, facts in need(readings, "network")
+        for link in facts["links"]
+        if link["name"] == facts["card"]
+    }
     usual = Counter(sizes.values()).most_common(1)[0][0] if sizes else 0
-    wrong = []
-    for name, size in sizes.items():
-        if size != usual:
-            what = f"its card takes packets of {size} bytes, the others' {usual}: big ones are lost between them"
-            wrong.append(
-                Finding(probe="packets", node=name, what=what, fix=f"on it: sudo ip link set CARD mtu {usual}")
-            )
-    odd = {finding.node for finding in wrong}
+    odd = {name for name, size in sizes.items() if size != usual}
+    wrong = [_other_size(name, sizes[name], usual) for name in sizes if name in odd]
     bad: dict[Pair, str] = {}
     tried: set[Pair] = set()
     order = [node.name for node in readings.nodes]
     for node in readings.nodes:
-        for peer, told in (node.links or {}).items():
+        for peer, facts in (node.links or {}).items():
             pair = (node.name, peer) if order.index(node.name) < order.index(peer) else (peer, node.name)
-            if told.get("full_packets") is None:
+            if facts.get("full_packets") is None:
                 continue
             tried.add(pair)
-            if not told["full_packets"] and not odd & set(pair):
+            if not facts["full_packets"] and not odd & set(pair):
                 bad[pair] = f"{sizes.get(node.name, usual)} bytes"
     if not tried:
-        pinged = any("full_packets" in told for told in pairs(readings).values())
+        pinged = any("full_packets" in facts for facts in pairs(readings).values())
         raise Skipped(WITHOUT_ROOT if pinged else "no pair of nodes was measured")
     fix = "a switch, tunnel or Wi-Fi between them takes smaller packets: set that size as mtu on all nodes"
     wrong += _blamed("packets", bad, [pair for pair in tried if pair not in bad], "full packets do not arrive", fix)
     return f"packets of {usual} bytes pass unbroken on {len(tried) - len(bad)} of {len(tried)} links", wrong
+
+
+def _other_size(name: str, size: int, usual: int) -> Finding:
+    what = f"its network interface takes packets of {size} bytes, the others' {usual}: big ones are lost between them"
+    return Finding(probe="packets", node=name, what=what, fix=f"on it: sudo ip link set CARD mtu {usual}")

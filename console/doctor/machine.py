@@ -12,10 +12,10 @@ ROOM_WITH_ENV_GB = 5.0
 
 def clock(readings: Readings) -> Found:
     wrong, seen = [], []
-    for node, told in need(readings, "clock"):
-        seen.append(abs(told["skew_s"]))
-        if abs(told["skew_s"]) > node.wish["skew_s"]:
-            what = f"its clock is {told['skew_s']:+.0f} s off the controller's"
+    for node, facts in need(readings, "clock"):
+        seen.append(abs(facts["skew_s"]))
+        if abs(facts["skew_s"]) > node.expected["skew_s"]:
+            what = f"its clock is {facts['skew_s']:+.0f} s off the controller's"
             fix = bootstrap("clock", node.name) + "; see timedatectl there: it needs an NTP server that it can reach"
             wrong.append(Finding(probe="clock", node=node.name, what=what, fix=fix, phase="clock", safe=True))
     return f"at most {max(seen):.1f} s off", wrong
@@ -24,50 +24,50 @@ def clock(readings: Readings) -> Found:
 def power(readings: Readings) -> Found:
     wrong = []
     found = need(readings, "power")
-    for node, told in found:
-        if told["battery"] and not told["on_mains"]:
-            what = f"it runs on battery ({told['percent'] or '?'} %): slower, and not for long"
+    for node, facts in found:
+        if facts["battery"] and not facts["on_mains"]:
+            what = f"it runs on battery ({facts['percent'] or '?'} %): slower, and not for long"
             wrong.append(Finding(probe="power", node=node.name, what=what, fix="plug it in"))
-        if told["lid"] == "closed":
-            what = "its lid is closed: while a run is on it stays awake, but it cools worse"
+        if facts["lid"] == "closed":
+            what = "its lid is closed: while a run is running it stays awake, but it cools worse"
             wrong.append(Finding(probe="power", node=node.name, what=what, fix="open it", note=True))
-    laptops = sum(told["battery"] for _, told in found)
+    laptops = sum(facts["battery"] for _, facts in found)
     kinds = f"{laptops} of {len(found)} with a battery" if laptops else "all on mains"
     return f"{kinds}; a run keeps them awake", wrong
 
 
 def disk(readings: Readings) -> Found:
     wrong, seen = [], []
-    for node, told in need(readings, "disk"):
-        least = float(node.wish["disk_gb"])
+    for node, facts in need(readings, "disk"):
+        least = float(node.expected["disk_gb"])
         if (node.part("files") or {}).get("torch"):
             least = min(least, ROOM_WITH_ENV_GB)  # the environment is there already
-        for place, facts in told.items():
-            if place != "home" and facts | {"path": ""} == told["home"] | {"path": ""}:
+        for place, part in facts.items():
+            if place != "home" and part | {"path": ""} == facts["home"] | {"path": ""}:
                 continue  # the same file system
             needed = least if place == "home" else min(least, 0.5)
             about: Facts = {
                 "probe": "disk",
                 "node": node.name,
-                "fix": f"on it: sudo du -xhd1 {facts['path']} | sort -h",
+                "fix": f"on it: sudo du -xhd1 {part['path']} | sort -h",
             }
-            if facts["read_only"]:
+            if part["read_only"]:
                 about["fix"] = "on it: sudo dmesg | grep -i error; a disk that fails turns read-only"
-                wrong.append(Finding(what=f"{facts['path']} is read-only", **about))
-            elif facts["free_gb"] < needed:
-                what = f"{facts['free_gb']:.1f} GB are free for {facts['path']}, {needed:g} GB are needed"
+                wrong.append(Finding(what=f"{part['path']} is read-only", **about))
+            elif part["free_gb"] < needed:
+                what = f"{part['free_gb']:.1f} GB are free for {part['path']}, {needed:g} GB are needed"
                 wrong.append(Finding(what=what, **about))
-            elif facts["free_files"] == 0:
-                wrong.append(Finding(what=f"{facts['path']} can hold no more files", **about))
-        seen.append(told["home"]["free_gb"])
+            elif part["free_files"] == 0:
+                wrong.append(Finding(what=f"{part['path']} can hold no more files", **about))
+        seen.append(facts["home"]["free_gb"])
     speeds = {node.name: node.part("disk_speed") for node in readings.looked_at if node.part("disk_speed")}
-    for name, told in speeds.items():
-        if told["write_mb_s"] < DISK_MB_S:
-            what = f"its disk writes {told['write_mb_s']:.1f} MB/s"
+    for name, facts in speeds.items():
+        if facts["write_mb_s"] < DISK_MB_S:
+            what = f"its disk writes {facts['write_mb_s']:.1f} MB/s"
             wrong.append(
                 Finding(probe="disk", node=name, what=what, fix="on it: sudo dmesg | grep -i error; is it busy?")
             )
-    rates = [told["write_mb_s"] for told in speeds.values()]
+    rates = [facts["write_mb_s"] for facts in speeds.values()]
     wrote = f", writes {min(rates):.0f}–{max(rates):.0f} MB/s" if rates else ", speed not tried"
     return f"{min(seen):.0f}–{max(seen):.0f} GB free{wrote}", wrong
 
@@ -75,19 +75,19 @@ def disk(readings: Readings) -> Found:
 def processor(readings: Readings) -> Found:
     no_load(readings)
     wrong, shares = [], []
-    for node, told in need(readings, "processor"):
-        shares.append(told["share"])
-        if told["share"] < CORE_SHARE:
-            shared = told["load"] > 1.5 * told["cores"]
-            why = f"other programs take the rest (load {told['load']:.0f})" if shared else "something throttles it"
-            what = f"a program that never waits gets {told['share']:.0%} of a core: {why}"
+    for node, facts in need(readings, "processor"):
+        shares.append(facts["share"])
+        if facts["share"] < CORE_SHARE:
+            shared = facts["load"] > 1.5 * facts["cores"]
+            why = f"other programs take the rest (load {facts['load']:.0f})" if shared else "something throttles it"
+            what = f"a program that never waits gets {facts['share']:.0%} of a core: {why}"
             fix = "see who takes it, on it: top"
             wrong.append(Finding(probe="processor", node=node.name, what=what, fix=fix, note=shared))
     return f"{min(shares):.0%}–{max(shares):.0%} of a core for whoever wants it", wrong
 
 
 def apt(readings: Readings) -> Found:
-    known = [(node, told["holder"]) for node, told in need(readings, "apt") if told["holder"] is not None]
+    known = [(node, facts["holder"]) for node, facts in need(readings, "apt") if facts["holder"] is not None]
     if not known:
         raise Skipped(WITHOUT_ROOT)
     wrong = [

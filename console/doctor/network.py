@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from console.doctor.common import FOLDERS, Found, Skipped, bootstrap, listed, need
-from console.doctor.readings import Facts, Finding, Node, Readings
+from console.doctor.readings import Facts, Finding, NodeReadings, Readings
 
 GIGABIT = 1000
 CLOSED = "who else may call is read from the rules: only a machine outside the cluster could prove it"
@@ -13,22 +13,22 @@ CLOSED = "who else may call is read from the rules: only a machine outside the c
 
 def names(readings: Readings) -> Found:
     wrong = []
-    own = [(node, told) for node, told in need(readings, "names") if node.managed]
+    own = [(node, facts) for node, facts in need(readings, "names") if node.managed]
     if not own:
         raise Skipped(FOLDERS)
-    for node, told in own:
+    for node, facts in own:
         managed = [other for other in readings.nodes if other.managed]
-        lost = [n.name for n in managed if told["lead_to"].get(n.name) != n.address]
+        lost = [n.name for n in managed if facts["lead_to"].get(n.name) != n.address]
         phase, fix = "hostname", bootstrap("hostname", node.name)
         about: Facts = {"probe": "names", "node": node.name, "fix": fix, "phase": phase, "safe": True}
-        if loop := told["loopback"]:
-            what = f"/etc/hosts gives {listed(loop)} a loopback address: others would be told to meet it on themselves"
+        if loop := facts["loopback"]:
+            what = f"/etc/hosts gives {listed(loop)} a loopback address: others would look for it on themselves"
             wrong.append(Finding(what=what, **about))
         elif lost:
-            where = listed([f"{name} leads to {told['lead_to'].get(name) or 'nothing'}" for name in lost])
+            where = listed([f"{name} leads to {facts['lead_to'].get(name) or 'nothing'}" for name in lost])
             wrong.append(Finding(what=f"names of the cluster lead astray there: {where}", **about))
-        elif told["hostname"] != node.name:
-            wrong.append(Finding(what=f"it calls itself {told['hostname']}", **about))
+        elif facts["hostname"] != node.name:
+            wrong.append(Finding(what=f"it calls itself {facts['hostname']}", **about))
     return f"every name leads to its node, on {_of(readings, 'names')}", wrong
 
 
@@ -38,11 +38,11 @@ def _of(readings: Readings, part: str) -> str:
 
 
 def network(readings: Readings) -> Found:
-    wrong = [finding for node, told in need(readings, "network") for finding in _network_of(node, told)]
+    wrong = [finding for node, facts in need(readings, "network") for finding in _network_of(node, facts)]
     owners: dict[str, list[str]] = {}
-    for node, told in need(readings, "network"):
-        lan = ipaddress.ip_network(node.wish["subnet"])
-        for link in told["links"]:
+    for node, facts in need(readings, "network"):
+        lan = ipaddress.ip_network(node.expected["subnet"])
+        for link in facts["links"]:
             for address in link["addresses"]:
                 if ipaddress.ip_interface(address).ip in lan:
                     owners.setdefault(address.split("/")[0], []).append(node.name)
@@ -50,66 +50,64 @@ def network(readings: Readings) -> Found:
         if len(set(who)) > 1:
             what, fix = f"{address} is on {listed(who)} at once", bootstrap("static_ip", ",".join(sorted(set(who))))
             wrong.append(Finding(probe="network", node=who[-1], what=what, fix=fix))
-    cards = listed([f"{told['card']}" for _, told in need(readings, "network") if told["card"]])
+    cards = listed([f"{facts['card']}" for _, facts in need(readings, "network") if facts["card"]])
     return f"each by one card ({cards})" if cards else "no node has its address", wrong
 
 
-def _network_of(node: Node, told: Facts) -> list[Finding]:
+def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
     wrong = []
 
-    def tell(what: str, fix: str, phase: str = "") -> None:
+    def add(what: str, fix: str, phase: str = "") -> None:
         wrong.append(Finding(probe="network", node=node.name, what=what, fix=fix, phase=phase))
 
-    if not told["card"]:
-        at = listed([address for link in told["links"] for address in link["addresses"]]) or "no address"
-        tell(f"{node.address} is on none of its cards (it has {at})", bootstrap("static_ip", node.name), "static_ip")
+    if not facts["card"]:
+        at = listed([address for link in facts["links"] for address in link["addresses"]]) or "no address"
+        add(f"{node.address} is on none of its cards (it has {at})", bootstrap("static_ip", node.name), "static_ip")
         return wrong
-    lan = ipaddress.IPv4Network(node.wish["subnet"])
-    astray = {name: way["card"] for name, way in told["ways"].items() if way["card"] != told["card"]}
+    lan = ipaddress.IPv4Network(node.expected["subnet"])
+    astray = {name: route["card"] for name, route in facts["ways"].items() if route["card"] != facts["card"]}
     if astray:
         ways = listed([f"to {name} by {card or 'no card'}" for name, card in astray.items()])
-        tell(
-            f"it goes {ways}, not by {told['card']}",
+        add(
+            f"it goes {ways}, not by {facts['card']}",
             "see why on it: ip route get ADDRESS; take that route or card away",
         )
     else:
-        for link in told["links"]:
+        for link in facts["links"]:
             # A wider one, such as a VPN's 10/8, is no rival: the kernel takes the narrower route.
             near = [a for a in link["addresses"] if ipaddress.IPv4Interface(a).network.subnet_of(lan)]
-            if near and link["name"] != told["card"]:
+            if near and link["name"] != facts["card"]:
                 what = (
-                    f"{link['name']} ({near[0]}) is in the same network as {told['card']}: answers may come by either"
+                    f"{link['name']} ({near[0]}) is in the same network as {facts['card']}: answers may come by either"
                 )
-                tell(what, f"on it: sudo ip link set {link['name']} down; give it another network for good")
-    if told.get("also_has_address"):
-        what = f"another machine ({told['also_has_address']}) also answers for {node.address}"
-        tell(what, "find it (its hardware address is on its label) and give it another address")
+                add(what, f"on it: sudo ip link set {link['name']} down; give it another network permanently")
+    if facts.get("also_has_address"):
+        what = f"another machine ({facts['also_has_address']}) also answers for {node.address}"
+        add(what, "find it (its hardware address is on its label) and give it another address")
     card = (node.part("files") or {}).get("interface", "")
-    if card and card != told["card"]:
-        what = (
-            f"the settings of its last run name the card {card}, it is {told['card']} now: it would not rejoin that run"
-        )
-        tell(what, "make launch RESUME=RUN writes them anew")
+    if card and card != facts["card"]:
+        what = f"the settings of its last run name {card}, it is {facts['card']} now: it would not rejoin that run"
+        add(what, "make launch RESUME=RUN writes them again")
     return wrong
 
 
 def firewall(readings: Readings) -> Found:
     wrong = []
-    found = [(node, told) for node, told in need(readings, "firewall") if node.wish["firewall"]]
+    found = [(node, facts) for node, facts in need(readings, "firewall") if node.expected["firewall"]]
     if not found:
         raise Skipped("motley_firewall_manage is false")
     addresses = {node.address: node.name for node in readings.nodes}
-    for node, told in found:
-        strange = [addresses[address] for address in addresses if address not in told["friends"]]
-        if (caller := node.part("caller")) and caller not in told["friends"]:
+    for node, facts in found:
+        strange = [addresses[address] for address in addresses if address not in facts["friends"]]
+        if (caller := node.part("caller")) and caller not in facts["friends"]:
             strange.append(f"this controller ({caller})")
         what = ""
-        if told["kind"] == "none" and not told["on"]:
+        if facts["kind"] == "none" and not facts["on"]:
             what = "its training ports are open to everybody: the phase firewall was never done there"
-        elif not told["on"]:
-            what = f"its training ports are open to everybody: Motley's {told['kind']} rules are not loaded"
-        elif told["gone"]:
-            what = f"rules of Motley are gone from ufw: {told['gone'][0]}"
+        elif not facts["on"]:
+            what = f"its training ports are open to everybody: Motley's {facts['kind']} rules are not loaded"
+        elif facts["gone"]:
+            what = f"rules of Motley are gone from ufw: {facts['gone'][0]}"
         elif strange:
             what = f"its rules keep out {listed(strange)}"
         if what:
@@ -121,8 +119,8 @@ def firewall(readings: Readings) -> Found:
 def link(readings: Readings) -> Found:
     wrong, seen = [], []
     cards = {}
-    for node, told in need(readings, "network"):
-        card = next((link for link in told["links"] if link["name"] == told["card"]), None)
+    for node, facts in need(readings, "network"):
+        card = next((link for link in facts["links"] if link["name"] == facts["card"]), None)
         if card:
             cards[node.name] = card
     best = max((card["mbit"] for card in cards.values()), default=0)

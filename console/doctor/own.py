@@ -10,11 +10,11 @@ from train.plan import version_rules
 
 
 def software(readings: Readings) -> Found:
-    told = {node.name: node.versions for node in readings.nodes if node.versions is not None}
-    if not told:
+    versions_of = {node.name: node.versions for node in readings.nodes if node.versions is not None}
+    if not versions_of:
         raise Skipped("no node could be looked at")
-    verdict = version_rules.judge(told)
-    broken = {node.name for node in readings.nodes if node.driver_fault or not node.wish.get("gpu_driver")}
+    verdict = version_rules.judge(versions_of)
+    broken = {node.name for node in readings.nodes if node.driver_fault or not node.expected.get("gpu_driver")}
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
     for odd in verdict.odd:
@@ -29,9 +29,9 @@ def software(readings: Readings) -> Found:
                 probe="versions", node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES
             )
         )
-    seen = f"{len(verdict.rows)} rows compared on {len(told)} nodes (make check-versions shows them)"
+    seen = f"{len(verdict.rows)} rows compared on {len(versions_of)} nodes (make check-versions shows them)"
     on = list(readings.runs_on.values())
-    files = f"; files not read: run {on[0]} is on" if on else ", every file read"
+    files = f"; files not read: run {on[0]} is running" if on else ", every file read"
     return seen + (files if readings.full else ""), wrong
 
 
@@ -56,8 +56,8 @@ def phases(readings: Readings) -> Found:
             if state["enabled"] != "enabled" or state["active"] not in ("active", "activating"):
                 words = f"{unit} is {state['enabled'] or 'unknown'} and {state['active'] or 'unknown'}"
                 undone.setdefault((node.name, state["phase"]), []).append(words)
-    for (name, phase), told in undone.items():
-        what = f"the phase {phase} was undone by hand: {'; '.join(told[:2])}"
+    for (name, phase), causes in undone.items():
+        what = f"the phase {phase} was undone by hand: {'; '.join(causes[:2])}"
         fix = bootstrap(phase, name)
         wrong.append(Finding(probe="phases", node=name, what=what, fix=fix, phase=phase, safe=phase in SAFE_PHASES))
     standing = len(files) - len({finding.node for finding in wrong})
@@ -69,26 +69,28 @@ def runs(readings: Readings) -> Found:
     found = need(readings, "runs")
     on = readings.runs_on
     usual = Counter(on.values()).most_common(1)[0][0] if on else ""
-    for node, told in found:
+    for node, facts in found:
         about: Facts = {"probe": "runs", "node": node.name}
-        if told["orphans"]:
-            count = len(told["orphans"])
+        if facts["orphans"]:
+            count = len(facts["orphans"])
             who = f"{count} processes of an older run live" if count > 1 else "a process of an older run lives"
             what = f"{who} on there, without an agent"
             wrong.append(Finding(what=what, fix="make stop", safe=not on, **about))
-        elif told["on"] and told["run"] != usual:
-            what = f"run {told['run']} is on there, run {usual} on the others"
+        elif facts["on"] and facts["run"] != usual:
+            what = f"run {facts['run']} runs there, run {usual} on the others"
             wrong.append(Finding(what=what, fix="make stop, then make launch again", **about))
-        elif told["wanted"] and not told["on"]:
-            what = (
-                f"a run is wanted there and none is on (its unit: {told['unit'] or 'unknown'}, {told['result'] or '?'})"
-            )
+        elif facts["wanted"] and not facts["on"]:
+            unit = f"{facts['unit'] or 'unknown'}, {facts['result'] or '?'}"
+            what = f"a run is requested there and none is running (its unit: {unit})"
             wrong.append(
                 Finding(
-                    what=what, fix="make logs NODE=" + node.name + "; make stop ends the wish", safe=not on, **about
+                    what=what,
+                    fix=f"make logs NODE={node.name}; make stop ends the request",
+                    safe=not on,
+                    **about,
                 )
             )
-    return f"run {usual} is on, on {listed(list(on))}" if on else "no run is on", wrong
+    return f"run {usual} is running on {listed(list(on))}" if on else "no run is running", wrong
 
 
 def collective(readings: Readings) -> Found:
@@ -104,7 +106,7 @@ def collective(readings: Readings) -> Found:
             Finding(probe="all-reduce", node=next(iter(failed)), what=whole, fix=fix or "make check-versions")
         ]
     if measured is None:
-        raise Skipped("no node told a result")
+        raise Skipped("no node reported a result")
     pairs_s = list(measured.get("pairs", {}).values())
     two = f"; two and two {min(pairs_s) * 1000:.0f}–{max(pairs_s) * 1000:.0f} ms" if pairs_s else ""
     why = f", as {measured['why']}" if measured.get("why") else ""

@@ -10,14 +10,14 @@ Facts = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class NodeReadings:
     """One node as it was found; None where it could not be looked at."""
 
     name: str
     address: str
     managed: bool = True
     """False: a folder on this machine (inventory/loopback)."""
-    wish: Facts = field(default_factory=dict)
+    expected: Facts = field(default_factory=dict)
     """Of the inventory: subnet, disk_gb, skew_s, firewall, gpu_driver."""
     met: Facts = field(default_factory=dict)
     """What plugins/modules/first_contact.py says, and `knock`: nobody, silent, refused, greets."""
@@ -31,7 +31,7 @@ class Node:
     link_failed: str = ""
     versions: Facts | None = None
     driver_fault: str = ""
-    """"WHAT\\nfix: MEND" of plugins/modules/gpu_info.py."""
+    """"WHAT\nfix: FIX" of plugins/modules/gpu_info.py."""
     collective: Facts | None = None
     collective_failed: str = ""
     took: Mapping[str, float] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Readings:
-    nodes: list[Node]
+    nodes: list[NodeReadings]
     load: bool = True
     """False: what would load the machines was left out on request."""
     full: bool = False
@@ -52,12 +52,12 @@ class Readings:
     """Why no all-reduce was tried."""
 
     @property
-    def looked_at(self) -> list[Node]:
+    def looked_at(self) -> list[NodeReadings]:
         return [node for node in self.nodes if node.look is not None]
 
     @property
     def runs_on(self) -> dict[str, str]:
-        """Node → the name of the run that is on there."""
+        """Node → the name of the run that is running there."""
         return {n.name: str(n.part("runs")["run"]) for n in self.looked_at if (n.part("runs") or {}).get("on")}
 
 
@@ -69,7 +69,7 @@ class Finding:
     what: str
     fix: str
     phase: str = ""
-    """The phase of bootstrap that mends it."""
+    """The phase of bootstrap that fixes it."""
     safe: bool = False
     """Whether FIX=yes does it."""
     note: bool = False
@@ -83,7 +83,7 @@ class Probe:
     seconds: float
     skipped: bool = False
     known: list[str] = field(default_factory=list)
-    """Nodes where something is wrong of which an earlier probe has told the cause."""
+    """Nodes where something is wrong of which an earlier probe has reported the cause."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

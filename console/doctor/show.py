@@ -1,4 +1,4 @@
-"""The verdict for a person: one calm line a probe, then every finding with its cause and the command that mends it."""
+"""The verdict for a person: one calm line a probe, then every finding with its cause and the command that fixes it."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ def lines(verdict: Verdict, seconds: float) -> list[str]:
     for finding in verdict.wrong:
         bad.setdefault(OF.get(finding.probe, finding.probe), []).append(finding.node or "the cluster")
     width = max((len(probe.name) for probe in verdict.probes), default=0)
-    told = []
+    shown = []
     for probe in verdict.probes:
         names = list(dict.fromkeys([*bad.get(probe.name, []), *probe.known]))
         mark = "–" if probe.skipped else "✗" if names else "✓"
         seen = f"{', '.join(names)}: see below" if names else probe.seen
         took = f"{probe.seconds:5.1f} s" if probe.seconds else ""
-        told.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {seen}".rstrip())
+        shown.append(f"  {mark} {probe.name:<{width}}  {took:>7}  {seen}".rstrip())
     notes = [finding for finding in verdict.findings if finding.note]
     for finding in [*together(verdict.wrong), *together(notes)]:
-        told += ["", *of_finding(finding)]
-    return [*told, "", last_line(verdict, seconds)]
+        shown += ["", *of_finding(finding)]
+    return [*shown, "", last_line(verdict, seconds)]
 
 
 # Findings under a name of their own, and the probe that finds them.
@@ -31,7 +31,7 @@ OF = {"reach": "ssh", "host key": "ssh", "loss": "round trip", "gpu throttled": 
 
 
 def together(findings: list[Finding]) -> list[Finding]:
-    """What is the same on several nodes is told once, with one command for all of them."""
+    """What is the same on several nodes is reported once, with one command for all of them."""
     alike: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:
         fix = finding.fix.replace(finding.node, "{host}") if finding.node else finding.fix
@@ -55,10 +55,10 @@ def of_finding(finding: Finding) -> list[str]:
 def last_line(verdict: Verdict, seconds: float) -> str:
     done = sum(not probe.skipped for probe in verdict.probes)
     skipped = len(verdict.probes) - done
-    left_out = f", {skipped} left out" if skipped else ""
+    skip_note = f", {skipped} skipped" if skipped else ""
     count = len(verdict.wrong)
     words = f"{count} finding{'s' * (count != 1)}" if count else "healthy"
-    return f"{done} probes on {len(verdict.nodes)} nodes{left_out} in {seconds:.0f} s · {words}"
+    return f"{done} probes on {len(verdict.nodes)} nodes{skip_note} in {seconds:.0f} s · {words}"
 
 
 def as_data(verdict: Verdict, seconds: float) -> dict[str, Any]:

@@ -24,19 +24,19 @@ ENDED_BY_STOP = "make stop"
 
 
 class _Reader(Progress):
-    """Keeps the verdict that the last task of the playbook tells."""
+    """Keeps the verdict that the last task of the playbook reports."""
 
-    __slots__ = ("told",)
+    __slots__ = ("verdict",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[str, Any] = {}
+        self.verdict: dict[str, Any] = {}
 
     def take(self, event: dict[str, Any]) -> None:
         super().take(event)
         data = (event.get("event_data") or {}).get("res") or {}
         if "doctor" in data:
-            self.told = data["doctor"]
+            self.verdict = data["doctor"]
 
 
 def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
@@ -46,8 +46,8 @@ def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bo
         return 1
     if fix and any(finding.safe for finding in verdict.wrong):
         if not as_json:
-            tell(verdict, seconds)
-        if mend(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
+            show_verdict(verdict, seconds)
+        if fix_safe(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
             return interrupt.CODE
         verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
         if verdict is None:
@@ -56,11 +56,11 @@ def run(inventory: Inventory, limit: str, *, as_json: bool, fix: bool, quick: bo
         json.dump(show.as_data(verdict, seconds), sys.stdout, indent=1, ensure_ascii=False)
         print()
     else:
-        tell(verdict, seconds)
+        show_verdict(verdict, seconds)
     return 0 if verdict.ok else 1
 
 
-def tell(verdict: Verdict, seconds: float) -> None:
+def show_verdict(verdict: Verdict, seconds: float) -> None:
     print("\n".join(show.lines(verdict, seconds)), flush=True)
 
 
@@ -68,34 +68,34 @@ def look(
     inventory: Inventory, limit: str, passwords: play.Passwords, *, quick: bool, full: bool
 ) -> tuple[Verdict | None, float]:
     reader, started = _Reader(), time.monotonic()
-    wish = play.Wish(
+    request = play.PlaybookRun(
         verb="doctor",
         playbook="doctor",
         inventory=inventory,
         limit=limit,
         variables=({"motley_doctor_load": False} if quick else {}) | ({"motley_doctor_full": True} if full else {}),
     )
-    log = play.read(wish, passwords, reader, "doctor")
-    if not reader.told:
+    log = play.read(request, passwords, reader, "doctor")
+    if not reader.verdict:
         for line in play.why_not(reader, log):
             print(line, file=sys.stderr)
-        print(f"✗ Ansible did not get as far as a verdict; its words: {play._short(log)}", file=sys.stderr)
+        print(f"✗ Ansible did not get as far as a verdict; its log: {play.short_path(log)}", file=sys.stderr)
         return None, 0.0
-    return from_data(reader.told), time.monotonic() - started
+    return from_data(reader.verdict), time.monotonic() - started
 
 
-def from_data(told: dict[str, Any]) -> Verdict:
+def from_data(data: dict[str, Any]) -> Verdict:
     return Verdict(
-        nodes=told["nodes"],
-        probes=[Probe(**probe) for probe in told["probes"]],
-        findings=[Finding(**finding) for finding in told["findings"]],
+        nodes=data["nodes"],
+        probes=[Probe(**probe) for probe in data["probes"]],
+        findings=[Finding(**finding) for finding in data["findings"]],
     )
 
 
-# -- mending ---------------------------------------------------------------------------------------------------------
+# -- fixing ---------------------------------------------------------------------------------------------------------
 
 
-def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> int:
+def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> int:
     """The safe ones; says of each finding whether it was done. 130 where somebody stopped it."""
     say = (lambda _: None) if quiet else print
     say("")
@@ -107,31 +107,31 @@ def mend(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, 
         if node.name in stopped:
             end_what_is_left(node, say)
     for nodes, phases in by_nodes(wrong).items():
-        wish = play.Wish(
+        request = play.PlaybookRun(
             verb="doctor-fix",
             playbook="bootstrap",
             inventory=inventory,
             phase=",".join(phases),
             limit=",".join(nodes),
-            variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been said already
+            variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been reported already
             typed="make doctor FIX=yes",
         )
-        if play.run(wish, passwords) == interrupt.CODE:
+        if play.run(request, passwords) == interrupt.CODE:
             return interrupt.CODE
     return 0
 
 
 def end_what_is_left(node: Node, say: Any) -> None:
     try:
-        told = node.stop(timeout_s=20)
+        answer = node.stop(timeout_s=20)
     except Silent as why:
         say(f"{node.name}  {why}")
         return
-    say(f"{node.name}  ended what an older run had left" if not told["left"] else f"{node.name}  it does not end")
+    say(f"{node.name}  ended what an older run had left" if not answer["left"] else f"{node.name}  it does not end")
 
 
 def by_nodes(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:
-    """Nodes that need the same phases are mended together, phases in bootstrap's own order."""
+    """Nodes that need the same phases are fixed together, phases in bootstrap's own order."""
     wanted: dict[str, set[str]] = {}
     for finding in wrong:
         if finding.safe and finding.phase:

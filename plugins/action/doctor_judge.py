@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from console.ansible_errors import own_words
 from console.doctor import show
 from console.doctor.judge import judge
-from console.doctor.readings import Node, Readings
+from console.doctor.readings import NodeReadings, Readings
 
 KNOCK_S = 1.5
 
@@ -44,7 +44,7 @@ class ActionModule(ActionBase):
 PARTS = ("contact", "look", "versions", "driver", "reach", "links", "collective")
 
 
-def node_of(name: str, hostvars: Any) -> Node:
+def node_of(name: str, hostvars: Any) -> NodeReadings:
     values = hostvars[name]
 
     def told(key: str) -> dict[str, Any]:
@@ -63,11 +63,11 @@ def node_of(name: str, hostvars: Any) -> Node:
     took |= {"collective": float(together.get("took_s") or 0)}
     took |= {"versions": float(told("motley_doctor_versions").get("took_s") or 0)}
     took |= {"look": sum((look or {}).get("took", {}).values())}
-    return Node(
+    return NodeReadings(
         name=name,
         address=str(values["motley_address"]),
         managed=boolean(values["motley_manage_host"]),
-        wish={
+        expected={
             "subnet": str(values.get("motley_subnet") or "0.0.0.0/0"),
             "disk_gb": float(values.get("motley_preflight_disk_gb", 20)),
             "skew_s": float(values.get("motley_clock_skew_max_s", 10)),

@@ -199,7 +199,7 @@ def test_a_run_that_is_on_is_not_disturbed(doctor: Doctor) -> None:
     assert data["ok"], data["findings"]
     skipped = {probe["name"]: probe["seen"] for probe in data["probes"] if probe["skipped"]}
     assert skipped.keys() == {"throughput", "processor", "all-reduce"}
-    assert all("is on, on gpu-master" in why for why in skipped.values()), skipped
+    assert all("is running on gpu-master" in why for why in skipped.values()), skipped
 
 
 def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) -> None:

@@ -183,7 +183,8 @@ def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> No
         assert status.count("  training  ") == 2 and "run long  step " in status
         assert re.search(rf"  last: \d\d:\d\d:\d\d  lost  .*{OLD}", status), status
         runs = says(person, "runs")
-        assert re.search(r"long .* running .*gpu-master, gpu-worker-1\n", runs) and re.search(r"short .* done ", runs), runs
+        assert re.search(r"long .* running .*gpu-master, gpu-worker-1\n", runs), runs
+        assert re.search(r"short .* done ", runs), runs
         assert f"{OLD}  nobody answers" in runs
         logs = says(person, "logs", "--no-follow", "--lines", "200")
         assert re.search(rf"(?m)^{MASTER} +{MASTER}: lost +lost {OLD}", logs) and f"{OLD}  nobody answers" in logs, logs

@@ -6,11 +6,11 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from console.doctor.readings import Node, Readings
+from console.doctor.readings import NodeReadings, Readings
 
 NAMES = ("head", "left", "right")
 ADDRESSES = {name: f"10.0.0.{place}" for place, name in enumerate(NAMES, 1)}
-WISH = {"subnet": "10.0.0.0/24", "disk_gb": 20.0, "skew_s": 10.0, "firewall": True, "gpu_driver": True}
+EXPECTED = {"subnet": "10.0.0.0/24", "disk_gb": 20.0, "skew_s": 10.0, "firewall": True, "gpu_driver": True}
 LINK = {
     "reached": "", "rtt_ms": 0.3, "jitter_ms": 0.05, "loss_percent": 0.0, "full_packets": True,
     "mbit_to": 940.0, "mbit_from": 935.0,
@@ -73,14 +73,14 @@ VERSIONS = {
 }  # fmt: skip
 
 
-def node(name: str) -> Node:
+def node(name: str) -> NodeReadings:
     place = NAMES.index(name)
     links = {other: dict(LINK if NAMES.index(other) > place else FOLLOWER) for other in NAMES if other != name}
     together = {"megabytes": 19.0, "backend": "gloo", "world": 3, "seconds": 0.2, "pairs": {"0-1": 0.1, "0-2": 0.12}}
-    return Node(
+    return NodeReadings(
         name=name,
         address=ADDRESSES[name],
-        wish=dict(WISH),
+        expected=dict(EXPECTED),
         met={"state": "known", "address": ADDRESSES[name], "tried": [ADDRESSES[name]]},
         look=look(name),
         links=links,

@@ -23,8 +23,8 @@ def ran(progress: Progress, host: str, task: str, kind: str = "runner_on_ok", **
 
 
 def summary(progress: Progress, folder: Path, rc: int) -> list[str]:
-    wish = play.Wish(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=folder))
-    return play._summary(wish, progress, 1.0, rc, folder / "x.log")
+    request = play.PlaybookRun(verb="bootstrap", playbook="bootstrap", inventory=Inventory(path=folder))
+    return play._summary(request, progress, 1.0, rc, folder / "x.log")
 
 
 def lines(progress: Progress) -> list[str]:

@@ -46,7 +46,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     ),
     "docker0 overlaps": (links(DOCKER), "network", "docker0 (10.0.0.77/24) is in the same network", "docker0 down"),
     "address taken": (part("network", also_has_address="02:aa"), "network", "also answers for 10.0.0.2", "another"),
-    "card renamed": (part("files", interface="eth7"), "network", "name the card eth7", "make launch RESUME="),
+    "card renamed": (part("files", interface="eth7"), "network", "last run name eth7", "make launch RESUME="),
     "never guarded": (part("firewall", kind="none", on=False), "firewall", "never done", "PHASE=firewall LIMIT=left"),
     "flushed": (part("firewall", on=False), "firewall", "not loaded", "PHASE=firewall LIMIT=left"),
     "friend missing": (part("firewall", friends=["10.0.0.2", "10.0.0.1"]), "firewall", "keep out right", "PHASE=fire"),
@@ -75,7 +75,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
         "phases", "motley-run.path is disabled and inactive", "PHASE=run LIMIT=left",
     ),
     "orphans": (part("runs", orphans=[7, 8]), "runs", "2 processes of an older run", "make stop"),
-    "wanted": (part("runs", wanted=True, unit="failed"), "runs", "none is on (its unit: failed", "make logs NODE=left"),
+    "wanted": (part("runs", wanted=True, unit="failed"), "runs", "none is running (its unit: failed", "make logs"),
     "no all-reduce": (node(collective_failed="timed out\nfix: make check"), "all-reduce", "timed out", "check"),
 }  # fmt: skip
 

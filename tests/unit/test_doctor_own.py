@@ -19,7 +19,7 @@ def test_a_run_that_is_on_is_not_disturbed_and_its_cards_are_not_in_use_by_other
     assert verdict.ok, verdict.wrong
     skipped = {probe.name: probe.seen for probe in verdict.probes if probe.skipped}
     assert skipped.keys() == {"throughput", "processor", "all-reduce"}
-    assert "run qa is on" in skipped["throughput"]
+    assert "run qa is running" in skipped["throughput"]
     other = with_part(readings, "right", "runs", run="other")
     assert wrong(other) == [("runs", "right")]
 
@@ -70,7 +70,7 @@ def test_it_is_said_whether_every_file_was_read() -> None:
 
     full = replace(healthy(), full=True)
     assert "read" not in said(healthy()) and said(full).endswith(", every file read")
-    assert "files not read: run qa is on" in said(with_part(full, "head", "runs", on=True, run="qa", agents=[5]))
+    assert "files not read: run qa is running" in said(with_part(full, "head", "runs", on=True, run="qa", agents=[5]))
 
 
 def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(tmp_path) -> None:

@@ -147,8 +147,8 @@ def run(folder: Path, playbook: str) -> Ran:
         patch.setattr(play, "ROOT", folder)
         write = receipt.write
         patch.setattr(receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets))
-        wish = play.Wish(verb="trial", playbook=playbook, inventory=inventory(folder))
-        assert play.run(wish, play.Passwords("", ""), Progress()) == 1
+        request = play.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))
+        assert play.run(request, play.Passwords("", ""), Progress()) == 1
     return Ran(words.getvalue(), kept[0])
 
 

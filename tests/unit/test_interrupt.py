@@ -116,8 +116,8 @@ def at(phase: str, *tasks: str) -> Progress:
     return progress
 
 
-def wish(**more: Any) -> play.Wish:
-    return play.Wish(
+def request(**more: Any) -> play.PlaybookRun:
+    return play.PlaybookRun(
         inventory=Inventory(path=Path("hosts.yml")), **{"verb": "bootstrap", "playbook": "bootstrap"} | more
     )
 
@@ -133,10 +133,10 @@ def test_it_says_where_it_stopped_and_what_to_type() -> None:
 
 
 def test_the_same_command_is_named_with_its_words() -> None:
-    assert wish(phase="clock", limit="a,b").command == "make bootstrap PHASE=clock LIMIT=a,b"
-    assert wish(check=True).command == "make bootstrap CHECK=1"
-    assert wish(verb="undo", playbook="undo").command == "make undo PHASE=all"
-    assert wish(verb="doctor-fix", typed="make doctor FIX=yes").command == "make doctor FIX=yes"
+    assert request(phase="clock", limit="a,b").command == "make bootstrap PHASE=clock LIMIT=a,b"
+    assert request(check=True).command == "make bootstrap CHECK=1"
+    assert request(verb="undo", playbook="undo").command == "make undo PHASE=all"
+    assert request(verb="doctor-fix", typed="make doctor FIX=yes").command == "make doctor FIX=yes"
 
 
 def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
@@ -154,5 +154,5 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
 
     monkeypatch.setattr(play, "run", lambda *_: 1)
     monkeypatch.setattr(restart, "ask", interrupted)
-    assert restart.run(wish(), play.Passwords("", "")) == 130
+    assert restart.run(request(), play.Passwords("", "")) == 130
     assert "the restart is still to come. Again: make bootstrap" in capsys.readouterr().out

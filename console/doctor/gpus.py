@@ -1,9 +1,9 @@
-"""Graphics cards and their driver. Pure."""
+"""GPUs and their driver. Pure."""
 
 from __future__ import annotations
 
 from console.doctor.common import Found, Skipped, bootstrap, listed, need, number
-from console.doctor.readings import Facts, Finding, Node, Readings
+from console.doctor.readings import Facts, Finding, NodeReadings, Readings
 from plugins.module_utils.motley.driver_packages import switched_off_fault
 
 BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
@@ -12,18 +12,18 @@ THROTTLED = {0x8: "the hardware slows it down", 0x20: HOT, 0x40: HOT, 0x80: "its
 
 
 def driver(readings: Readings) -> Found:
-    managed = [(node, told) for node, told in need(readings, "gpu") if node.wish["gpu_driver"]]
-    off = [(node, told["switched_off"]) for node, told in managed if told.get("switched_off")]
-    found = [(node, told) for node, told in managed if told["cards"] and not told.get("switched_off")]
+    managed = [(node, facts) for node, facts in need(readings, "gpu") if node.expected["gpu_driver"]]
+    off = [(node, facts["switched_off"]) for node, facts in managed if facts.get("switched_off")]
+    found = [(node, facts) for node, facts in managed if facts["cards"] and not facts.get("switched_off")]
     if not found and not off:
         raise Skipped("no NVIDIA card, or motley_gpu_driver_manage is false")
     wrong = []
     for node, switch in off:
         what, fix = switched_off_fault(switch, node.name)
         wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
-    for node, told in found:
+    for node, facts in found:
         what, _, fix = node.driver_fault.partition("\nfix: ")
-        elsewhere = "No space left on device" in what or any(card["lost"] for card in told["cards"])
+        elsewhere = "No space left on device" in what or any(card["lost"] for card in facts["cards"])
         if what and not elsewhere:  # the disk's finding, or the card's
             fix = (fix or bootstrap("gpu_driver", node.name)).replace(
                 "PHASE=gpu_driver", f"PHASE=gpu_driver LIMIT={node.name}", 1
@@ -35,36 +35,35 @@ def driver(readings: Readings) -> Found:
 
 
 def gpu(readings: Readings) -> Found:
-    found = [(node, told) for node, told in need(readings, "gpu") if told["cards"]]
+    found = [(node, facts) for node, facts in need(readings, "gpu") if facts["cards"]]
     if not found:
         raise Skipped("no NVIDIA card on any bus")
-    wrong = [finding for node, told in found for finding in _cards_of(node, told, on=node.name in readings.runs_on)]
-    heat = [
-        float(card["temperature.gpu"]) for _, told in found for card in told["shown"] if number(card["temperature.gpu"])
-    ]
-    cards = sum(len(told["shown"]) for _, told in found)
+    busy = readings.runs_on
+    wrong = [finding for node, facts in found for finding in _gpus_of(node, facts, running=node.name in busy)]
+    shown = [gpu for _, facts in found for gpu in facts["shown"]]
+    heat = [float(gpu["temperature.gpu"]) for gpu in shown if number(gpu["temperature.gpu"])]
     warm = f", up to {max(heat):.0f} °C" if heat else ""
-    persists = sum(card["persistence_mode"] == "Enabled" for _, told in found for card in told["shown"])
-    return f"{cards} cards answer{warm}; persistence on {persists}", wrong
+    persists = sum(gpu["persistence_mode"] == "Enabled" for gpu in shown)
+    return f"{len(shown)} GPUs answer{warm}; persistence on {persists}", wrong
 
 
-def _cards_of(node: Node, told: Facts, *, on: bool) -> list[Finding]:
-    lost = [card["bus"] for card in told["cards"] if card["lost"]]
+def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding]:
+    lost = [card["bus"] for card in facts["cards"] if card["lost"]]
     if lost:
-        xid = f" (Xid {told['xid']})" if told["xid"] else ""
+        xid = f" (Xid {facts['xid']})" if facts["xid"] else ""
         what, fix = (
             f"the card at {listed(lost)} has fallen off the bus{xid}",
             "switch the machine off, wait, switch it on",
         )
         return [Finding(probe="gpu", node=node.name, what=what, fix=fix)]
     found = []
-    for card in told["shown"]:
+    for card in facts["shown"]:
         slowed = _throttle(card["reasons"])
         if slowed:
             what = f"{card['name']} is throttled at {card['temperature.gpu']} °C: {slowed}"
             fix = "dust, fan, air around it; or less: sudo nvidia-smi -pl WATTS"
             found.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
-        if not on and (what := _in_use(card, told["programs"], throttled=bool(slowed))):
+        if not running and (what := _in_use(card, facts["programs"], throttled=bool(slowed))):
             fix = "close that program; on it: nvidia-smi shows which"
             found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
         limit, usual = number(card["power.limit"]), number(card["power.default_limit"])
