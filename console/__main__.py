@@ -286,14 +286,14 @@ def do_doctor(args: argparse.Namespace) -> int:
 
 
 def do_report(args: argparse.Namespace) -> int:
+    from console.report.history import NothingHappened, newest_run, read_history  # noqa: PLC0415
     from console.report.page import write_page  # noqa: PLC0415  jinja2 and all, only where it is needed
-    from console.report.story import NothingHappened, newest_run, read_story  # noqa: PLC0415
 
     if args.run and not is_name(args.run):
         raise BadInput(fetch.no_name(args.run))
     try:
         folder = args.results / args.run if args.run else newest_run(args.results)
-        print(f"report  {write_page(read_story(folder), folder / 'report.html')}")
+        print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:
         raise BadInput(str(nothing)) from None
     return 0

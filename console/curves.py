@@ -1,16 +1,18 @@
-"""What TensorBoard reads, made from a run's diaries as they grow. Runs in TensorBoard's own environment, by itself:
+"""What TensorBoard reads, made from a run's event logs as they grow. Runs in TensorBoard's own environment, by itself:
 
-python console/curves.py FOLDER-OF-DIARIES FOLDER-FOR-TENSORBOARD [--once]
+python -m console.curves FOLDER-OF-LOGS FOLDER-FOR-TENSORBOARD [--once]
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from train.runlog.paths import EVENTS
+from train.runlog.tail import Tail
 
 EVERY_S = 2.0
 OF_A_STEP = ("loss", "lr", "grad_norm", "step_s", "sync_s")
@@ -30,35 +32,29 @@ def scalars(event: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-class Diaries:
-    """Every node tells the same; one that was away lacks some. A step is taken once, from whoever tells it first."""
+class Points:
+    """All nodes write the same; one that was away lacks some. A step is drawn once, from whoever has it first."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.read: dict[Path, int] = {}
-        self.seen: set[tuple[str, int]] = set()
+        self.logs: dict[Path, Tail] = {}
+        self.drawn: set[tuple[str, int]] = set()
 
     def new(self) -> Iterator[dict[str, Any]]:
-        for file in sorted(self.folder.glob("*/events.jsonl")):
-            with file.open("rb") as stream:
-                stream.seek(self.read.get(file, 0))
-                data = stream.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            self.read[file] = self.read.get(file, 0) + len(whole)
-            for line in whole.splitlines():
-                event = json.loads(line)
-                key = (event["event"], event.get("step", 0))
-                if key not in self.seen and scalars(event):
-                    self.seen.add(key)
+        for file in sorted(self.folder.glob(f"*/{EVENTS}")):
+            for event in self.logs.setdefault(file, Tail(file)).events():
+                point = (event["event"], event.get("step", 0))
+                if point not in self.drawn and scalars(event):
+                    self.drawn.add(point)
                     yield event
 
 
-def main(diaries: Path, target: Path, *, once: bool) -> None:
+def main(logs: Path, target: Path, *, once: bool) -> None:
     from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415  its own environment alone has it
     from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
     from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
 
-    source, writer = Diaries(diaries), EventFileWriter(str(target))
+    source, writer = Points(logs), EventFileWriter(str(target))
     while True:
         for event in source.new():
             points = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars(event).items()]

@@ -1,4 +1,4 @@
-"""TensorBoard for any run, also while it is on: its diaries are brought here, and its curves drawn from them.
+"""TensorBoard for any run, also while it is running: its event logs are brought here, and drawn as curves.
 
 python -m console tensorboard [--run NAME] [--port 6006]
 
@@ -21,6 +21,7 @@ from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.processes import end_group
 from train.plan.names import is_name
+from train.runlog.paths import EVENTS, NODES
 
 ROOT = Path(__file__).parents[1]
 EVERY_S = 5.0
@@ -32,16 +33,20 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
     if run and not is_name(run):
         say(no_name(run))
         return 2
-    folder = results / run / "nodes"
-    if not run or not (bring_all(nodes, run, folder) or list(folder.glob("*/events.jsonl"))):
+    folder = results / run / NODES
+    if not run or not (bring_all(nodes, run, folder) or list(folder.glob(f"*/{EVENTS}"))):
         say(f"no node that answers has run '{run}', nor has {results}" if run else "there is no run to show")
         return 1
-    curves = results / run / "tensorboard"
+    curves = (results / run / "tensorboard").resolve()
     shutil.rmtree(curves, ignore_errors=True)
     python = environment()
-    drawing = [python, f"{ROOT}/console/curves.py", str(folder), str(curves)]
-    serving = [python, *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(), str(curves)]
-    shown = [subprocess.Popen(command, start_new_session=True) for command in (drawing, serving)]
+    drawing = [python, "-m", "console.curves", str(folder.resolve()), str(curves)]
+    serving = [
+        python,
+        *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(),
+        str(curves),
+    ]
+    shown = [subprocess.Popen(command, cwd=ROOT, start_new_session=True) for command in (drawing, serving)]
     say(f"run {run}: http://127.0.0.1:{port}   end: Ctrl-C")
     try:
         while all(process.poll() is None for process in shown):
@@ -66,17 +71,17 @@ def environment() -> str:
 
 
 def newest_fetched(results: Path) -> str:
-    files = list(results.glob("*/nodes/*/events.jsonl"))
+    files = list(results.glob(f"*/{NODES}/*/{EVENTS}"))
     return max(files, key=lambda file: file.stat().st_mtime).parents[2].name if files else ""
 
 
 def bring_all(nodes: list[Node], run: str, folder: Path) -> int:
-    """How many nodes have told what is new in their diaries."""
-    return sum(bring_more(node, run, folder / node.name / "events.jsonl") for node in nodes)
+    """How many nodes have the run."""
+    return sum(bring_more(node, run, folder / node.name / EVENTS) for node in nodes)
 
 
 def bring_more(node: Node, run: str, file: Path) -> bool:
-    """Append what the node's diary has more than the copy here; begin anew where that is another diary."""
+    """Append what the node's event log has more than the copy here; begin again where that is another log."""
     have = file.stat().st_size if file.exists() else 0
     try:
         process = node.events_after(run, have)

@@ -27,6 +27,8 @@ from lab import demo_summary
 from lab import lab as labs
 from lab.demo_sites import RUN, Folders, Simulated, Site
 from lab.shell import LabError
+from train.runlog import paths
+from train.runlog.tail import read
 
 ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
@@ -163,7 +165,7 @@ def show(site: Site, course: Course, began: float) -> int:
         if course.questions:
             with stage("answers", "the same questions, before and after"):
                 ask(site, course)
-        with stage("report", "results and diaries brought here, and one page made of them"):
+        with stage("report", "results and event logs brought here, and one page made of them"):
             quietly(site, "fetch", site.console("fetch", "--run", RUN))
             words = ["report", "--run", RUN, "--results", str(RESULTS)]
             quietly(site, "report", [sys.executable, "-m", "console", *words])
@@ -313,8 +315,8 @@ def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
 
 def progress(site: Site) -> tuple[list[int], bool]:
     """The head's steps so far, and whether it computes: nobody's machine is so slow at loading programs."""
-    folder = site.home("gpu-master") / "logs/runs" / RUN
-    events, plans = (demo_summary.read_lines(folder / f"{name}.jsonl") for name in ("events", "members"))
+    folder = paths.logs(site.home("gpu-master"), RUN)
+    events, plans = read(folder / paths.EVENTS), read(folder / paths.MEMBERS)
     started = max((event["time"] for event in events if event["event"] == "start"), default=0.0)
     planned = max((event["time"] for event in plans if event["event"] in ("plan", "lost")), default=0.0)
     return [event["step"] for event in events if event["event"] == "step"], started > planned

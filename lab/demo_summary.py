@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from lab.demo_sites import LOST, Site
 from lab.shell import LabError
+from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
+from train.runlog.state import Change, Event, replay, rows_of, steps_that_count
+from train.runlog.tail import read
 
 ROOT = Path(__file__).parents[1]
-Event = dict[str, Any]
 
 
 class NotProvenError(LabError):
@@ -24,18 +25,17 @@ def require(kept: bool, broken: str) -> None:
 
 
 def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
-    events = max((read_lines(file) for file in folder.glob("nodes/*/events.jsonl")), key=len, default=[])
-    members = [event for file in sorted(folder.glob("nodes/*/members.jsonl")) for event in read_lines(file)]
-    steps = {event["step"]: event for event in events if event["event"] == "step"}
-    answers = json.loads((folder / "answers.json").read_text()) if (folder / "answers.json").exists() else {}
+    events = max((read(file) for file in folder.glob(f"{NODES}/*/{EVENTS}")), key=len, default=[])
+    members = [event for file in sorted(folder.glob(f"{NODES}/*/{MEMBERS}")) for event in read(file)]
+    _, changes = replay([*events, *members])
+    steps = {event["step"]: event for event in steps_that_count(changes)}
+    answers = json.loads((folder / ANSWERS).read_text()) if (folder / ANSWERS).exists() else {}
     first, last = fall(steps)
-    lost_at = proven(folder, max_steps, events, steps, members)
+    lost_at = proven(folder, max_steps, changes, steps)
     require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
     print()
-    tell(
-        "done",
-        f"{len(steps)} steps · loss {first:.2f} → {last:.2f} · held-out {held_out(events, answers)} · {clock(seconds)}",
-    )
+    losses = f"loss {first:.2f} → {last:.2f} · held-out {held_out(changes, answers)}"
+    tell("done", f"{len(steps)} steps · {losses} · {clock(seconds)}")
     gap = recovery_s(steps, lost_at)
     tell(
         "survived",
@@ -59,37 +59,41 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     tell("next", site.own_machines_next)
 
 
-def proven(folder: Path, max_steps: int, events: list[Event], steps: dict[int, Event], members: list[Event]) -> float:
+def proven(folder: Path, max_steps: int, changes: list[Change], steps: dict[int, Event]) -> float:
     """Every promise but the loss; returns when the worker was lost."""
-    require(sorted(steps) == list(range(1, max_steps + 1)), f"of {max_steps} steps, {len(steps)} are in the diary")
-    lost = [event for event in members if event["event"] == "lost" and LOST in event["nodes"]]
-    joined = [event for event in members if event["event"] == "joined" and LOST in event["nodes"]]
+    require(sorted(steps) == list(range(1, max_steps + 1)), f"of {max_steps} steps, {len(steps)} are in the event log")
+    lost = [event for event in of_kind("lost", changes) if LOST in event["nodes"]]
+    joined = [event for event in of_kind("joined", changes) if LOST in event["nodes"]]
     require(bool(lost), f"{LOST} was not lost")
-    require(bool(joined), f"{LOST} was not taken in again before the end")
+    require(bool(joined), f"{LOST} did not rejoin before the end")
     require(rows_after_return(steps) > 0, f"{LOST} trained no row after its return")
-    proofs = [event["step"] for event in events if event["event"] == "proof"]
+    proofs = [event["step"] for event in of_kind("proof", changes)]
     require(bool(proofs) and proofs[-1] == max_steps, "the last step was not proven to be the same on all nodes")
     require((folder / "adapter" / "adapter_model.safetensors").is_file(), "there is no adapter")
     return float(min(event["time"] for event in lost))
+
+
+def of_kind(kind: str, changes: list[Change]) -> list[Event]:
+    return [change.event for change in changes if change.kind == kind]
 
 
 def rows_after_return(steps: dict[int, Event]) -> int:
     """All of them, from the first step without the lost one on."""
     without = min((step for step, event in steps.items() if LOST not in event["nodes"]), default=0)
     later = [event for step, event in steps.items() if without and step > without and LOST in event["nodes"]]
-    return sum(counts(event)[LOST] for event in later)
+    return sum(rows_of(event)[LOST] for event in later)
 
 
 def fall(steps: dict[int, Event]) -> tuple[float, float]:
     losses = [float(steps[step]["loss"]) for step in sorted(steps)]
     quarter = max(1, len(losses) // 4)
-    require(len(losses) > 3, "hardly a step is in the diary")
+    require(len(losses) > 3, "hardly a step is in the event log")
     return sum(losses[:quarter]) / quarter, sum(losses[-quarter:]) / quarter
 
 
-def held_out(events: list[Event], answers: Event) -> str:
+def held_out(changes: list[Change], answers: Event) -> str:
     """Of the model as it came and with its adapter, where both were asked; else the run's own, first and last."""
-    evals = [event["loss"] for event in events if event["event"] == "eval"]
+    evals = [event["loss"] for event in of_kind("eval", changes)]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")
     return f"{before:.2f} → {after:.2f}"
@@ -119,22 +123,18 @@ def against_even(steps: list[Event]) -> str:
 
 def parts(steps: list[Event]) -> str:
     """In the order of the names: who comes back stands last in later steps."""
-    whole = sum(sum(counts(event).values()) for event in steps)
-    names = sorted(counts(steps[0]))
-    return " : ".join(f"{100 * sum(counts(event)[name] for event in steps) / whole:.0f} %" for name in names)
-
-
-def counts(event: Event) -> dict[str, int]:
-    return {name: int(told["rows"]) for name, told in event["nodes"].items()}
+    whole = sum(sum(rows_of(event).values()) for event in steps)
+    names = sorted(rows_of(steps[0]))
+    return " : ".join(f"{100 * sum(rows_of(event)[name] for event in steps) / whole:.0f} %" for name in names)
 
 
 def spread(event: Event) -> int:
-    rows = counts(event).values()
+    rows = rows_of(event).values()
     return max(rows) - min(rows)
 
 
 def rate(event: Event) -> float:
-    return sum(counts(event).values()) / float(event["step_s"])
+    return sum(rows_of(event).values()) / float(event["step_s"])
 
 
 def most_changed(asked: list[Event]) -> Event:
@@ -155,12 +155,3 @@ def one_line(text: str) -> str:
 def clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest:02} s all in all" if minutes else f"{rest} s all in all"
-
-
-def read_lines(file: Path) -> list[Event]:
-    """Whole lines alone: the file may be growing, or torn by a power cut."""
-    try:
-        text = file.read_text(errors="replace")
-    except OSError:
-        return []
-    return [json.loads(line) for line in text.split("\n")[:-1] if line.startswith("{") and line.endswith("}")]

@@ -13,18 +13,19 @@ import jinja2
 
 from console.report import charts
 from console.report.charts import Axes, Line, Mark
-from console.report.story import Event, Story, by_node
+from console.report.history import History
+from train.runlog.state import Event, by_node, node_of
 
 TEMPLATE = Path(__file__).parents[2] / "templates"
 COLOURS = 6
 LONGEST_GAP_S = 60.0
 
 
-def write_page(story: Story, file: Path) -> Path:
+def write_page(history: History, file: Path) -> Path:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    text = environment.get_template("report.html.j2").render(**view(story))
+    text = environment.get_template("report.html.j2").render(**view(history))
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
     draft.write_text(text, encoding="utf-8")
@@ -32,56 +33,56 @@ def write_page(story: Story, file: Path) -> Path:
     return file
 
 
-def view(story: Story) -> dict[str, Any]:
+def view(history: History) -> dict[str, Any]:
     return {
-        "story": story,
-        "headline": headline(story),
-        "outcome": outcome(story),
-        "figures": figures(story),
-        "charts": [chart for chart in all_charts(story) if chart["svg"]],
-        "nodes": node_table(story),
-        "cards": bool(story.cards) or any(node["gpu_gb"] for node in node_table(story)),
-        "news": [word for word in numbered_news(story) if not word.get("quiet")],
-        "quiet_news": [word for word in numbered_news(story) if word.get("quiet")],
-        "plan": plan_against_reality(story),
-        "answers": story.answers.get("questions", []),
-        "decisions": story.starts[-1]["decisions"],
-        "reasons": story.starts[-1]["reasons"],
-        "when": time.strftime("%d %B %Y, %H:%M", time.localtime(story.began)),
+        "history": history,
+        "headline": headline(history),
+        "outcome": outcome(history),
+        "figures": figures(history),
+        "charts": [chart for chart in all_charts(history) if chart["svg"]],
+        "nodes": node_table(history),
+        "cards": bool(history.cards) or any(node["gpu_gb"] for node in node_table(history)),
+        "news": [word for word in numbered_news(history) if not word.get("quiet")],
+        "quiet_news": [word for word in numbered_news(history) if word.get("quiet")],
+        "plan": plan_against_reality(history),
+        "answers": history.answers.get("questions", []),
+        "decisions": history.starts[-1]["decisions"],
+        "reasons": history.starts[-1]["reasons"],
+        "when": time.strftime("%d %B %Y, %H:%M", time.localtime(history.began)),
     }
 
 
-def outcome(story: Story) -> str:
-    if story.ending is None:
+def outcome(history: History) -> str:
+    if history.ending is None:
         return "no end was recorded: it goes on, or all its nodes died"
     return {
         "done": "done",
-        "failed": f"failed: {story.ending.get('node', '')}: {story.ending.get('message', '')}",
-        "stopped": f"stopped ({story.ending.get('reason', '')})",
-    }[story.ending["event"]]
+        "failed": f"failed: {history.ending.get('node', '')}: {history.ending.get('message', '')}",
+        "stopped": f"stopped ({history.ending.get('reason', '')})",
+    }[history.ending["event"]]
 
 
-def headline(story: Story) -> str:
-    steps = f"{story.steps[-1]['step']} of {story.total_steps} steps" if story.steps else "no step was finished"
-    nodes = f"{len(story.nodes)} nodes" if len(story.nodes) != 1 else "one node"
-    return f"{steps} on {nodes} in {duration(story.seconds)}"
+def headline(history: History) -> str:
+    steps = f"{history.steps[-1]['step']} of {history.total_steps} steps" if history.steps else "no step was finished"
+    nodes = f"{len(history.nodes)} nodes" if len(history.nodes) != 1 else "one node"
+    return f"{steps} on {nodes} in {duration(history.seconds)}"
 
 
-def figures(story: Story) -> list[tuple[str, str]]:
+def figures(history: History) -> list[tuple[str, str]]:
     """The few numbers that a person looks for first."""
-    if not story.steps:
+    if not history.steps:
         return []
-    steps = story.steps
+    steps = history.steps
     few = max(1, min(5, len(steps) // 4))
     told = [("training loss", change(mean(steps[:few], "loss"), mean(steps[-few:], "loss")))]
-    if story.evals:
-        told.append(("held-out loss", change(story.evals[0]["loss"], story.evals[-1]["loss"])))
+    if history.evals:
+        told.append(("held-out loss", change(history.evals[0]["loss"], history.evals[-1]["loss"])))
     tokens = sum(step["tokens"] for step in steps)
     told.append(("throughput", f"{tokens / max(1e-9, sum(step['step_s'] for step in steps)):,.0f} tokens/s"))
     told.append(("tokens", f"{tokens:,}"))
-    if story.repeated:
-        told.append(("steps trained twice", str(story.repeated)))
-    if energy := sum(kwh(readings) for readings in story.cards.values()):
+    if history.repeated:
+        told.append(("steps trained twice", str(history.repeated)))
+    if energy := sum(kwh(readings) for readings in history.cards.values()):
         told.append(("energy of the cards", f"{energy:.3g} kWh"))
     return told
 
@@ -98,67 +99,59 @@ def colour(number: int) -> str:
     return f"var(--n{number % COLOURS + 1})"
 
 
-def all_charts(story: Story) -> list[dict[str, str]]:
-    steps = story.steps
-    if not steps:
+def all_charts(history: History) -> list[dict[str, str]]:
+    if not history.steps:
         return []
-    clock = minutes_since(story.began)
-    at_step, at_time = step_marks(story), time_marks(story, clock)
-    loss = [(float(step["step"]), float(step["loss"])) for step in steps]
-    held_out = [(float(event["step"]), float(event["loss"])) for event in story.evals]
+    clock = minutes_since(history.began)
+    marks = time_marks(history, clock)
+    tokens = charts.stacked_chart(
+        "throughput",
+        per_node(history, tokens_by_node, clock),
+        Axes(x_name="minutes", y_name="tokens/s"),
+        marks,
+    )
     return [
-        chart(
-            "loss",
-            "Loss",
-            "Lower is better. Held-out rows were never trained on: if their loss rises while training loss falls, "
-            "the model is learning by heart.",
-            charts.line_chart(
-                "loss",
-                [
-                    *training_lines(loss),
-                    Line(name="held-out", points=held_out, colour=colour(1), dots=True),
-                ],
-                Axes(x_name="step", y_name="loss", from_zero=False),
-                at_step,
-            ),
-        ),
-        chart(
-            "throughput",
-            "Throughput",
-            "Tokens a second, by the node that trained them.",
-            charts.stacked_chart(
-                "throughput",
-                per_node(story, tokens_by_node, clock),
-                Axes(x_name="minutes", y_name="tokens/s"),
-                at_time,
-            ),
-        ),
+        loss_chart(history),
+        chart("throughput", "Throughput", "Tokens a second, by the node that trained them.", tokens),
+        *share_charts(history),
+        *card_charts(history, clock, marks),
+    ]
+
+
+def loss_chart(history: History) -> dict[str, str]:
+    loss = [(float(step["step"]), float(step["loss"])) for step in history.steps]
+    held_out = [(float(event["step"]), float(event["loss"])) for event in history.evals]
+    lines = [*training_lines(loss), Line(name="held-out", points=held_out, colour=colour(1), dots=True)]
+    axes = Axes(x_name="step", y_name="loss", from_zero=False)
+    return chart(
+        "loss",
+        "Loss",
+        "Lower is better. Held-out rows were never trained on: if their loss rises while training loss falls, "
+        "the model is learning by heart.",
+        charts.line_chart("loss", lines, axes, step_marks(history)),
+    )
+
+
+def share_charts(history: History) -> list[dict[str, str]]:
+    marks = step_marks(history)
+    rows = per_node(history, lambda step: by_node(step, "rows"), None)
+    waits = [
+        Line(name=line.name, points=charts.smoothed(line.points), colour=line.colour)
+        for line in per_node(history, waiting_by_node, None)
+    ]
+    return [
         chart(
             "shares",
             "Shares",
             "Rows of a step that each node took. They follow its speed.",
-            charts.stacked_chart(
-                "shares",
-                per_node(story, lambda step: by_node(step, "rows"), None),
-                Axes(x_name="step", y_name="rows"),
-                at_step,
-            ),
+            charts.stacked_chart("shares", rows, Axes(x_name="step", y_name="rows"), marks),
         ),
         chart(
             "waiting",
             "Waiting",
             "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
-            charts.line_chart(
-                "waiting",
-                [
-                    Line(name=line.name, points=charts.smoothed(line.points), colour=line.colour)
-                    for line in per_node(story, waiting_by_node, None)
-                ],
-                Axes(x_name="step", y_name="% of the step"),
-                at_step,
-            ),
+            charts.line_chart("waiting", waits, Axes(x_name="step", y_name="% of the step"), marks),
         ),
-        *card_charts(story, clock, at_time),
     ]
 
 
@@ -176,15 +169,14 @@ def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
     return {"key": key, "title": title, "text": text, "svg": svg}
 
 
-def card_charts(story: Story, clock: Callable[[float], float], marks: list[Mark]) -> list[dict[str, str]]:
+def card_charts(history: History, clock: Callable[[float], float], marks: list[Mark]) -> list[dict[str, str]]:
+    def points(node: str, key: str) -> list[tuple[float, float]]:
+        return [(clock(r["time"]), float(r[key])) for r in history.cards.get(node, []) if r.get(key) is not None]
+
     def lines(key: str) -> list[Line]:
         return [
-            Line(
-                name=node,
-                points=[(clock(r["time"]), float(r[key])) for r in story.cards.get(node, []) if r.get(key) is not None],
-                colour=colour(number),
-            )
-            for number, node in enumerate(story.nodes)
+            Line(name=node, points=points(node, key), colour=colour(number))
+            for number, node in enumerate(history.nodes)
         ]
 
     axes = {
@@ -200,12 +192,12 @@ def card_charts(story: Story, clock: Callable[[float], float], marks: list[Mark]
 
 
 def per_node(
-    story: Story, figure: Callable[[Event], dict[str, float]], clock: Callable[[float], float] | None
+    history: History, figure: Callable[[Event], dict[str, float]], clock: Callable[[float], float] | None
 ) -> list[Line]:
     """A line for each node, 0 where it was away; over steps, or over minutes where there is a clock."""
     told: list[tuple[float, dict[str, float]]] = []
-    ended = story.began
-    for step in story.steps:
+    ended = history.began
+    for step in history.steps:
         began = step["time"] - step["step_s"]
         if clock and began - ended > max(2.0, step["step_s"]):  # nobody trained then
             told += [(clock(ended), {}), (clock(began), {})]
@@ -213,7 +205,7 @@ def per_node(
         ended = step["time"]
     return [
         Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in told], colour=colour(number))
-        for number, node in enumerate(story.nodes)
+        for number, node in enumerate(history.nodes)
     ]
 
 
@@ -228,7 +220,7 @@ def tokens_by_node(step: Event) -> dict[str, float]:
 def waiting_by_node(step: Event) -> dict[str, float]:
     longest: dict[str, float] = {}
     for process, facts in step["nodes"].items():
-        node = process.partition(":")[0]
+        node = node_of(process)
         part = 100 * float(facts["wait_s"]) / max(1e-9, float(step["step_s"]))
         longest[node] = max(longest.get(node, 0.0), min(100.0, part))
     return longest
@@ -238,43 +230,43 @@ def minutes_since(began: float) -> Callable[[float], float]:
     return lambda when: (float(when) - began) / 60
 
 
-def numbered_news(story: Story) -> list[dict[str, Any]]:
+def numbered_news(history: History) -> list[dict[str, Any]]:
     told = []
     number = 0
-    for word in story.news:
-        if word["time"] < story.began:  # they waited for each other to be up: nothing was on yet
+    for word in history.news:
+        if word["time"] < history.began:  # they waited for each other to be up: nothing was on yet
             continue
         if word.get("mark"):
             number += 1
         label = str(number) if word.get("mark") else ""
-        told.append({**word, "label": label, "after": duration(word["time"] - story.began)})
+        told.append({**word, "label": label, "after": duration(word["time"] - history.began)})
     return told
 
 
-def time_marks(story: Story, clock: Callable[[float], float]) -> list[Mark]:
-    return [Mark(x=clock(word["time"]), label=word["label"]) for word in numbered_news(story) if word["label"]]
+def time_marks(history: History, clock: Callable[[float], float]) -> list[Mark]:
+    return [Mark(x=clock(word["time"]), label=word["label"]) for word in numbered_news(history) if word["label"]]
 
 
-def step_marks(story: Story) -> list[Mark]:
+def step_marks(history: History) -> list[Mark]:
     """Where a thing happened between two steps."""
     marks = []
-    for word in numbered_news(story):
-        before = [step["step"] for step in story.steps if step["time"] <= word["time"]]
+    for word in numbered_news(history):
+        before = [step["step"] for step in history.steps if step["time"] <= word["time"]]
         if word["label"] and before:
             marks.append(Mark(x=float(max(before)), label=word["label"]))
     return marks
 
 
-def node_table(story: Story) -> list[dict[str, Any]]:
-    if not story.steps:
+def node_table(history: History) -> list[dict[str, Any]]:
+    if not history.steps:
         return []
-    whole = sum(sum(by_node(step, "rows").values()) for step in story.steps)
+    whole = sum(sum(by_node(step, "rows").values()) for step in history.steps)
     table = []
-    for number, node in enumerate(story.nodes):
-        there = [step for step in story.steps if node in by_node(step, "rows")]
+    for number, node in enumerate(history.nodes):
+        there = [step for step in history.steps if node in by_node(step, "rows")]
         rows = sum(by_node(step, "rows")[node] for step in there)
         busy = sum(longest_compute(step, node) for step in there)
-        readings = story.cards.get(node, [])
+        readings = history.cards.get(node, [])
         table.append(
             {
                 "name": node,
@@ -292,7 +284,7 @@ def node_table(story: Story) -> list[dict[str, Any]]:
 
 
 def longest_compute(step: Event, node: str) -> float:
-    return max(float(facts["compute_s"]) for name, facts in step["nodes"].items() if name.partition(":")[0] == node)
+    return max(float(facts["compute_s"]) for name, facts in step["nodes"].items() if node_of(name) == node)
 
 
 def kwh(readings: list[Event]) -> float:
@@ -305,13 +297,13 @@ def kwh(readings: list[Event]) -> float:
     return joules / 3.6e6
 
 
-def plan_against_reality(story: Story) -> list[dict[str, Any]]:
+def plan_against_reality(history: History) -> list[dict[str, Any]]:
     """What was predicted before the start beside what came of it."""
-    if not story.plan or not story.steps:
+    if not history.plan or not history.steps:
         return []
-    settled = story.steps[len(story.steps) // 4 :]
+    settled = history.steps[len(history.steps) // 4 :]
     told = []
-    if predicted := story.plan.get("step_s"):
+    if predicted := history.plan.get("step_s"):
         told.append(
             {
                 "what": "seconds a step",
@@ -319,7 +311,7 @@ def plan_against_reality(story: Story) -> list[dict[str, Any]]:
                 "came": f"{median(s['step_s'] for s in settled):.2f}",
             }
         )
-    for node, share in story.plan.get("shares", {}).items():
+    for node, share in history.plan.get("shares", {}).items():
         rows = [by_node(step, "rows").get(node, 0.0) for step in settled]
         told.append({"what": f"rows a step, {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
     return told

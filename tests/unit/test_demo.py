@@ -15,6 +15,7 @@ import pytest
 from lab import demo, demo_summary
 from lab.demo_sites import LOST, Folders, Simulated
 from lab.shell import LabError
+from train.runlog.tail import read
 
 Event = dict[str, Any]
 HEAD, OTHER = "gpu-master", "gpu-worker-2"
@@ -43,9 +44,13 @@ def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     steps += [step(n, without if 10 <= n < 15 else shared, 2.0) for n in range(5, STEPS + 1)]
     for late in steps[9:]:
         late["time"] += 8
-    events = [{"event": "start", "time": 100.0}, *steps, {"event": "proof", "step": STEPS, "time": 160.0}]
+    start = {"event": "start", "time": 100.0, "step": 0, "total_steps": STEPS, "nodes": [HEAD, LOST, OTHER]}
+    events = [start, *steps, {"event": "proof", "step": STEPS, "time": 160.0}]
     events += [{"event": "eval", "step": at, "loss": 5.9 - at / 25, "time": 160.0} for at in (STEPS // 2, STEPS)]
-    members = [{"event": "lost", "nodes": [LOST], "time": 120.0}, {"event": "joined", "nodes": [LOST], "time": 138.0}]
+    members = [
+        {"event": kind, "nodes": [LOST], "time": time, "epoch": epoch, "step": after, "reason": ""}
+        for kind, time, epoch, after in (("lost", 120.0, 1, 9), ("joined", 138.0, 2, 14))
+    ]
     folder = tmp_path / "results/demo"
     write(folder / "nodes" / HEAD / "events.jsonl", events)
     write(folder / "nodes" / LOST / "events.jsonl", events[:8])
@@ -97,7 +102,7 @@ def test_without_questions_the_runs_own_held_out_losses_are_told(
 def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:
     def act(folder: Path) -> None:
         file = folder / "nodes" / HEAD / name
-        write(file, change(demo_summary.read_lines(file)))
+        write(file, change(read(file)))
 
     return act
 
@@ -114,11 +119,11 @@ def idle_at_the_end(events: list[Event]) -> list[Event]:
         (edited("events.jsonl", lambda old: [*old[:-1], old[-1] | {"loss": 6.0}]), "on held-out rows did not fall"),
         (
             edited("events.jsonl", lambda old: [e for e in old if e.get("step") != 7]),
-            "of 20 steps, 19 are in the diary",
+            "of 20 steps, 19 are in the event log",
         ),
         (edited("events.jsonl", lambda old: [e for e in old if e["event"] != "proof"]), "not proven to be the same"),
         (edited("members.jsonl", lambda old: old[1:]), f"{LOST} was not lost"),
-        (edited("members.jsonl", lambda old: old[:1]), f"{LOST} was not taken in again"),
+        (edited("members.jsonl", lambda old: old[:1]), f"{LOST} did not rejoin"),
         (
             edited("events.jsonl", lambda old: [e for e in old if e.get("step", 0) < 15 or "nodes" not in e]),
             "of 20 steps, 14",

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from console.report import charts
+from console.report.history import NothingHappened, read_history
 from console.report.page import kwh, write_page
-from console.report.story import NothingHappened, Story, read_story
 
 Event = dict[str, Any]
 HEAD, WORKER = "gpu-master", "gpu-worker-1"
@@ -65,7 +65,7 @@ def fetched(tmp_path: Path) -> Path:
     ]
     write(tmp_path / "qa" / "nodes" / HEAD, "events.jsonl", [*first, *evals, *again, end])
     write(tmp_path / "qa" / "nodes" / WORKER, "events.jsonl", first, torn='{"event": "ste')
-    lost = {"event": "lost", "time": 113.0, "epoch": 1, "node": WORKER, "reason": "no answer for 6 s", "step": 6}
+    lost = {"event": "lost", "time": 113.0, "epoch": 1, "nodes": [WORKER], "reason": "no answer for 6 s", "step": 6}
     write(tmp_path / "qa" / "nodes" / HEAD, "members.jsonl", [lost])
     for node in (HEAD, WORKER):
         cards = [
@@ -80,17 +80,17 @@ def fetched(tmp_path: Path) -> Path:
 
 
 def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
-    story = read_story(fetched)
-    assert [event["step"] for event in story.steps] == list(range(1, 13))
-    assert story.repeated == 2
-    assert list(story.steps[3]["nodes"]) == [HEAD, WORKER]
-    assert list(story.steps[5]["nodes"]) == [HEAD]
-    assert len(story.starts) == 2
-    assert story.ending is not None and story.ending["event"] == "done"
+    history = read_history(fetched)
+    assert [event["step"] for event in history.steps] == list(range(1, 13))
+    assert history.repeated == 2
+    assert list(history.steps[3]["nodes"]) == [HEAD, WORKER]
+    assert list(history.steps[5]["nodes"]) == [HEAD]
+    assert len(history.starts) == 2
+    assert history.ending is not None and history.ending["event"] == "done"
 
 
 def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
-    assert [word["what"] for word in read_story(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
+    assert [word["what"] for word in read_history(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
 
 
 def test_waiting_for_each_other_before_the_start_is_no_news(fetched: Path) -> None:
@@ -103,24 +103,24 @@ def test_waiting_for_each_other_before_the_start_is_no_news(fetched: Path) -> No
         "step": 0,
     }
     write(fetched / "nodes" / WORKER, "members.jsonl", [early])
-    words = text_of(write_page(read_story(fetched), fetched / "report.html"))
+    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
     assert f"1 13 s 6 {WORKER} lost" in words and "looking for" not in words, words
 
 
 def test_what_was_foretold_stands_beside_what_came(fetched: Path) -> None:
-    words = text_of(write_page(read_story(fetched), fetched / "report.html"))
+    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
     assert "seconds a step 1.50 2.00" in words and f"rows a step, {WORKER} 3 0.3" in words, words
 
 
 def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
     file = fetched / "nodes" / HEAD / "events.jsonl"
     file.write_text("".join(line + "\n" for line in file.read_text().splitlines() if '"done"' not in line))
-    assert "no end was recorded" in text_of(write_page(read_story(fetched), fetched / "report.html"))
+    assert "no end was recorded" in text_of(write_page(read_history(fetched), fetched / "report.html"))
 
 
 def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingHappened, match="make fetch"):
-        read_story(tmp_path)
+        read_history(tmp_path)
 
 
 def test_the_command_takes_the_newest_run(fetched: Path) -> None:
@@ -138,7 +138,7 @@ def test_energy_is_power_over_time_and_silence_is_not_counted() -> None:
 
 
 def test_the_page_needs_nothing_else(fetched: Path) -> None:
-    text = write_page(read_story(fetched), fetched / "report.html").read_text()
+    text = write_page(read_history(fetched), fetched / "report.html").read_text()
     assert not re.search(r"(src|href)=|@import|url\(|https?://", text)
 
 
@@ -205,8 +205,8 @@ def browser() -> str:
 
 
 def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, tmp_path: Path) -> None:
-    story: Story = read_story(fetched)
-    file = write_page(story, fetched / "report.html")
+    history = read_history(fetched)
+    file = write_page(history, fetched / "report.html")
     probe = tmp_path / "probe.html"  # moves the pointer over each chart and writes down what it says
     probe.write_text(
         file.read_text().replace(
@@ -223,7 +223,7 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     page = Page(seen)
     assert set(page.data) == set(page.shapes) == CHARTS
     losses = page.data["loss"]["series"][0]["points"]
-    assert losses == [[n["step"], float(f"{n['loss']:.5g}")] for n in story.steps]
+    assert losses == [[n["step"], float(f"{n['loss']:.5g}")] for n in history.steps]
     assert [s["name"] for s in page.data["shares"]["series"]] == [HEAD, WORKER]
     assert page.data["shares"]["series"][1]["points"][-1] == [12, 0]
     assert page.data["power"]["series"][0]["points"][0][1] == 360

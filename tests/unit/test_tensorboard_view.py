@@ -1,4 +1,4 @@
-"""TensorBoard of a run: its diaries are brought as they grow, each step is drawn once, and TensorBoard reads it."""
+"""TensorBoard of a run: its event logs are brought as they grow, each step is drawn once, and TensorBoard reads it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from console import curves, tensorboard_view
 from console.infra.local import LocalNode
 
+ROOT = Path(__file__).parents[2]
 LOG = Path(__file__).with_name("event_logs") / "lost-and-back.events.jsonl"
 LINES = LOG.read_text().splitlines(keepends=True)
 
@@ -19,7 +20,7 @@ def node(home: Path) -> LocalNode:
     return LocalNode(name="a", home=str(home))
 
 
-def test_a_diary_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:
+def test_an_event_log_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:
     there, here = tmp_path / "home/logs/runs/r/events.jsonl", tmp_path / "r/nodes/a/events.jsonl"
     assert not tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and not here.exists()
     there.parent.mkdir(parents=True)
@@ -28,7 +29,7 @@ def test_a_diary_is_brought_line_by_line_as_it_grows(tmp_path: Path) -> None:
     assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
     there.write_text("".join(LINES))
     assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == "".join(LINES)
-    there.write_text(half)  # the run was begun anew under its name
+    there.write_text(half)  # the run was begun again under its name
     assert tensorboard_view.bring_more(node(tmp_path / "home"), "r", here) and here.read_text() == half
 
 
@@ -36,7 +37,7 @@ def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
     for name, lines in (("a", LINES[:12]), ("b", LINES[6:])):
         (tmp_path / name).mkdir()
         (tmp_path / name / "events.jsonl").write_text("".join(lines))
-    source = curves.Diaries(tmp_path)
+    source = curves.Points(tmp_path)
     steps = [event["step"] for event in source.new() if event["event"] == "step"]
     whole = {json.loads(line)["step"] for line in LINES if '"event": "step"' in line}
     assert sorted(steps) == sorted(whole) and list(source.new()) == []
@@ -48,7 +49,9 @@ def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     (tmp_path / "nodes/a").mkdir(parents=True)
     (tmp_path / "nodes/a/events.jsonl").write_text("".join(LINES))
     drawn = tmp_path / "tensorboard"
-    subprocess.run([python, curves.__file__, str(tmp_path / "nodes"), str(drawn), "--once"], check=True)
+    subprocess.run(
+        [python, "-m", "console.curves", str(tmp_path / "nodes"), str(drawn), "--once"], cwd=ROOT, check=True
+    )
     read = (
         "import sys, json; from tensorboard.backend.event_processing.event_accumulator import EventAccumulator\n"
         "found = EventAccumulator(sys.argv[1]); found.Reload()\n"
