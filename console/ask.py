@@ -25,8 +25,8 @@ cluster:
     motley_gateway: {gateway}
     motley_dns: [{gateway}]
 
-  # The first one is the head. The names become the machines' own. motley_address: what it shall have for good;
-  # reserve it in your router, or choose one outside the range that the router hands out (DHCP).
+  # The first one is the head. The names become the machines' own. motley_address: its permanent address;
+  # reserve it in your router, or choose one outside the range that the router assigns (DHCP).
   hosts:
 {hosts}"""
 

@@ -80,10 +80,10 @@ def parser() -> argparse.ArgumentParser:
     mend.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
     mend.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
-    evening = verb("demo", do_demo, "a first evening: bootstrap, training, a power cut, an adapter")
-    evening.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
-    evening.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
-    evening.add_argument("--folders", action="store_true", help="in three folders, as without root")
+    demo = verb("demo", do_demo, "quick start: bootstrap, training, a power cut, an adapter")
+    demo.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
+    demo.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
+    demo.add_argument("--folders", action="store_true", help="in three folders, as without root")
     verb("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
 

@@ -101,8 +101,8 @@ def _debian_mirror() -> str:
         for word in file.read_text().split() if file.is_file() else ():
             if word.startswith("http") and word.rstrip("/").endswith("/debian"):
                 return word
-    mend = "name one in /etc/apt/sources.list.d, or use the machine's own suite"
-    raise LabError(f"this machine's apt knows no Debian mirror\n{mend}", code=2)
+    fix = "name one in /etc/apt/sources.list.d, or use the machine's own suite"
+    raise LabError(f"this machine's apt knows no Debian mirror\n{fix}", code=2)
 
 
 def _bootstrap(suite: str, folder: Path) -> None:

@@ -131,7 +131,7 @@ def hand_over(folder: Path) -> None:
 
 
 def choose(*, fast: bool, folders: bool, suite: str) -> Site:
-    why = "as you wished" if folders else ""
+    why = "as you asked" if folders else ""
     if not folders:
         missing = labs.what_is_missing()
         if missing and os.geteuid() == 0 and labs.missing_packages():
@@ -205,7 +205,7 @@ def enough_disk(course: Course) -> None:
 
 @contextlib.contextmanager
 def stage(name: str, doing: str) -> Iterator[list[str]]:
-    """One line: what goes on while it does, on a terminal; what came of it and its seconds after."""
+    """One line: what it is doing, on a terminal; the result and its seconds after."""
     told: list[str] = []
     since = time.monotonic()
     terminal = sys.stdout.isatty()
@@ -256,9 +256,9 @@ def bootstrap(site: Site) -> str:
     lines = said.splitlines()
     proof = next((line.split("all-reduce", 1)[1] for line in lines if "all-reduce" in line), "")
     nodes = next((line for line in reversed(lines) if line.startswith("✓ bootstrap")), "")
-    demo_summary.require(bool(proof and nodes), "bootstrap told of no exchange between the machines")
+    demo_summary.require(bool(proof and nodes), "bootstrap reported no exchange between the machines")
     return (
-        f"{' · '.join(nodes.split(' · ')[1:3])} · proven: 16 MB added up over all{proof.split(' = ')[0].split('MB')[1]}"
+        f"{' · '.join(nodes.split(' · ')[1:3])} · proven: 16 MB all-reduced over all{proof.split(' = ')[0].split('MB')[1]}"
     )
 
 
@@ -297,7 +297,7 @@ def tiny_rows_per_s(site: Site) -> float:
 
 
 def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
-    """Gone at one step, back some steps after the others went on; unequal whenever they compute."""
+    """Gone at one step, back some steps after the others continued; unequal whenever they compute."""
     uneven = lost = back = False
     while not over.wait(0.1):
         steps, computing = progress(site)

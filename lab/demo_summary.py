@@ -39,7 +39,7 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     gap = recovery_s(steps, lost_at)
     tell(
         "survived",
-        f"the {site.loss} of {LOST}: two went on after {gap:.0f} s, nothing lost; back, it trained "
+        f"the {site.loss} of {LOST}: two continued after {gap:.0f} s, nothing lost; back, it trained "
         f"{rows_after_return(steps)} rows more",
     )
     tell(

@@ -1,4 +1,4 @@
-"""What a fault is: how it is told, done and undone."""
+"""What a fault is: how it is described, done and undone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lab.lab import Lab
 
 Settings = dict[str, float | str]
 Inject = Callable[[Lab, Host, Settings], Settings | None]
-"""Breaks it and returns what mending must know, if anything."""
+"""Breaks it and returns what undoing must know, if anything."""
 Mend = Callable[[Lab, Host, Settings], None]
 
 

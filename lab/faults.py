@@ -1,4 +1,4 @@
-"""What can be broken in a host, one verb each, and how it is mended. Every fault is real to the other machines."""
+"""What can be broken in a host, one verb each, and how it is undone. Every fault is real to the other machines."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def inject(lab: Lab, host: Host, name: str, chosen: Settings | None = None) -> s
     fault = FAULTS[name]
     known = _remembered(host)
     if name in known:
-        raise LabError(f"{host.name} has {name} already; mend it first: python -m lab mend {name} {host.name}", code=2)
+        raise LabError(f"{host.name} has {name} already; undo it first: python -m lab mend {name} {host.name}", code=2)
     used = dict(fault.defaults) | (chosen or {})
     used |= fault.inject(lab, host, used) or {}
     if fault.mend:
         _remember(lab.host(host.name), known | {name: used})
-    return f"{host.name}: {fault.meaning}" + (f"   mend: python -m lab mend {name} {host.name}" if fault.mend else "")
+    return f"{host.name}: {fault.meaning}" + (f"   undo: python -m lab mend {name} {host.name}" if fault.mend else "")
 
 
 def mend(lab: Lab, host: Host, name: str) -> str:
     fault, known = FAULTS[name], _remembered(host)
     if fault.mend is None or name not in known:
-        raise LabError(f"{host.name} has no {name} to mend ({', '.join(known) or 'nothing is broken'})", code=2)
+        raise LabError(f"{host.name} has no {name} to undo ({', '.join(known) or 'nothing is broken'})", code=2)
     fault.mend(lab, host, known.pop(name))
     _remember(host, known)
-    return f"{host.name}: {name} mended"
+    return f"{host.name}: {name} undone"
 
 
 def injected(host: Host) -> list[str]:
@@ -280,7 +280,7 @@ FAULTS: dict[str, Fault] = {
     "disk-full": Fault(
         meaning="its disk has no room left", inject=_fill_disk, mend=_empty_disk, defaults={"leave_mb": 0.0}
     ),
-    "reinstalled": Fault(meaning="it was installed anew: fresh host keys", inject=_reinstall, mend=None),
+    "reinstalled": Fault(meaning="it was reinstalled: fresh host keys", inject=_reinstall, mend=None),
     "apt-lock": Fault(
         meaning="an unattended upgrade holds the package lock",
         inject=_hold_apt,

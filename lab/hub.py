@@ -1,10 +1,10 @@
 """A small Hugging Face hub on the lab's controller, for the hub's own client: HF_ENDPOINT=http://127.0.0.1:PORT
 
-    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read anew for each request
+    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read again for each request
 
 behaviour.json: gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
 bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
-requests.jsonl tells what was asked: method, path, range, whether a token came, status and bytes sent.
+requests.jsonl has what was asked: method, path, range, whether a token came, status and bytes sent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lab.place import Place
 from lab.shell import LabError, outcome
 
 LARGE_BYTES = 100_000
-"""From here on a file is told by its SHA-256, as the hub does for what it keeps outside git."""
+"""From here on a file is known by its SHA-256, as the hub does for what it keeps outside git."""
 REVISION = hashlib.sha1(b"the only revision", usedforsecurity=False).hexdigest()
 PORT = 8099
 
@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     state: State
 
     def log_message(self, *_: Any) -> None:
-        """requests.jsonl tells it better."""
+        """requests.jsonl says it better."""
 
     def do_HEAD(self) -> None:
         self._serve()
@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
         return folder
 
     def _tell(self, name: str) -> None:
-        """Names, sizes and hashes: told of a gated repository as well."""
+        """Names, sizes and hashes: given for a gated repository as well."""
         folder = self._repository(name)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         siblings = [about(path, str(path.relative_to(folder))) for path in files]

@@ -215,7 +215,7 @@ def reset(lab: Lab, names: Sequence[str], *, address: str | None = None) -> None
 
 
 def snapshot(lab: Lab, label: str) -> None:
-    """Keep all hosts as they are under a name; they are shut down in order for it, and go on from it."""
+    """Keep all hosts as they are under a name; they are shut down in order for it, and continue from it."""
     folder = snapshot_folder(lab.place, label)
     if folder.exists():
         raise LabError(f"there is a snapshot '{label}' already")
@@ -273,7 +273,7 @@ def limit(lab: Lab, names: Sequence[str], *, on: bool, scale: float = 1.0) -> No
 
 
 def each(hosts: Iterable[Host], act: Callable[[Host], object]) -> None:
-    """Do it to all at once; the first failure is told after all have ended."""
+    """Do it to all at once; the first failure is reported after all have ended."""
     with ThreadPoolExecutor(16) as pool:
         done = [pool.submit(act, host) for host in hosts]
     for one in done:

@@ -34,8 +34,8 @@ def fetch(what: str, *argv: str | Path, timeout_s: float) -> None:
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         why = next((line for line in said if line.startswith("E:")), said[-1] if said else "")
-        mend = "sudo apt-get update says whether its mirror is reached (network? full disk: df -h); then again"
-        raise LabError(f"{what}: {why[:200] or f'exit code {done.returncode}, and it printed nothing'}\nfix: {mend}")
+        fix = "sudo apt-get update says whether its mirror is reached (network? full disk: df -h); then again"
+        raise LabError(f"{what}: {why[:200] or f'exit code {done.returncode}, and it printed nothing'}\nfix: {fix}")
 
 
 def outcome(

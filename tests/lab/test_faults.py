@@ -195,7 +195,7 @@ def test_bad_settings_are_refused_with_the_good_ones() -> None:
 
 def test_a_fault_is_injected_once_and_mended_once(trio: Cluster) -> None:
     faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
-    with pytest.raises(LabError, match="mend it first"):
+    with pytest.raises(LabError, match="undo it first"):
         faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
     mend(trio, "cpu-throttle")
     with pytest.raises(LabError, match="nothing is broken"):

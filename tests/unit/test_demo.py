@@ -82,7 +82,7 @@ def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[
     tell(fetched)
     told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
     assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 6.10 → 5.00 · 1 min 15 s all in all"
-    assert "went on after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
+    assert "continued after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
     assert told["survived"].endswith("it trained 24 rows more"), "4 in each of the steps 15 to 20"
     assert (
         told["balanced"]
