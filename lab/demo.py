@@ -258,7 +258,7 @@ def bootstrap(site: Site) -> str:
     nodes = next((line for line in reversed(lines) if line.startswith("✓ bootstrap")), "")
     demo_summary.require(bool(proof and nodes), "bootstrap reported no exchange between the machines")
     return (
-        f"{' · '.join(nodes.split(' · ')[1:3])} · proven: 16 MB all-reduced over all{proof.split(' = ')[0].split('MB')[1]}"
+        f"{' · '.join(nodes.split(' · ')[1:3])} · proven: all-reduce of 16 MB in{proof.split(' = ')[0].split('MB')[1]}"
     )
 
 

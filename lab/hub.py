@@ -1,6 +1,6 @@
 """A small Hugging Face hub on the lab's controller, for the hub's own client: HF_ENDPOINT=http://127.0.0.1:PORT
 
-    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read again for each request
+    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read at each request
 
 behaviour.json: gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
 bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
