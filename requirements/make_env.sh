@@ -16,7 +16,8 @@ python=${PYTHON:-python3}
 locks=()
 for set in "$@"; do locks+=("$here/$set.txt"); done
 [[ " $* " =~ " "(node-cpu|test-unsloth)" " ]] && locks+=("$here/torch-cpu.txt")
-stamp=$(cat "${locks[@]}" "$here/make_env.sh" | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
+# An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
+stamp=$({ cat "${locks[@]}" "$here/make_env.sh" && realpath -ms "$target"; } | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
 is_right() { [[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]]; }
 is_right && exit 0
 
@@ -57,4 +58,7 @@ for lock in "${locks[@]}"; do
     *) pip --require-hashes -r "$lock" ;;
   esac
 done
+if [[ " $* " == *" controller "* ]]; then # Ansible finds console/, train/ and plugins/ by it
+  dirname "$here" > "$("$target/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/motley.pth"
+fi
 echo "$stamp" > "$target/.motley-stamp"

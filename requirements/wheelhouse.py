@@ -50,11 +50,11 @@ def main() -> int:
     return 0
 
 
-def lock_id(python: str, sets: list[str]) -> str:
+def lock_id(python: str, sets: list[str], locks: Path = HERE) -> str:
     """Changes with any lock, with the Python and with the processor; nothing else."""
     digest = hashlib.sha256(f"{python} {platform.machine()}\n".encode())
     for name in [part for entry in sets for part in [entry, *BESIDE.get(entry, [])]]:
-        digest.update((HERE / f"{name}.txt").read_bytes())
+        digest.update((locks / f"{name}.txt").read_bytes())
     return digest.hexdigest()[:12]
 
 

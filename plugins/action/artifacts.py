@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import sys
 import threading
 import time
 from pathlib import Path
@@ -13,18 +11,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-
-def _of_a_node(name: str) -> Any:
-    """On the controller our module_utils are not part of the ansible package; the file is loaded from where it lies."""
-    file = Path(__file__).parents[1] / f"module_utils/{name}.py"
-    spec = importlib.util.spec_from_file_location(f"motley_{name}", file)
-    assert spec and spec.loader
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-relay, callers = _of_a_node("relay"), _of_a_node("callers")
+from plugins.module_utils.motley import callers, relay
 
 
 class ActionModule(ActionBase):
@@ -71,9 +58,9 @@ class ActionModule(ActionBase):
         """The controller's address as the node sees it, where the node's own rules do not know it."""
         if self._task.check_mode or self._connection.transport == "local":
             return ""
-        return str(callers.shut_out(self._low_level_execute_command(callers.ASK, sudoable=False)["stdout"]))
+        return callers.shut_out(self._low_level_execute_command(callers.ASK, sudoable=False)["stdout"])
 
-    def _tell(self, store: Any, what: str, over: threading.Event, every_s: float = 5.0) -> None:
+    def _tell(self, store: relay.Store, what: str, over: threading.Event, every_s: float = 5.0) -> None:
         """A line now and then while much is handed on: how far, how fast, and how long it still takes."""
         before, since = 0, time.monotonic()
         while not over.wait(every_s):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import socket
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console.ansible_errors import own_words
 from console.doctor import show
 from console.doctor.judge import judge

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-from console import hub, launch_request  # noqa: E402
+from console import hub, launch_request
+from plugins.module_utils.motley import relay
 
 
 class ActionModule(ActionBase):
@@ -40,7 +38,7 @@ class ActionModule(ActionBase):
             name = data["name"] if data["listed"] else data["hub"]
             return {"folder": self._fetch(["fetch", "--dataset", str(name)], data)["folder"], "files": {}}
         path = Path(data["file"])
-        facts = {"size": path.stat().st_size, "sha256": relay().sha256_of(path).hexdigest()}
+        facts = {"size": path.stat().st_size, "sha256": relay.sha256_of(path).hexdigest()}
         return {"folder": str(path.parent), "files": {path.name: facts}}
 
     def _fetch(self, words: list[str], about: dict[str, Any]) -> dict[str, Any]:
@@ -61,12 +59,3 @@ class ActionModule(ActionBase):
         if failures:
             raise launch_request.Refused(hub.in_words(failures[0], about, bool(token)))
         return told
-
-
-def relay() -> Any:
-    """Our module_utils are no part of the ansible package here: the file is loaded from where it lies."""
-    spec = importlib.util.spec_from_file_location("motley_relay", ROOT / "plugins/module_utils/motley/relay.py")
-    assert spec and spec.loader
-    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import launch_request, render
 
 

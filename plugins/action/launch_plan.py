@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from console import hub, launch_request, plan_view, receipt
+from train.plan import obstacles, plan, runs, speed
+from train.plan.hashes import package_hash
+from train.plan.nodes import GIB, Node, nodes_of
+
 ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
-from console import hub, launch_request, plan_view, receipt  # noqa: E402
-from train.plan import obstacles, plan, runs, speed  # noqa: E402
-from train.plan.hashes import package_hash  # noqa: E402
-from train.plan.nodes import GIB, Node, nodes_of  # noqa: E402
 
 
 class ActionModule(ActionBase):

@@ -5,15 +5,12 @@ Only the extra variables tell a misspelled name from one of the inventory's; a r
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import launch_request
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import live_view
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView

@@ -6,20 +6,22 @@ motley_lines or motley_say, or says by debug, and a failure only its message. Wi
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import multiprocessing
 import os
 import re
 import signal
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.constants import COLOR_ERROR
 from ansible.errors import AnsibleError
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__
+
+try:
+    from console import ansible_errors
+except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
+    ansible_errors = None  # type: ignore[assignment]
 
 DOCUMENTATION = """
 name: calm
@@ -31,9 +33,6 @@ description:
   - With -v everything is shown as usual.
 extends_documentation_fragment: [default_callback, result_format_callback]
 """
-sys.path.insert(0, str(Path(__file__).parents[2]))
-from console import ansible_errors  # noqa: E402
-
 # "Task failed: …" is an exception; a sentence of ours may follow it, with its fix.
 WITH_A_FIX = r"(?!(?s:.)*\nfix: )"
 GENERIC = "Task failed: |non-zero return code$|Assertion failed$|One or more items|MODULE FAILURE|Module result"
@@ -48,7 +47,7 @@ class CallbackModule(Default):
     CALLBACK_NAME = "calm"
 
     def __init__(self) -> None:
-        if why := unfit(__version__, whole=importlib.util.find_spec("rich") is not None):
+        if why := unfit(__version__, whole=ansible_errors is not None):
             raise AnsibleError(why)
         super().__init__()
         self.calm = False

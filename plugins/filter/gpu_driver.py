@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console import cards as card_names
 from plugins.module_utils.motley.driver_packages import numbers, of_branch, older, switched_off_fault
 

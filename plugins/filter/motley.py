@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from console.inventory.keys import is_folder
 from train.plan.names import is_name
 

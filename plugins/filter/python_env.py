@@ -6,13 +6,11 @@ Motley look after drivers), the oldest driver that is loaded does; and what the 
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from plugins.module_utils.motley.driver_packages import numbers, older
+from requirements.wheelhouse import lock_id
 
 Data = dict[str, Any]
 CPU = "node-cpu"
@@ -72,13 +70,7 @@ def motley_env_record(recorded: Data, sets: list[str], names: Any) -> Data:
 
 
 def motley_lock_id(sets: list[str], python: str, requirements: str) -> str:
-    """As requirements/wheelhouse.py counts it."""
-    path = Path(requirements).resolve() / "wheelhouse.py"
-    spec = importlib.util.spec_from_file_location("motley_wheelhouse", path)
-    assert spec and spec.loader
-    wheelhouse = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(wheelhouse)
-    return str(wheelhouse.lock_id(python, sets))
+    return lock_id(python, sets, Path(requirements))
 
 
 def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import io
-import sys
 import tarfile
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
 from train.plan.hashes import package_files, package_hash
 
 

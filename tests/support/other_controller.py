@@ -28,6 +28,8 @@ cd root && shift 3
 exec chroot . sh -c 'cd "$1" && shift && exec "$@"' - "$PWD_THERE" "$@"
 """
 
+HERE = [f"PWD_THERE={REPOSITORY}", f"PYTHONPATH={REPOSITORY}"]  # the second as .venv's motley.pth
+
 
 @dataclass(frozen=True, slots=True)
 class Seat:
@@ -36,7 +38,7 @@ class Seat:
 
     def python(self, folder: Path) -> list[str | Path]:
         """The words in front of a program of Python, run by that controller with this folder in sight."""
-        enter = ["unshare", "--mount", "--propagation", "private", "env", f"PWD_THERE={REPOSITORY}", "bash", "-c"]
+        enter = ["unshare", "--mount", "--propagation", "private", "env", *HERE, "bash", "-c"]
         return [*enter, ENTER, "-", self.layers, REPOSITORY, folder, f"{ENV}/bin/python"]
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,26 @@ def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path
     assert made.returncode == 2 and "3.11 to 3.14" in made.stderr and "found: Python 3.15.0" in made.stderr
     assert "PYTHON=python3.14 make env" in made.stderr and len(made.stderr.splitlines()) <= 3
     assert not (tmp_path / "env").exists()
+
+
+def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
+    program = "import console, plugins.module_utils.motley.relay, train.plan; print(console.__file__)"
+    found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert Path(found.stdout.strip()).is_relative_to(REQUIREMENTS.parent)
+
+
+def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_path: Path) -> None:
+    """A person's own, of whatever version; or that of an .venv that `make env` has not made."""
+    nobody = tmp_path / "hosts.yml"
+    nobody.write_text("others: {hosts: {localhost: {}}}")
+    program = "import sys; sys.path.remove(sys.argv.pop(1)); from ansible.cli.playbook import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program, REQUIREMENTS.parent, "-i", nobody, "launch.yml"],
+        cwd=REQUIREMENTS.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = (done.stdout + done.stderr).strip().splitlines()
+    assert done.returncode and len(said) <= 3 and "Traceback" not in done.stderr, said
+    assert "fix: make env; then .venv/bin/ansible-playbook" in said[1]

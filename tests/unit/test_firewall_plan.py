@@ -65,8 +65,7 @@ def test_other_services_in_the_guarded_ranges_are_named() -> None:
 
 def test_a_caller_is_known_by_what_the_shell_above_sudo_was_started_with(tmp_path: Path) -> None:
     """As with sudo: the program itself no longer has the variable."""
-    ask = f"import sys; sys.path.insert(0, {str(Path.cwd())!r}); from plugins.module_utils.motley import callers as c"
-    inner = [sys.executable, "-c", f"{ask}; print(c.connection())"]
+    inner = [sys.executable, "-c", "from plugins.module_utils.motley import callers; print(callers.connection())"]
     outer = f"import subprocess; subprocess.run({inner!r}, env={{}})"
     known = {"PATH": os.environ["PATH"], "SSH_CONNECTION": "10.0.0.11 50000 10.0.0.1 52222"}
     told = subprocess.run([sys.executable, "-c", outer], env=known, capture_output=True, text=True, check=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -14,7 +13,8 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from plugins.module_utils.motley import run_control
+
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
 IGNORES = "import signal; signal.signal(15, 1); " + OBEYS
 LISTENS = "import socket; s = socket.create_server(('127.0.0.1', 29471)); " + OBEYS
@@ -23,12 +23,8 @@ Starter = Callable[..., subprocess.Popen[bytes]]
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_here", ROOT / "plugins/module_utils/motley/run_control.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "SAVE_S", 1.0)
-    return module
+    monkeypatch.setattr(run_control, "SAVE_S", 1.0)
+    return run_control
 
 
 @pytest.fixture

@@ -61,11 +61,11 @@ def _build(compiler: str, source: str, include: Path, folder: Path) -> str:
 def _load(folder: str) -> str:
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return ""  # Triton keeps what it builds in the cluster's folder
-    return _trouble(sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {folder!r}); import motley_trial")
+    return _trouble(sys.executable, "-Esc", "import motley_trial", folder=folder)
 
 
-def _trouble(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+def _trouble(*command: str, folder: str | None = None) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
     said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
     return (said.rpartition("error: ")[2] or f"exit status {done.returncode}") if done.returncode else ""
