@@ -17,9 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
-RUN_CONTROL = Path(__file__).parents[2] / "plugins/module_utils/motley/run_control.py"
+ROOT = Path(__file__).parents[2]
+TAIL, RUN_CONTROL = "train/runlog/tail.py", "plugins/module_utils/motley/run_control.py"
 ANSWER_S = 6.0
 STOP_S = 60.0
 
@@ -28,6 +29,21 @@ Facts = dict[str, Any]
 
 class Silent(Exception):
     """Why a node gave no answer."""
+
+
+def program() -> IO[bytes]:
+    """What a node reads on its standard input: run_control.py behind the one module that it imports of ours."""
+    tail, control = ((ROOT / name).read_text() for name in (TAIL, RUN_CONTROL))
+    lines = [
+        "import sys, types",
+        "tail = sys.modules['train.runlog.tail'] = types.ModuleType('train.runlog.tail')",
+        f"exec({tail!r}, tail.__dict__)",
+        f"exec({control!r})",
+    ]
+    sent = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    sent.write("\n".join(lines).encode())
+    sent.seek(0)
+    return sent
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,11 +105,11 @@ class Node(ABC):
         return self.command([self.python, "-", verb, json.dumps({"home": self.home, **params})])
 
     def _ask(self, verb: str, timeout_s: float = ANSWER_S, **params: Any) -> Facts:
-        with RUN_CONTROL.open("rb") as program, tempfile.TemporaryFile() as errors:
+        with program() as sent, tempfile.TemporaryFile() as errors:
             try:
                 done = subprocess.run(
                     self._control(verb, params),
-                    stdin=program,
+                    stdin=sent,
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     timeout=timeout_s,
@@ -109,10 +125,10 @@ class Node(ABC):
 
     def _stream(self, verb: str, **params: Any) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C is ours alone to answer."""
-        with RUN_CONTROL.open("rb") as program:
+        with program() as sent:
             return subprocess.Popen(
                 self._control(verb, params),
-                stdin=program,
+                stdin=sent,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,

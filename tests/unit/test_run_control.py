@@ -156,19 +156,19 @@ def test_clean_takes_the_named_checkpoints_alone_and_never_those_of_a_run_that_i
     assert (home / "results/old/adapter").is_dir()
 
 
-def test_a_diary_is_read_in_whole_lines_also_when_it_was_made_anew(here: ModuleType, tmp_path: Path) -> None:
-    file = tmp_path / "events.jsonl"
-    reader = here.Reader(file)
-    assert reader.new() == []
-    file.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    assert reader.new() == [b'{"step": 1}', b'{"step": 2}']
-    file.write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n')
-    assert reader.new() == [b'{"step": 3}'] and reader.new() == []
-    file.write_text('{"step": 9}\n')
-    reader.new()
-    with file.open("a") as more:
-        more.write('{"step": 10}\n')
-    assert reader.new()[-1] == b'{"step": 10}'
+def test_a_follower_of_a_long_run_gets_its_start_first(
+    here: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
+    steps = [{"event": "step", "time": 5.0 + number, "step": number, "pad": "x" * 200} for number in range(3000)]
+    log = "".join(json.dumps(event) + "\n" for event in (start, *steps))
+    (home / "logs/runs/r/events.jsonl").write_text(log)
+    shown: list[tuple[str, bytes]] = []
+    monkeypatch.setattr(here, "say", lambda *words: shown.append(words))
+    monkeypatch.setattr(here, "processes", lambda _: sys.exit())
+    with pytest.raises(SystemExit):
+        here.tell(home, "r")
+    assert json.loads(shown[0][1]) == start and json.loads(shown[-1][1]) == steps[-1] and 100 < len(shown) < 2000
 
 
 def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home: Path) -> None:

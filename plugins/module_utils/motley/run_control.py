@@ -1,7 +1,7 @@
 # MIT License, see LICENSE
 """A run's life on one node: is one on, start it, stop it, tell about it. Standard library alone.
 
-    python3 - VERB '{"home": "~/ai-cluster", …}' < run_control.py        (console/infra sends it as it is)
+    python3 - VERB '{"home": "~/ai-cluster", …}'        (console/infra sends it on standard input)
 
 No verb needs root. The unit motley-run.path, once installed by bootstrap, starts motley-run.service as long as the file
 config/run-wanted is there; who owns that file starts and stops. The processes of a run are known by MOTLEY_HOME in
@@ -23,7 +23,10 @@ import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from train.runlog.tail import Tail
 
 UNIT = "motley-run.service"
 WANTED = "config/run-wanted"
@@ -83,7 +86,7 @@ def look(home: Path) -> dict[str, Any]:
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
     run = named_run(home) if here else newest_run(home)
     folder = home / "logs/runs" / run
-    events, members = (last_lines(folder / f"{name}.jsonl") for name in ("events", "members"))
+    events, members = (end_of(folder / f"{name}.jsonl").events() for name in ("events", "members"))
     steps = [event for event in events if event.get("event") == "step"]
     starts = [event for event in events if event.get("event") == "start"]
     ups = [event["time"] for event in members if event.get("event") == "up"]
@@ -108,7 +111,7 @@ def look(home: Path) -> dict[str, Any]:
 
 
 def launched_start(folder: Path) -> dict[str, Any]:
-    """The newest start of a run so long that it is no longer in the end of its diary."""
+    """The newest start of a run so long that it is no longer in the end of its event log."""
     found = {}
     with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
         for line in file:
@@ -261,12 +264,14 @@ def end(pid: int, number: int) -> None:
 
 
 def tell(home: Path, run: str) -> None:
-    """Both diaries and the agent's view as they grow, a line each, until nobody listens any more."""
+    """Both event logs and the agent's view as they grow, a line each, until nobody listens any more."""
     folder = home / "logs/runs" / run
-    files = {"event": Reader(folder / "events.jsonl"), "member": Reader(folder / "members.jsonl")}
+    logs = {"event": end_of(folder / "events.jsonl"), "member": end_of(folder / "members.jsonl")}
+    if start := launched_start(folder):  # of a long run it is not in the end of its event log
+        say("event", json.dumps(start).encode())
     off, next_view = 0, 0.0
     while True:
-        news = [(json.loads(line)["time"], kind, line) for kind, reader in files.items() for line in reader.new()]
+        news = [(json.loads(line)["time"], kind, line) for kind, log in logs.items() for line in log.lines()]
         for _, kind, line in sorted(news):
             say(kind, line)
         if time.monotonic() >= next_view:
@@ -292,30 +297,6 @@ def say(kind: str, line: bytes) -> None:
         os._exit(0)
 
 
-class Reader:
-    """The whole lines that a growing file has got since the last time; of a long one only its end."""
-
-    def __init__(self, file: Path) -> None:
-        self.file, self.offset = file, -1
-
-    def new(self) -> list[bytes]:
-        try:
-            size = self.file.stat().st_size
-            if self.offset < 0:
-                self.offset = max(0, size - TAIL_BYTES)
-            self.offset = min(self.offset, size)  # it was made anew
-            if size == self.offset:
-                return []
-            with self.file.open("rb") as stream:
-                stream.seek(self.offset)
-                data = stream.read(1 << 20)
-        except OSError:
-            return []
-        data = data[: data.rfind(b"\n") + 1]
-        self.offset += len(data)
-        return [line for line in data.split(b"\n") if line.startswith(b"{") and line.endswith(b"}")]
-
-
 def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
     """The unit's journal, or what a run without a unit has said; becomes the program that shows it."""
     more = ["-f"] if follow else []
@@ -325,7 +306,7 @@ def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
 
 
 def last_words(home: Path) -> str:
-    """What the run said last, where it ended without a word in its diaries."""
+    """What the run said last, where it ended without a word in its event logs."""
     words = []
     with contextlib.suppress(OSError, subprocess.SubprocessError):
         if unit_of(home) == "ours":
@@ -344,7 +325,7 @@ def runs(home: Path) -> dict[str, Any]:
     found = {}
     names = {path.name for top in ("logs/runs", "models/checkpoints") for path in (home / top).glob("[!.]*")}
     for name in names:
-        events = last_lines(home / "logs/runs" / name / "events.jsonl")
+        events = end_of(home / "logs/runs" / name / "events.jsonl").events()
         steps = [event for event in events if event.get("event") == "step"]
         kept = home / "models/checkpoints" / name
         launched = read_json(home / "logs/runs" / name / "launch.json")
@@ -361,7 +342,7 @@ def runs(home: Path) -> dict[str, Any]:
 
 
 def clean(home: Path, names: list[str]) -> dict[str, Any]:
-    """Take the checkpoints of these runs away; results and diaries stay."""
+    """Take the checkpoints of these runs away; results and event logs stay."""
     on = named_run(home) if processes(home) else ""
     freed = {}
     for name in names:
@@ -377,7 +358,7 @@ def size_of(folder: Path) -> int:
 
 
 def kept_files(home: Path, run: str) -> list[Path]:
-    """What is worth bringing home: results, diaries and settings; no checkpoint, no base model, no token."""
+    """What is worth bringing home: results, event logs and settings; no checkpoint, no base model, no token."""
     tops = [home / "results" / run, home / "logs/runs" / run]
     files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
     return [path for path in files if not path.name.startswith(".")] + [
@@ -397,7 +378,7 @@ def pack(home: Path, run: str) -> None:
 
 
 def more(home: Path, run: str, offset: int) -> None:
-    """The whole lines of a diary from there on; from the start where it is shorter. Nothing where there is none."""
+    """The whole lines of an event log from there on; of a shorter one all. Nothing where there is none."""
     file = home / "logs/runs" / run / "events.jsonl"
     if not file.exists():
         return
@@ -416,9 +397,10 @@ def sha256(path: Path) -> str:
 # -- small things ----------------------------------------------------------------------------------------------------
 
 
-def last_lines(file: Path) -> list[dict[str, Any]]:
-    reader = Reader(file)
-    return [json.loads(line) for line in reader.new()]
+def end_of(log: Path) -> Tail:
+    from train.runlog.tail import Tail  # noqa: PLC0415 - console/infra sends it along; Ansible's modules need no log
+
+    return Tail(log, last_bytes=TAIL_BYTES)
 
 
 def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
