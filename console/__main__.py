@@ -29,6 +29,7 @@ from console.doctor import verb as doctor
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local
+from train.errors import BadInput
 from train.plan.names import is_name
 from train.safe_stdio import may_be_unread
 
@@ -38,10 +39,6 @@ PHASES = (
 )
 # What a node has that is only a folder on this machine.
 OF_A_FOLDER = ("python_env", "workspace")
-
-
-class BadInput(Exception):
-    """What is wrong, where, and the fix."""
 
 
 def main() -> int:
@@ -118,16 +115,16 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
 
     verb = add("status", "what runs, where, how far", lambda args, inv: status.status(inv, as_json=args.json))
     verb.add_argument("--json", action="store_true", help="the same as data")
-    add("follow", "watch the run that is on; Ctrl-C leaves it alone", lambda _, inv: run_commands.follow(inv))
+    add("follow", "watch the run that is running; Ctrl-C leaves it alone", lambda _, inv: run_commands.follow(inv))
     verb = add("logs", "what the nodes' part of the run says", _logs)
     verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
     verb.add_argument("--lines", type=int, default=200, help="how many old lines of each node")
     verb.add_argument("--no-follow", action="store_true", help="the old lines only")
     add("stop", "save, stop, and prove that nothing is left", lambda _, inv: run_commands.stop(inv))
-    verb = add("fetch", "bring results, diaries and settings to results/RUN", _fetch)
+    verb = add("fetch", "bring results, event logs and settings to results/RUN", _fetch)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
     verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
-    verb = add("tensorboard", "the curves of a run, also while it is on", _tensorboard)
+    verb = add("tensorboard", "the curves of a run, also while it is running", _tensorboard)
     verb.add_argument("--run", default="", help="its name; otherwise the newest")
     verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
     verb.add_argument("--port", type=int, default=6006, help="where the browser finds it (default 6006)")

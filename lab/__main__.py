@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 
 from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping
 from lab import lab as labs
@@ -31,10 +32,25 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(required=True, metavar="VERB")
 
     def verb(name: str, act: object, text: str) -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=text, description=text)
+        made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
         made.set_defaults(act=act)
         return made
 
+    _machine_verbs(verb)
+    _fault_verbs(verb)
+    demonstration = verb("demo", do_demo, "quick start: bootstrap, training, a power cut, an adapter")
+    default = base.default_suite()
+    demonstration.add_argument("--base", default=default, help="Debian or Ubuntu suite (default: %(default)s)")
+    demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
+    demonstration.add_argument("--folders", action="store_true", help="in three folders, as without root")
+    verb("inventory", do_inventory, "the inventory as Ansible reads it")
+    return top
+
+
+Verb = Callable[[str, object, str], argparse.ArgumentParser]
+
+
+def _machine_verbs(verb: Verb) -> None:
     up = verb("up", do_up, "boot fresh hosts")
     up.add_argument("--profile", default="trio", choices=profile.names())
     up.add_argument("--base", help=f"Debian or Ubuntu suite (default: its shape's, or {base.default_suite()})")
@@ -72,20 +88,16 @@ def parser() -> argparse.ArgumentParser:
     limits = verb("limits", do_limits, "apply the profile's CPU shares and link speeds, or lift them")
     limits.add_argument("switch", choices=["on", "off"])
 
+
+def _fault_verbs(verb: Verb) -> None:
     fault = verb("fault", do_fault, "break something: fault NAME HOST [key=value…]; `faults` lists them")
     fault.add_argument("fault", choices=sorted(faults.FAULTS), metavar="NAME")
     fault.add_argument("host")
     fault.add_argument("settings", nargs="*", metavar="key=value")
-    mend = verb("mend", do_mend, "undo a fault, or all of a host's")
-    mend.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
-    mend.add_argument("host")
+    fix = verb("fix", do_fix, "undo a fault, or all of a host's")
+    fix.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
+    fix.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
-    demo = verb("demo", do_demo, "quick start: bootstrap, training, a power cut, an adapter")
-    demo.add_argument("--base", default=base.default_suite(), help="Debian or Ubuntu suite (default: %(default)s)")
-    demo.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
-    demo.add_argument("--folders", action="store_true", help="in three folders, as without root")
-    verb("inventory", do_inventory, "the inventory as Ansible reads it")
-    return top
 
 
 def do_up(args: argparse.Namespace) -> None:
@@ -221,11 +233,11 @@ def do_fault(args: argparse.Namespace) -> None:
     print(faults.inject(lab, lab.host(args.host), args.fault, faults.settings(args.fault, args.settings)))
 
 
-def do_mend(args: argparse.Namespace) -> None:
+def do_fix(args: argparse.Namespace) -> None:
     lab = labs.current(chosen(args.lab))
     host = lab.host(args.host)
     for fault in faults.injected(host) if args.fault == "all" else [args.fault]:
-        print(faults.mend(lab, host, fault))
+        print(faults.fix(lab, host, fault))
 
 
 def do_faults(args: argparse.Namespace) -> None:

@@ -112,7 +112,7 @@ class Stopped(BaseException):
 
 
 def stop_once(number: int, _: object) -> None:
-    """A second one would break the cleaning up off, and they come in twos: to the whole group, and by way of make."""
+    """A second one would break the cleaning up off, and they come in twos: to the whole group, and through make."""
     for each in STOPS:
         signal.signal(each, signal.SIG_IGN)
     raise Stopped(number)
@@ -154,13 +154,13 @@ def show(site: Site, course: Course, began: float) -> int:
     try:
         end_offspring()  # of an earlier demo that was killed
         site.clear()
-        with stage("tools", "wheels and model: the first time takes some minutes") as told:
+        with stage("tools", "wheels and model: the first time takes some minutes") as done:
             site.fetch_tools(course.model)
-            told.append("wheels and model are here")
-        with stage("machines", site.machines) as told:
-            told.append(site.up())
-        with stage("bootstrap", site.bootstrap) as told:
-            told.append(bootstrap(site))
+            done.append("wheels and model are here")
+        with stage("machines", site.machines) as done:
+            done.append(site.up())
+        with stage("bootstrap", site.bootstrap) as done:
+            done.append(bootstrap(site))
         train(site, course)
         if course.questions:
             with stage("answers", "the same questions, before and after"):
@@ -188,7 +188,7 @@ def alone() -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise LabError(
-                "a demo is on already from this folder: wait for its end, or stop it there (Ctrl-C)"
+                "a demo is running already from this folder: wait for its end, or stop it there (Ctrl-C)"
             ) from None
         yield
 
@@ -206,19 +206,19 @@ def enough_disk(course: Course) -> None:
 @contextlib.contextmanager
 def stage(name: str, doing: str) -> Iterator[list[str]]:
     """One line: what it is doing, on a terminal; the result and its seconds after."""
-    told: list[str] = []
+    done: list[str] = []
     since = time.monotonic()
     terminal = sys.stdout.isatty()
     if terminal:
         print(f"  {name:<10} {doing} …", end="", flush=True)
     try:
-        yield told
+        yield done
     except BaseException:
         if terminal:
             print()
         raise
     start = "\r\x1b[2K" if terminal else ""
-    print(f"{start}  {name:<10} {' · '.join(told) or doing}   {labs.elapsed(since)}", flush=True)
+    print(f"{start}  {name:<10} {' · '.join(done) or doing}   {labs.elapsed(since)}", flush=True)
 
 
 def run_apart(command: list[str], *, environment: dict[str, str], **how: Any) -> int:
@@ -243,17 +243,17 @@ def quietly(site: Site, name: str, command: list[str]) -> str:
     log = STATE / f"{name}.log"
     with log.open("w") as file:
         failed = run_apart(command, stdout=file, stderr=subprocess.STDOUT, environment=site.environment)
-    said = log.read_text()
+    output = log.read_text()
     if failed:
         full = "the disk is full: make room, and again" if shutil.disk_usage(ROOT).free < NO_ROOM_BYTES else "nothing"
-        last = "\n  ".join(said.strip().splitlines()[-12:] or [full])
+        last = "\n  ".join(output.strip().splitlines()[-12:] or [full])
         raise LabError(f"{name} failed; its last words:\n  {last}\n  all of them: {log.relative_to(ROOT)}")
-    return said
+    return output
 
 
 def bootstrap(site: Site) -> str:
-    said = quietly(site, "bootstrap", site.console("bootstrap"))
-    lines = said.splitlines()
+    output = quietly(site, "bootstrap", site.console("bootstrap"))
+    lines = output.splitlines()
     proof = next((line.split("all-reduce", 1)[1] for line in lines if "all-reduce" in line), "")
     nodes = next((line for line in reversed(lines) if line.startswith("✓ bootstrap")), "")
     demo_summary.require(bool(proof and nodes), "bootstrap reported no exchange between the machines")
@@ -292,8 +292,8 @@ def train(site: Site, course: Course) -> None:
 
 
 def tiny_rows_per_s(site: Site) -> float:
-    said = site.train_on_head("calibrate", "--model", "tiny", "--max-seq-length", "64", "--json")
-    return float(json.loads(said.splitlines()[-1])["speed"]["rows_per_s"])
+    output = site.train_on_head("calibrate", "--model", "tiny", "--max-seq-length", "64", "--json")
+    return float(json.loads(output.splitlines()[-1])["speed"]["rows_per_s"])
 
 
 def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
@@ -324,7 +324,7 @@ def progress(site: Site) -> tuple[list[int], bool]:
 
 def ask(site: Site, course: Course) -> None:
     words = ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions), "--answer-tokens", "32"]
-    said = site.train_on_head("eval", "--json", "--run", RUN, "--home", ".", *words)
-    answers = json.loads(said.splitlines()[-1])
+    output = site.train_on_head("eval", "--json", "--run", RUN, "--home", ".", *words)
+    answers = json.loads(output.splitlines()[-1])
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)
     (RESULTS / RUN / "answers.json").write_text(json.dumps(answers, indent=1) + "\n")

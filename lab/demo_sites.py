@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import shutil
@@ -10,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from lab import base, faults
 from lab import lab as labs
@@ -18,9 +17,9 @@ from lab.lab import Lab
 from lab.place import Place
 from lab.profile import CLUSTER_HOME, PASSWORD, USER
 from lab.shell import LabError, outcome
+from plugins.module_utils.motley import run_control
 
 ROOT = Path(__file__).parents[1]
-run_control: Any = importlib.import_module("plugins.module_utils.motley.run_control")
 RUN = "demo"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 LOST = "gpu-worker-1"
@@ -81,7 +80,7 @@ class Simulated:
         labs.clear(self.place)
 
     def fetch_tools(self, model: str) -> None:
-        """Before there is a lab, because its controller has no way out."""
+        """Before there is a lab, because its controller has no route out."""
         if not base.built(self.system):
             base.build(self.system)
         (program,) = self.system.root.glob("usr/bin/python3.[0-9][0-9]")
@@ -105,7 +104,7 @@ class Simulated:
         faults.inject(self.up_lab, self.up_lab.host(LOST), "power-cut")
 
     def bring_back(self) -> None:
-        faults.mend(self.up_lab, self.up_lab.host(LOST), "power-cut")
+        faults.fix(self.up_lab, self.up_lab.host(LOST), "power-cut")
 
     def uneven(self, *, on: bool) -> None:
         """Each its share of the processor and a cable of 1 Gbit/s."""
@@ -172,9 +171,9 @@ class Folders:
             time.sleep(0.05)
 
     def bring_back(self) -> None:
-        told = run_control.start(self.home(LOST), RUN, managed=False)
-        if "failed" in told:
-            raise LabError(f"{LOST} did not come back: {told['failed']}")
+        answer = run_control.start(self.home(LOST), RUN, managed=False)
+        if "failed" in answer:
+            raise LabError(f"{LOST} did not come back: {answer['failed']}")
 
     def uneven(self, *, on: bool) -> None:
         """They share one processor: what one does not take, another has."""

@@ -1,4 +1,4 @@
-"""What a fault is: how it is described, done and undone."""
+"""What a fault is: what it means, how it is made and how it is undone."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lab.lab import Lab
 
 Settings = dict[str, float | str]
 Inject = Callable[[Lab, Host, Settings], Settings | None]
-"""Breaks it and returns what undoing must know, if anything."""
-Mend = Callable[[Lab, Host, Settings], None]
+"""Breaks it and returns what its fix must know, if anything."""
+Fix = Callable[[Lab, Host, Settings], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:
     meaning: str
     inject: Inject
-    mend: Mend | None
+    fix: Fix | None
     """None: it happens once and is over (a reboot)."""
     defaults: Mapping[str, float | str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What can be broken in a host, one verb each, and how it is undone. Every fault is real to the other machines."""
+"""What can be broken in a host, one verb each, and how it is fixed. Every fault is real to the other machines."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ def inject(lab: Lab, host: Host, name: str, chosen: Settings | None = None) -> s
     fault = FAULTS[name]
     known = _remembered(host)
     if name in known:
-        raise LabError(f"{host.name} has {name} already; undo it first: python -m lab mend {name} {host.name}", code=2)
+        raise LabError(f"{host.name} has {name} already; fix it first: python -m lab fix {name} {host.name}", code=2)
     used = dict(fault.defaults) | (chosen or {})
     used |= fault.inject(lab, host, used) or {}
-    if fault.mend:
+    if fault.fix:
         _remember(lab.host(host.name), known | {name: used})
-    return f"{host.name}: {fault.meaning}" + (f"   undo: python -m lab mend {name} {host.name}" if fault.mend else "")
+    return f"{host.name}: {fault.meaning}" + (f"   fix: python -m lab fix {name} {host.name}" if fault.fix else "")
 
 
-def mend(lab: Lab, host: Host, name: str) -> str:
+def fix(lab: Lab, host: Host, name: str) -> str:
     fault, known = FAULTS[name], _remembered(host)
-    if fault.mend is None or name not in known:
-        raise LabError(f"{host.name} has no {name} to undo ({', '.join(known) or 'nothing is broken'})", code=2)
-    fault.mend(lab, host, known.pop(name))
+    if fault.fix is None or name not in known:
+        raise LabError(f"{host.name} has no {name} to fix ({', '.join(known) or 'nothing is broken'})", code=2)
+    fault.fix(lab, host, known.pop(name))
     _remember(host, known)
-    return f"{host.name}: {name} undone"
+    return f"{host.name}: {name} fixed"
 
 
 def injected(host: Host) -> list[str]:
@@ -254,45 +254,45 @@ def _loopback_name_gone(_: Lab, host: Host, __: Settings) -> None:
 
 
 FAULTS: dict[str, Fault] = {
-    "power-cut": Fault(meaning="the plug is pulled, no closing packet is sent", inject=_power_cut, mend=_power_back),
-    "reboot": Fault(meaning="it restarts in order", inject=_reboot, mend=None),
-    "suspend": Fault(meaning="it sleeps: no program runs, the network card is off", inject=_suspend, mend=_resume),
-    "freeze": Fault(meaning="it hangs: the kernel answers, programs do not", inject=_freeze, mend=_thaw),
-    "cable-pull": Fault(meaning="its network cable is out", inject=_unplug, mend=_plug),
+    "power-cut": Fault(meaning="the plug is pulled, no closing packet is sent", inject=_power_cut, fix=_power_back),
+    "reboot": Fault(meaning="it restarts in order", inject=_reboot, fix=None),
+    "suspend": Fault(meaning="it sleeps: no program runs, the network card is off", inject=_suspend, fix=_resume),
+    "freeze": Fault(meaning="it hangs: the kernel answers, programs do not", inject=_freeze, fix=_thaw),
+    "cable-pull": Fault(meaning="its network cable is out", inject=_unplug, fix=_plug),
     "slow-link": Fault(
-        meaning="its cable runs at a lower speed", inject=_slow_link, mend=_link_back, defaults={"rate_mbit": 20.0}
+        meaning="its cable runs at a lower speed", inject=_slow_link, fix=_link_back, defaults={"rate_mbit": 20.0}
     ),
     "delay": Fault(
         meaning="packets to and from it come late, unevenly or not at all",
         inject=_delay,
-        mend=_delay_gone,
+        fix=_delay_gone,
         defaults={"delay_ms": 20.0, "jitter_ms": 0.0, "loss_percent": 0.0},
     ),
     "nic-renamed": Fault(
         meaning="its network card has another name after a reboot",
         inject=_rename_nic,
-        mend=_name_back,
+        fix=_name_back,
         defaults={"to": "enp99s0"},
     ),
     "cpu-throttle": Fault(
-        meaning="it computes slower than it should", inject=_throttle, mend=_full_speed, defaults={"percent": 10.0}
+        meaning="it computes slower than it should", inject=_throttle, fix=_full_speed, defaults={"percent": 10.0}
     ),
     "disk-full": Fault(
-        meaning="its disk has no room left", inject=_fill_disk, mend=_empty_disk, defaults={"leave_mb": 0.0}
+        meaning="its disk has no room left", inject=_fill_disk, fix=_empty_disk, defaults={"leave_mb": 0.0}
     ),
-    "reinstalled": Fault(meaning="it was reinstalled: fresh host keys", inject=_reinstall, mend=None),
+    "reinstalled": Fault(meaning="it was reinstalled: fresh host keys", inject=_reinstall, fix=None),
     "apt-lock": Fault(
         meaning="an unattended upgrade holds the package lock",
         inject=_hold_apt,
-        mend=_release_apt,
+        fix=_release_apt,
         defaults={"seconds": 600.0},
     ),
     "wrong-password": Fault(
-        meaning="the user's password is another one", inject=_change_password, mend=_change_password_back
+        meaning="the user's password is another one", inject=_change_password, fix=_change_password_back
     ),
-    "no-sudo": Fault(meaning="the user may log in but not become root", inject=_refuse_sudo, mend=_allow_sudo),
+    "no-sudo": Fault(meaning="the user may log in but not become root", inject=_refuse_sudo, fix=_allow_sudo),
     "loopback-name": Fault(
-        meaning="/etc/hosts gives its own name the address 127.0.1.1", inject=_loopback_name, mend=_loopback_name_gone
+        meaning="/etc/hosts gives its own name the address 127.0.1.1", inject=_loopback_name, fix=_loopback_name_gone
     ),
     **gpu_faults.FAULTS,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import gpu, repository
-from lab.fault import Fault, Inject, Mend, Settings
+from lab.fault import Fault, Fix, Inject, Settings
 from lab.host import Host
 from lab.lab import Lab
 from lab.shell import LabError
@@ -27,11 +27,11 @@ def _happens(condition: str) -> Inject:
     return inject
 
 
-def _over(condition: str) -> Mend:
-    def mend(_: Lab, host: Host, __: Settings) -> None:
+def _over(condition: str) -> Fix:
+    def fix(_: Lab, host: Host, __: Settings) -> None:
         gpu.change(host.hardware, host.spec, **{condition: False})
 
-    return mend
+    return fix
 
 
 def _fall_off_the_bus(_: Lab, host: Host, __: Settings) -> None:
@@ -47,7 +47,7 @@ def _unplug_mains(_: Lab, host: Host, __: Settings) -> None:
     gpu.change(host.hardware, host.spec, on_battery=True)
 
 
-def _secure_boot(on: bool) -> Mend:
+def _secure_boot(on: bool) -> Fix:
     """The switch is in the firmware's setup: the machine restarts for it."""
 
     def turn(_: Lab, host: Host, __: Settings) -> None:
@@ -125,7 +125,7 @@ def _publish(folder: str) -> Inject:
     return publish
 
 
-def _withdraw(folder: str) -> Mend:
+def _withdraw(folder: str) -> Fix:
     def withdraw(_: Lab, host: Host, __: Settings) -> None:
         host.run("rm", SOURCES.format(folder))
 
@@ -167,44 +167,44 @@ def _restart(host: Host) -> None:
 
 FAULTS: dict[str, Fault] = {
     "gpu-lost": Fault(
-        meaning="its graphics card has fallen off the bus (Xid 79)", inject=_fall_off_the_bus, mend=_over("lost")
+        meaning="its graphics card has fallen off the bus (Xid 79)", inject=_fall_off_the_bus, fix=_over("lost")
     ),
-    "gpu-busy": Fault(meaning="somebody else computes on its card", inject=_happens("busy"), mend=_over("busy")),
-    "gpu-hot": Fault(meaning="its card throttles, it is too hot", inject=_happens("hot"), mend=_over("hot")),
-    "on-battery": Fault(meaning="the laptop's mains plug is out", inject=_unplug_mains, mend=_over("on_battery")),
+    "gpu-busy": Fault(meaning="somebody else computes on its card", inject=_happens("busy"), fix=_over("busy")),
+    "gpu-hot": Fault(meaning="its card throttles, it is too hot", inject=_happens("hot"), fix=_over("hot")),
+    "on-battery": Fault(meaning="the laptop's mains plug is out", inject=_unplug_mains, fix=_over("on_battery")),
     "secure-boot": Fault(
         meaning="Secure Boot was switched on in its firmware, it restarted",
         inject=_secure_boot(True),
-        mend=_secure_boot(False),
+        fix=_secure_boot(False),
     ),
-    "driver-none": Fault(meaning="its graphics driver is gone", inject=_no_driver, mend=_driver_back),
-    "driver-570": Fault(meaning="driver 570 is installed and loaded", inject=_driver_570, mend=_driver_back),
+    "driver-none": Fault(meaning="its graphics driver is gone", inject=_no_driver, fix=_driver_back),
+    "driver-570": Fault(meaning="driver 570 is installed and loaded", inject=_driver_570, fix=_driver_back),
     "driver-mismatch": Fault(
         meaning="its driver's library is newer than the loaded module",
         inject=_pretend_older_module,
-        mend=_reload_module,
+        fix=_reload_module,
     ),
     "newer-packages": Fault(
         meaning="newer drivers and kernels are in its repository, for the next apt update",
         inject=_publish(repository.LATER),
-        mend=_withdraw(repository.LATER),
+        fix=_withdraw(repository.LATER),
     ),
     "570-leads-to-580": Fault(
         meaning="its repository makes no driver 570 any more: packages of that name lead to 580",
         inject=_publish(repository.RENAMED),
-        mend=_withdraw(repository.RENAMED),
+        fix=_withdraw(repository.RENAMED),
     ),
     "own-key": Fault(
         meaning="its firmware knows the key that modules are signed with on this machine",
         inject=_happens("own_key"),
-        mend=_over("own_key"),
+        fix=_over("own_key"),
     ),
     "encrypted-disk": Fault(
-        meaning="its disk is encrypted: every start waits at its passphrase", inject=_encrypt, mend=_decrypt
+        meaning="its disk is encrypted: every start waits at its passphrase", inject=_encrypt, fix=_decrypt
     ),
     "processor-graphics": Fault(
         meaning="its graphics were switched to the processor's own (prime-select intel), it restarted",
         inject=_switch_graphics_off,
-        mend=_switch_graphics_on,
+        fix=_switch_graphics_on,
     ),
 }

@@ -88,7 +88,7 @@ class State:
         return dict(json.loads((self.folder / "behaviour.json").read_text()))
 
 
-class Refused(Exception):
+class HttpError(Exception):
     def __init__(self, status: int, code: str) -> None:
         super().__init__(code)
         self.status, self.code = status, code
@@ -111,33 +111,33 @@ class Handler(BaseHTTPRequestHandler):
         self.sent, self.status = 0, 200
         try:
             self._answer([unquote(part) for part in urlsplit(self.path).path.strip("/").split("/")])
-        except Refused as why:
+        except HttpError as why:
             self._head(why.status, {"X-Error-Code": why.code, "Content-Length": "0"})
         finally:
             self._note()
 
     def _answer(self, parts: list[str]) -> None:
         if parts[:1] == ["api"] and len(parts) >= 4:
-            self._tell("/".join(parts[2:4]))
+            self._describe("/".join(parts[2:4]))
             return
         parts = parts[1:] if parts[:1] == ["datasets"] else parts
         if len(parts) < 5 or parts[2] != "resolve":
-            raise Refused(404, "EntryNotFound")
+            raise HttpError(404, "EntryNotFound")
         self._give("/".join(parts[:2]), "/".join(parts[4:]))
 
     def _repository(self, name: str) -> Path:
         folder = self.state.folder / name
         if not folder.is_dir():
-            raise Refused(404, "RepoNotFound")
+            raise HttpError(404, "RepoNotFound")
         return folder
 
-    def _tell(self, name: str) -> None:
-        """Names, sizes and hashes: given for a gated repository as well."""
+    def _describe(self, name: str) -> None:
+        """Names, sizes and hashes: shown of a gated repository as well."""
         folder = self._repository(name)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         siblings = [about(path, str(path.relative_to(folder))) for path in files]
-        told = {"id": name, "sha": REVISION, "private": False, "siblings": siblings, "tags": [], "downloads": 0}
-        body = json.dumps(told).encode()
+        facts = {"id": name, "sha": REVISION, "private": False, "siblings": siblings, "tags": [], "downloads": 0}
+        body = json.dumps(facts).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self._send(body)
 
@@ -147,9 +147,9 @@ class Handler(BaseHTTPRequestHandler):
         if repository in behaviour.get("gated", []):
             given = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
             if given != behaviour.get("token"):
-                raise Refused(401 if not given else 403, "GatedRepo")
+                raise HttpError(401 if not given else 403, "GatedRepo")
         if not path.is_file():
-            raise Refused(404, "EntryNotFound")
+            raise HttpError(404, "EntryNotFound")
         facts = about(path, name)
         data = path.read_bytes()
         begin = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").split("-")[0])

@@ -28,8 +28,8 @@ def chosen(lines: list[str]) -> list[str]:
     """From the demo's first line to its last. Of progress, the line before something happens."""
     first = next(number for number, line in enumerate(lines) if line.startswith("motley demo"))
     last = next(number for number, line in enumerate(lines) if line.startswith("next ")) + 1
-    told = [line for line in lines[first:last] if not QUIET.match(line)]
-    pairs = zip(told, [*told[1:], ""], strict=True)
+    kept = [line for line in lines[first:last] if not QUIET.match(line)]
+    pairs = zip(kept, [*kept[1:], ""], strict=True)
     return [line for line, after in pairs if not (line.startswith("step ") and after.startswith("step "))]
 
 

@@ -90,7 +90,7 @@ def one_fault(training: Training, fault: str, victim: str) -> Loss:
     faults.inject(training.lab, host, fault)
     lost_s = training.together(*rest, since=began, within_s=HANG_S)
     repeated = training.repeated(rest[0], began)
-    faults.mend(training.lab, host, fault)
+    faults.fix(training.lab, host, fault)
     host.wait_until_up(60)
     returned = time.time()
     back_s = training.together(*training.names, since=returned, within_s=HANG_S)

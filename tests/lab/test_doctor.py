@@ -155,8 +155,8 @@ class Doctor:
         host = self.person.cluster[fault.node]
         if fault.name in BY_HAND:
             host.run("sh", "-c", BY_HAND[fault.name][1])
-        elif faults.FAULTS[fault.name].mend and fault.name in faults.injected(host):
-            faults.mend(self.person.cluster.lab, host, fault.name)
+        elif faults.FAULTS[fault.name].fix and fault.name in faults.injected(host):
+            faults.fix(self.person.cluster.lab, host, fault.name)
 
 
 def wrong(data: dict[str, Any]) -> set[tuple[str, str]]:

@@ -18,10 +18,10 @@ def broken(trio: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The trio with the fault (name, settings) of the parametrisation; mended at the end if the test has not."""
     name, chosen = request.param
     faults.inject(trio.lab, trio[VICTIM], name, chosen)
-    assert faults.FAULTS[name].mend is None or faults.injected(trio[VICTIM]) == [name]
+    assert faults.FAULTS[name].fix is None or faults.injected(trio[VICTIM]) == [name]
     yield trio
     if name in faults.injected(trio[VICTIM]):
-        faults.mend(trio.lab, trio[VICTIM], name)
+        faults.fix(trio.lab, trio[VICTIM], name)
 
 
 def fault(name: str, **chosen: float | str) -> pytest.MarkDecorator:
@@ -29,7 +29,7 @@ def fault(name: str, **chosen: float | str) -> pytest.MarkDecorator:
 
 
 def mend(cluster: Cluster, name: str) -> None:
-    faults.mend(cluster.lab, cluster[VICTIM], name)
+    faults.fix(cluster.lab, cluster[VICTIM], name)
     assert faults.injected(cluster[VICTIM]) == []
 
 
@@ -195,8 +195,8 @@ def test_bad_settings_are_refused_with_the_good_ones() -> None:
 
 def test_a_fault_is_injected_once_and_mended_once(trio: Cluster) -> None:
     faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
-    with pytest.raises(LabError, match="undo it first"):
+    with pytest.raises(LabError, match="fix it first"):
         faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
     mend(trio, "cpu-throttle")
     with pytest.raises(LabError, match="nothing is broken"):
-        faults.mend(trio.lab, trio[VICTIM], "cpu-throttle")
+        faults.fix(trio.lab, trio[VICTIM], "cpu-throttle")

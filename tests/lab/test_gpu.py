@@ -26,7 +26,7 @@ def broken(cluster: Cluster, host: str, *names: str) -> Iterator[Host]:
         yield cluster[host]
     finally:
         for name in reversed(names):
-            faults.mend(cluster.lab, cluster[host], name)
+            faults.fix(cluster.lab, cluster[host], name)
 
 
 def install(host: Host, *packages: str) -> None:

@@ -56,7 +56,7 @@ def test_a_slow_link_is_slow_in_both_directions_and_mended_to_what_it_was(limite
     faults.inject(limited.lab, limited["gpu-worker-1"], "slow-link", {"rate_mbit": 20.0})
     assert 18 <= transfer_mbit(limited, "gpu-master", "gpu-worker-1", 5) <= 22
     assert 18 <= transfer_mbit(limited, "gpu-worker-1", "gpu-master", 5) <= 22
-    faults.mend(limited.lab, limited["gpu-worker-1"], "slow-link")
+    faults.fix(limited.lab, limited["gpu-worker-1"], "slow-link")
     assert shaping.rate_mbit(limited["gpu-worker-1"].cable) == 1000
 
 
@@ -74,7 +74,7 @@ def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
     host = limited["gpu-master"]
     faults.inject(limited.lab, host, "cpu-throttle", {"percent": 10.0})
     assert share_of_a_core(limited, host.name) == pytest.approx(0.1, rel=0.15)
-    faults.mend(limited.lab, host, "cpu-throttle")
+    faults.fix(limited.lab, host, "cpu-throttle")
     assert share_of_a_core(limited, host.name) == pytest.approx(0.6, rel=0.1)
 
 

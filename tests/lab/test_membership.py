@@ -71,7 +71,7 @@ def test_a_machine_is_lost_and_comes_back(trio: Training, fault: str, victim: st
     lost_s = trio.together(*rest, since=began, within_s=LOST_S)
     assert trio.repeated(rest[0], began) <= 10
     cut_off = time.time()
-    faults.mend(trio.lab, host, fault)
+    faults.fix(trio.lab, host, fault)
     host.wait_until_up()
     back = time.time()
     back_s = trio.together(*trio.names, since=back, within_s=BACK_S)
@@ -140,7 +140,7 @@ def test_story(machines: Training) -> None:
         faults.inject(story.lab, story.host(victim), "power-cut")
         story.together(*rest_of(story, victim), since=began, within_s=LOST_S)
         assert story.repeated(OLD, began) <= 10
-        faults.mend(story.lab, story.host(victim), "power-cut")
+        faults.fix(story.lab, story.host(victim), "power-cut")
         story.together(*story.names, since=time.time(), within_s=BACK_S)
     assert story.stop() < STOPPED_S
     assert story.last_step(OLD)["step"] < steps, "it was over before it was stopped"

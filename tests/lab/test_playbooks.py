@@ -40,4 +40,4 @@ def test_an_unreachable_host_does_not_stop_the_others(trio: Cluster, tmp_path: P
     played = trio.play(playbook, envvars={"ANSIBLE_TIMEOUT": "3"})
     assert played.stats["dark"] == {"gpu-worker-1": 1}
     assert played.stats["ok"]["gpu-master"] == 2
-    faults.mend(trio.lab, trio["gpu-worker-1"], "power-cut")
+    faults.fix(trio.lab, trio["gpu-worker-1"], "power-cut")

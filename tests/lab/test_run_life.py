@@ -150,7 +150,7 @@ def suffers(person: Person, name: str, fault: str, **how: float) -> Iterator[Non
     try:
         yield
     finally:
-        faults.mend(person.cluster.lab, person.cluster[name], fault)
+        faults.fix(person.cluster.lab, person.cluster[name], fault)
 
 
 def goes_on(following: Watching, words: str, within_s: float, what: str) -> int:

@@ -127,7 +127,7 @@ def test_an_address_from_the_router_by_ifupdown_becomes_netplans_also_after_a_po
     person.writes({LEASED: {"motley_current_address": leased}}, motley_dns=None, **AGREED)
     killed_while_it_changes(person, LEASED, lambda: host.spec.address in host.run("ip", "-br", "-4", "address"))
     faults.inject(person.cluster.lab, host, "power-cut")
-    faults.mend(person.cluster.lab, host, "power-cut")
+    faults.fix(person.cluster.lab, host, "power-cut")
     assert router.address_by_lease(host) == leased
     host.wait_until_up()
 

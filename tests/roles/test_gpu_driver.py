@@ -160,7 +160,7 @@ def test_three_different_machines_get_one_driver_and_give_it_back(fresh: Owner) 
     second = fresh.plays(reboot="yes")
     assert second.changed() == dict.fromkeys(NODES, 0), second.stdout  # a real upgrade moved nothing either
     for host in cluster.hosts:
-        faults.mend(cluster.lab, host, "newer-packages")
+        faults.fix(cluster.lab, host, "newer-packages")
         host.run("apt-get", "-qq", "update")
 
     undone = fresh.plays("undo")

@@ -186,7 +186,7 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-2"]
     faults.inject(tiny.cluster.lab, host, "disk-full", {})
     said = tiny.plans(model="tiny", max_steps=4)
-    faults.mend(tiny.cluster.lab, host, "disk-full")
+    faults.fix(tiny.cluster.lab, host, "disk-full")
     assert said.rc != 0 and "gpu-worker-2: " in said.out and "are free" in said.out, said.out
     assert "leave it out: -e nodes=gpu-master,gpu-worker-1" in said.out
 

@@ -118,7 +118,7 @@ def test_a_cable_pulled_during_the_change_does_no_harm(person: Person) -> None:
     pace.until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode == 0, 120)
     faults.inject(person.cluster.lab, host, "cable-pull")
     pace.until(lambda: host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0, 60 + soon[ROLLBACK])
-    faults.mend(person.cluster.lab, host, "cable-pull")
+    faults.fix(person.cluster.lab, host, "cable-pull")
     assert pace.ended(running) == 1
     pace.until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 60)
     person.writes()
@@ -147,7 +147,7 @@ def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     pace.until(lambda: address_of(person, VICTIM) == wanted(person, VICTIM), 120)
     killed(running)
     faults.inject(person.cluster.lab, host, "power-cut")
-    faults.mend(person.cluster.lab, host, "power-cut")
+    faults.fix(person.cluster.lab, host, "power-cut")
     pace.until(lambda: address_of(person, VICTIM) == installed(person, VICTIM), 60)
     assert host.outcome("test", "-e", "/etc/netplan/60-motley.yaml").returncode != 0
     person.writes()
@@ -164,7 +164,7 @@ def test_a_renamed_card_keeps_its_address(person: Person) -> None:
         assert "enp99s0" in host.run("ip", "-br", "link")
         assert person.bootstraps(limit=VICTIM, phase="static_ip").changed() == {VICTIM: 0}
     finally:
-        faults.mend(person.cluster.lab, person.cluster[VICTIM], "nic-renamed")
+        faults.fix(person.cluster.lab, person.cluster[VICTIM], "nic-renamed")
 
 
 def test_the_second_card_is_left_as_the_installer_set_it(person: Person) -> None:

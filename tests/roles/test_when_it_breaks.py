@@ -112,7 +112,7 @@ def test_a_node_that_is_off_is_left_out_and_named(person: Person) -> None:
     assert f"{VICTIM} was left out: nobody answers at" in said.out
     for name in (HEAD, OTHER):
         assert person.cluster[name].run("hostname").strip() == name
-    faults.mend(person.cluster.lab, person.cluster[VICTIM], "power-cut")
+    faults.fix(person.cluster.lab, person.cluster[VICTIM], "power-cut")
     person.bootstraps(phase="hostname")
     assert person.cluster[VICTIM].run("hostname").strip() == VICTIM
 
@@ -218,7 +218,7 @@ def test_a_full_disk_is_named_and_loses_nothing(person: Person) -> None:
     assert "GB free" in said.out or "its disk is full" in said.out, said.out
     assert "fix: make room" in said.out
     assert person.cluster[VICTIM].run("cat", "/etc/hosts") == hosts
-    faults.mend(person.cluster.lab, person.cluster[VICTIM], "disk-full")
+    faults.fix(person.cluster.lab, person.cluster[VICTIM], "disk-full")
     person.bootstraps(limit=VICTIM, phase="hostname")
 
 

@@ -150,7 +150,7 @@ def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyP
 
 def test_two_at_once_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(demo, "STATE", tmp_path / "demo")
-    with demo.alone(), pytest.raises(LabError, match="a demo is on already"), demo.alone():
+    with demo.alone(), pytest.raises(LabError, match="a demo is running already"), demo.alone():
         pass
     with demo.alone():
         pass

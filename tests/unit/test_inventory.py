@@ -8,9 +8,10 @@ import pytest
 import yaml
 
 from console import cards
-from console.__main__ import BadInput, checked
+from console.__main__ import checked
 from console.ask import parse_hosts, write_inventory
 from console.inventory.check import check
+from train.errors import BadInput
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GOOD: dict[str, Any] = {
