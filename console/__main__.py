@@ -154,7 +154,7 @@ def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
 def _with_words(act: Callable[[Inventory, list[str]], int], args: argparse.Namespace, inventory: Inventory) -> int:
     try:
         words = launch_request.as_words(args.set, args.settings)
-    except (launch_request.Refused, ValueError) as wrong:  # a quote that is not closed
+    except ValueError as wrong:  # a quote that is not closed
         raise BadInput(str(wrong)) from None
     return act(inventory, [*args.words, *words])
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from console.launch_request import Refused
+from train.errors import BadInput
 
+ROOT = Path(__file__).parents[1]
+FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "fetched"
+"""The controller's own home of `python -m train`: what it fetched for the nodes."""
 VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory/homelab/group_vars/all.yml"
 
 
@@ -18,23 +25,47 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
     except Exception as locked:
         if "vault" not in str(locked).lower():
             raise
-        raise Refused(
+        raise BadInput(
             "motley_hub_token is locked by ansible-vault\nfix: add --ask-vault-pass (make launch: VAULT=ask)"
         ) from None
     found = found or os.environ.get("HF_TOKEN", "")
     return {"HF_TOKEN": found} if found else {}
 
 
-def look_words(model: dict[str, Any]) -> list[str]:
-    return [*fetch_words(model), "--look"]
+def files(model: Mapping[str, Any], token: dict[str, str]) -> tuple[dict[str, Any], int]:
+    """A model's config.json and the size of its files, in a folder here or at the hub."""
+    if model["folder"]:
+        folder = Path(model["folder"])
+        return json.loads((folder / "config.json").read_text()), sum(f.stat().st_size for f in folder.rglob("*"))
+    command = [sys.executable, "-m", "train", *fetch_words(model), "--look", "--json"]
+    env = environment() | token
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)
+    seen = answer(done.stdout, done.stderr, model, token)
+    return json.loads(Path(seen["config"]).read_text()), int(seen["bytes"])
 
 
-def fetch_words(model: dict[str, Any]) -> list[str]:
+def environment() -> dict[str, str]:
+    """Its home is the controller's cache: what a node keeps in ~/ai-cluster on this very machine is not meant."""
+    return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def answer(stdout: str, stderr: str, about: Mapping[str, Any], token: dict[str, str]) -> dict[str, Any]:
+    """Of `python -m train fetch … --json`."""
+    try:
+        found = dict(json.loads(stdout.strip().splitlines()[-1]))
+    except (IndexError, ValueError):
+        raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no word')[-300:]}") from None
+    if not found.get("ok"):
+        raise BadInput(in_words(str(found["failures"][0]), about, bool(token)))
+    return found
+
+
+def fetch_words(model: Mapping[str, Any]) -> list[str]:
     name = model["name"] if model["source"] == "catalogue" else model["hub"]
     return ["fetch", "--model", str(name), *(["--in-4bit"] if model.get("in_4bit") else [])]
 
 
-def in_words(failure: str, about: dict[str, Any], has_token: bool) -> str:
+def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
     """A gated model is the one refusal that a person can mend, so it says how, from the licence to the vault."""
     if " is gated" not in failure:
         return failure

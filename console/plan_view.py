@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from train.plan.nodes import GIB, gb
-from train.plan.plan import Plan, foretold
-from train.plan.speed import advice
+from train.plan.plan import Plan, predicted
+from train.plan.request import START
+from train.plan.speedup import remedies_as_text
 
 
 def lines(plan: Plan) -> list[str]:
-    settings, memory = plan.settings, plan.memory
+    settings = plan.settings
     way = "all weights" if settings["method"] == "full" else f"LoRA r{settings['lora_r']} {settings['lora_targets']}"
-    weights = f"{memory['trained_weights'] / 1e6:.1f} M weights"
+    weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
     rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
-    head = f"plan  {plan.run.name} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
+    head = f"plan  {plan.run} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
-    needs = {entry["name"]: entry for entry in memory["nodes"]}
+    needs = {entry.node.node: entry.memory.total for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
-        entry, card = needs[node.name], node.look["way"]
+        card = node.look["way"]
         speed = f"{card['mbit']} Mbit/s" if card.get("mbit") else "Wi-Fi" if card.get("wireless") else ""
         each = f" × {node.processes}" if node.processes > 1 else ""
         table.append(
             (
                 node.name,
                 node.computes_on,
-                f"{entry['needs_bytes'] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
+                f"{needs[node.name] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
                 f"{card.get('card', '?')} {speed}".strip(),
                 gb(node.look["free_bytes"]),
                 shares[node.name],
@@ -33,40 +34,41 @@ def lines(plan: Plan) -> list[str]:
         )
     lines_ = [head, *drawn(table)]
     lines_ += [f"  {word:<9} {text}" for word, text in summary(plan) if text]
-    lines_ += [f"  {said}" for said in advice(plan.outlook)]
+    if plan.prediction:
+        advice = [*plan.prediction["sentences"], *remedies_as_text(plan.prediction, "-e ")]
+        lines_ += [f"  {line}" for line in advice]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 
 def shared_rows(plan: Plan) -> dict[str, str]:
     if plan.settings["balance"] == "even":
         return {node.name: "even" for node in plan.nodes}
-    if not plan.outlook:
+    if not plan.prediction:
         return {node.name: "found while it runs" for node in plan.nodes}
-    shares = plan.outlook["together"]["shares"]
+    shares = plan.prediction["together"]["shares"]
     return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
 
 
 def summary(plan: Plan) -> list[tuple[str, str]]:
-    sent, count = plan.memory["wire_bytes_per_step"], len(plan.nodes)
-    network = f"{plan.link_mbit:.0f} Mbit/s, {plan.link_why}"
+    sent, count = plan.fit.traffic, len(plan.nodes)
+    network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
     if count > 1:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
-    missing = [name for name, here in plan.here.items() if not here]
-    where = f"{gb(plan.model_bytes)} to {', '.join(missing)}" if missing else "on every node"
+    where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
     model = f"{plan.model['reason']}; {where}"
     speed = ""
-    if plan.outlook:
-        step_s = foretold(plan)["step_s"]
+    if plan.prediction:
+        step_s = predicted(plan)["step_s"]
         speed = f"{step_s:.2f} s a step ({plan.speeds.why})"
         if steps := plan.settings["max_steps"]:
-            speed += f", {duration(step_s * max(0, steps - plan.run.step))} in all"
+            speed += f", {duration(step_s * max(0, steps - plan.request.step))} in all"
     return [
         ("model", model),
-        ("data", plan.dataset["reason"]),
-        ("decided", "; ".join(reason for reason in plan.memory["reasons"][:3] if not reason.endswith(": as set"))),
+        ("data", plan.request.dataset.reason),
+        ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("network", network if count > 1 else ""),
         ("foretold", speed),
-        ("run", plan.run.why if plan.run.why != "from the start" else ""),
+        ("run", plan.request.why if plan.request.why != START else ""),
     ]
 
 

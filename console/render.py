@@ -10,7 +10,7 @@ from typing import Any
 
 import jinja2
 
-from console.launch_request import Refused
+from train.errors import BadInput
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
@@ -36,7 +36,7 @@ def files(
     """Path, content and mode of each file of one node."""
     for name in more:
         if not VARIABLE.fullmatch(name):
-            raise Refused(
+            raise BadInput(
                 f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
             )
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)

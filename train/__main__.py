@@ -27,7 +27,7 @@ COMMANDS = {
     "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.measure.selftest", "check that this machine can train"),
     "versions": ("train.measure.versions", "every version that must agree between nodes"),
-    "check": ("train.plan.check", "the settings of a run, checked; nothing is started"),
+    "check": ("train.plan.request", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
     "plan": ("train.plan.what_if", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),

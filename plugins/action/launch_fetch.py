@@ -9,8 +9,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import hub, launch_request
+from console import hub
 from plugins.module_utils.motley import relay
+from train.errors import BadInput
 
 
 class ActionModule(ActionBase):
@@ -23,7 +24,7 @@ class ActionModule(ActionBase):
         try:
             self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
             found = self._model(args["model"]) if args.get("model") else self._dataset(args["dataset"])
-        except launch_request.Refused as finding:
+        except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         return result | {"changed": False, **found}
 
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
         """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
-        env = launch_request.environment() | token
+        env = hub.environment() | token
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
         ) as process:
@@ -55,7 +56,4 @@ class ActionModule(ActionBase):
                 said.append(line)
                 if " · " in line or "fetched anew" in line:
                     self._display.display(f"  {line.rstrip()}")
-            told, failures = launch_request.told(process.stdout.read(), "".join(said))
-        if failures:
-            raise launch_request.Refused(hub.in_words(failures[0], about, bool(token)))
-        return told
+            return hub.answer(process.stdout.read(), "".join(said), about, token)

@@ -8,7 +8,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import launch_request, render
+from console import render
+from train.errors import BadInput
 
 
 class ActionModule(ActionBase):
@@ -24,7 +25,7 @@ class ActionModule(ActionBase):
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
             files = render.files(plan, node, args["token"], dict(args["ports"]), dict(args.get("environment") or {}))
-        except launch_request.Refused as finding:
+        except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         wish = {
             "home": own["home"],

@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 from console import launch_request
+from train.errors import BadInput
 
 
 class ActionModule(ActionBase):
@@ -28,10 +29,10 @@ class ActionModule(ActionBase):
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         try:
             rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
-            wish = launch_request.read(rendered, cluster, limit, homes)
-        except launch_request.Refused as findings:
+            request = launch_request.read(rendered, cluster, limit, homes)
+        except BadInput as findings:
             return result | {"failed": True, "msg": str(findings)}
-        return result | {"changed": False, "asked": asdict(wish)}
+        return result | {"changed": False, "asked": asdict(request)}
 
     @staticmethod
     def _rendered(name: str, value: Any, known: dict[str, Any]) -> Any:

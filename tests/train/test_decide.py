@@ -13,8 +13,9 @@ from train.errors import BadInput
 from train.plan import decided
 from train.plan.catalogue import model_facts, resolve_model
 from train.plan.config import RunConfig
-from train.plan.decide import Device, decide
+from train.plan.decide import choose
 from train.plan.memory import GIB
+from train.plan.nodes import Device
 
 LLAMA = model_facts(resolve_model("llama2-7b"))
 TINY = model_facts(resolve_model("tiny"))
@@ -42,13 +43,13 @@ CPU = card("b", device="cpu", gib=32)
     ],
 )
 def test_one_choice_for_all_nodes(shape, devices, expected):
-    made = decide(RunConfig(), devices, shape)
+    made = choose(RunConfig(), devices, shape)
     assert (made.backend, made.precision, made.load_in, made.gradient_checkpointing) == expected
     assert len(made.reasons) == 4
 
 
 def test_a_choice_names_the_node_that_decides_it():
-    made = decide(RunConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA)
+    made = choose(RunConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA)
     assert "precision fp16: no bf16 on old-laptop" in made.reasons
     assert "base in 4bit: in 16 bit it does not fit old-laptop's 8 GB" in made.reasons
 
@@ -57,8 +58,8 @@ def test_a_choice_names_the_node_that_decides_it():
 def test_eight_bit_is_on_request_only(gibs):
     """LLM.int8 looks at the whole batch: the curve would depend on shares."""
     devices = [card(f"n{number}", gib=gib) for number, gib in enumerate(gibs)]
-    assert decide(RunConfig(), devices, LLAMA).load_in in ("16bit", "4bit")
-    asked = decide(RunConfig(load_in="8bit"), devices, LLAMA)
+    assert choose(RunConfig(), devices, LLAMA).load_in in ("16bit", "4bit")
+    asked = choose(RunConfig(load_in="8bit"), devices, LLAMA)
     assert asked.load_in == "8bit" and any("depends a little on how rows are shared" in r for r in asked.reasons)
 
 
@@ -74,31 +75,31 @@ def test_the_plan_and_the_run_decide_alike(capsys, model, sizes, backend):
         for name, size in nodes
     ]
     shape = model_facts(resolve_model(model))
-    assert decide(RunConfig(backend=backend), devices, shape).as_dict() == planned
+    assert choose(RunConfig(backend=backend), devices, shape).as_dict() == planned
 
 
 def test_unsloth_is_not_chosen_where_it_mixes_samples():
     """Rows of one sample each are joined to one row, too."""
     gemma = model_facts(resolve_model("gemma2-2b"))
-    made = decide(RunConfig(), [card()], gemma)
+    made = choose(RunConfig(), [card()], gemma)
     assert made.backend == "hf" and "see each other" in made.reasons[0]
     for pack in (True, False):
         with pytest.raises(BadInput, match="see each other"):
-            decide(RunConfig(backend="unsloth", pack=pack), [card()], gemma)
+            choose(RunConfig(backend="unsloth", pack=pack), [card()], gemma)
 
 
 def test_what_is_set_and_cannot_be_names_the_node_and_the_fix():
     with pytest.raises(BadInput, match=r"needs bitsandbytes, which b has not.*\n.*load_in: 16bit"):
-        decide(RunConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
-    on_a_cpu = decide(RunConfig(load_in="4bit"), [CPU], TINY)
+        choose(RunConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
+    on_a_cpu = choose(RunConfig(load_in="4bit"), [CPU], TINY)
     assert on_a_cpu.load_in == "4bit" and any("slow" in reason for reason in on_a_cpu.reasons)
     with pytest.raises(BadInput, match=r"unsloth, which b has not.*\n.*backend: hf"):
-        decide(RunConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
+        choose(RunConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
 
 
 def test_all_weights_cannot_be_trained_quantised():
     with pytest.raises(BadInput, match="cannot be trained in full"):
-        decide(RunConfig(load_in="4bit", method="full"), [card()], TINY)
+        choose(RunConfig(load_in="4bit", method="full"), [card()], TINY)
 
 
 # -- kept with the run ---------------------------------------------------------------------------------------------

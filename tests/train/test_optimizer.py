@@ -9,7 +9,8 @@ from train.engine.optimizer import AdamWOnCpu, is_mixed, make_optimizer
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
 from train.plan.config import RunConfig
-from train.plan.decide import Device, decide
+from train.plan.decide import choose
+from train.plan.nodes import Device
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 
@@ -20,7 +21,7 @@ def test_gpus_and_cpus_together_step_on_the_processor():
     assert type(make_optimizer(RunConfig(), weights, on_cpu=True)) is AdamWOnCpu
     assert type(make_optimizer(RunConfig(), weights)) is torch.optim.AdamW
     with pytest.raises(BadInput, match="adamw8bit needs a GPU, which b has not"):
-        decide(RunConfig(optimizer="adamw8bit"), [GPU, CPU], None)
+        choose(RunConfig(optimizer="adamw8bit"), [GPU, CPU], None)
 
 
 def trained(kind, steps=5):

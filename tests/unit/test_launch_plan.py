@@ -4,18 +4,25 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from console import hub, launch_request, plan_view, receipt, render
-from train.plan import obstacles, plan, runs, speed
-from train.plan.nodes import Node, nodes_of
+from console import hub, plan_view, receipt, render
+from train.errors import BadInput
+from train.plan import fit, obstacles, plan, request, runs
+from train.plan.catalogue import resolve_model
+from train.plan.config import load_config
+from train.plan.decide import choose
+from train.plan.memory import Memory
+from train.plan.nodes import LaunchFacts, Node, Speeds, link, machines, nodes_of, speeds
+from train.plan.speedup import remedies_as_text, slows_the_run
 
 GB = 1 << 30
-ABOUT, _ = launch_request.check_values({"model": "tiny", "max_steps": 40})
+REQUEST = request.read({"model": "tiny", "max_steps": 40})
 VERSIONS = {"python": "3.11.2", "environment": "abc123", "torch": "2.13.0", "train": "1"}
 
 
@@ -42,41 +49,34 @@ def card(name: str, gigabytes: int) -> dict[str, Any]:
 
 def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[Node]:
     names = [f"n{place}" for place in range(len(looks))]
-    told = {name: {"cuda": "13.0" if cuda else None} for name in names}
-    addresses = {name: f"10.0.0.{place}" for place, name in enumerate(names)}
-    return nodes_of(addresses, dict(zip(names, looks, strict=True)), told, processes or {})
+    facts = LaunchFacts(
+        addresses={name: f"10.0.0.{place}" for place, name in enumerate(names)},
+        looks=dict(zip(names, looks, strict=True)),
+        versions={name: {"cuda": "13.0" if cuda else None} for name in names},
+        processes=processes or {},
+        files=lambda _: ({}, 0),
+    )
+    return nodes_of(facts)
 
 
-def memory(found: list[Node], *, fits: bool = True, fix: Any = None) -> dict[str, Any]:
-    entries = [
-        {
-            "name": node.name,
-            "needs_bytes": 20 * GB,
-            "has_bytes": node.bytes,
-            "fits": fits or node.name != "n1",
-            "fix": fix,
-        }
-        for node in found
-    ]
-    seconds = {"fp32": 0.4, "bf16": 0.2}
-    sent = {"fp32": 50_000_000, "bf16": 25_000_000}
-    return {
-        "model": "tiny",
-        "nodes": entries,
-        "wire_seconds_per_step": seconds,
-        "wire_bytes_per_step": sent,
-        "trained_weights": 4_900_000,
-        "reasons": ["backend hf: no GPU on n1", "precision bf16: as set", "base not quantised: a CPU takes part", "…"],
-    }
+def fitted(found: list[Node], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> fit.Fit:
+    values = {"model": "tiny"} | (values or {})
+    config, model = load_config(values), resolve_model(values["model"])
+    devices = [node.as_device(unsloth=False) for node in found]
+    assert model.facts
+    chosen = choose(config, devices, model.facts)
+    return fit.fit(config, chosen, devices, model=model.name, facts=model.facts, mbit=mbit)
 
 
-def made(found: list[Node], values: dict[str, Any] | None = None, **more: Any) -> plan.Plan:
-    run = runs.Run(name="qa", values={"model": "tiny"}, why="from the start")
-    settings = ABOUT["all"] | {"run": "qa"} | (values or {})
-    model = ABOUT["model"] | {"folder_name": "tiny"}
-    whole = {"here": {node.name: True for node in found}, "help": ABOUT["help"], "link_mbit": 1000.0} | more
+def made(found: list[Node], values: dict[str, Any] | None = None, *, mbit: float = 1000.0, **more: Any) -> plan.Plan:
+    wanted = request.read({"model": "tiny", "max_steps": 40, "run": "qa"} | (values or {}))
     return plan.Plan(
-        run=run, nodes=found, settings=settings, model=model, dataset=ABOUT["dataset"], memory=memory(found), **whole
+        request=wanted,
+        nodes=found,
+        settings=wanted.settings,
+        model=request.about_model(wanted.model) | {"folder_name": "tiny"},
+        fit=fitted(found, wanted.given, mbit),
+        **{"model_bytes": 0, "lacking": [], "old_code": [], "link_why": "as said"} | more,
     )
 
 
@@ -117,24 +117,28 @@ def test_unequal_versions_name_cause_and_mend_once() -> None:
     assert finding.startswith("a,b: there is no environment yet\nfix: make bootstrap PHASE=python_env   (make")
 
 
-def test_what_does_not_fit_is_told_with_numbers_and_both_ways_out() -> None:
+@pytest.mark.parametrize(
+    ("fix", "fixes"),
+    [({"load_in": "4bit", "max_seq_length": 256}, "-e load_in=4bit -e max_seq_length=256, or "), (None, "")],
+)
+def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes: str) -> None:
     found = nodes(look(), look(memory_bytes=8 * GB))
-    [finding] = obstacles.does_not_fit(found, memory(found, fits=False, fix={"load_in": "4bit", "max_seq_length": 256}))
+    needs = Memory(base=20 * GB, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
+    big, small = fitted(found).nodes
+    small = replace(small, memory=needs, fits=False, fix=fix)
+    [finding] = obstacles.does_not_fit(found, replace(fitted(found), nodes=[big, small]))
     assert "n1 has too little memory for tiny: 21.5 GB are needed, it has 8.6 GB" in finding
-    assert "fix: -e load_in=4bit -e max_seq_length=256, or -e nodes=n0" in finding
-    [finding] = obstacles.does_not_fit(found, memory(found, fits=False))
-    assert finding.endswith("fix: -e nodes=n0")
+    assert finding.endswith(f"fix: {fixes}-e nodes=n0")
 
 
 def test_a_port_that_is_taken_is_told() -> None:
-    [finding] = obstacles.in_the_way(nodes(look(), look(port_taken=29400)), {"n0": 0, "n1": 0})
+    [finding] = obstacles.in_the_way(nodes(look(), look(port_taken=29400)))
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
 
 
 def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
     def told(*missed: list[str]) -> list[str]:
-        found = nodes(*(look(missed=some) for some in missed))
-        return obstacles.in_the_way(found, {node.name: 0 for node in found})
+        return obstacles.in_the_way(nodes(*(look(missed=some) for some in missed)))
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
@@ -147,20 +151,17 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
 
 def test_a_small_disk_and_a_lost_way_are_told() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, way={"why": "it has no route to n0"}))
-    findings = obstacles.in_the_way(found, {"n0": 0, "n1": 5 * 10**9})
+    findings = obstacles.in_the_way(found, {"n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: make bootstrap PHASE=static_ip LIMIT=n1" in findings[0]
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
 
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
-    """As a launch asks the training package."""
-    speeds = speed.Speeds(rates, why="measured in earlier")
-    found = made(nodes(*looks), settings, speeds=speeds, link_mbit=mbit)
-    words = speed.outlook_words(found.nodes, speeds, found.settings, mbit)
-    told, failures = launch_request.train("plan", "--model", "llama2-7b", "--link-mbit", str(mbit), *words)
-    assert not failures
-    found.outlook = told
-    return found
+    known, found = Speeds(rates, why="measured in earlier"), nodes(*looks)
+    rows = settings.get("rows_per_step", 16)
+    group = machines(found, known, mbit)
+    prediction = fit.predict(fitted(found, {"model": "llama2-7b"}, mbit), group, rows=rows, wire="auto", sync="auto")
+    return made(found, settings, mbit=mbit, speeds=known, prediction=prediction)
 
 
 def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
@@ -171,60 +172,54 @@ def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
     order = [said.index(f"-e {name}") for name in ("rows_per_step=", "lora_targets=", "sync=local")]
     assert order == sorted(order)
     quick = foreseen({"n0": 10.0, "n1": 9.0}, [look(), look()], 100_000, rows_per_step=48)
-    assert speed.advice(quick.outlook) == []
+    assert quick.prediction["sentences"] == remedies_as_text(quick.prediction) == []
 
 
 def test_a_calibration_counts_where_no_run_has_measured() -> None:
     found, settings = nodes(look(), look()), {"model": "tiny"}
-    speeds = {name: {"rows_per_s": 3.0, "fixed_s": 0.1} for name in ("n0", "n1")}
-    assert speed.speeds(found, settings) == speed.Speeds()
-    known = speed.speeds(found, settings, speeds)
-    assert known == speed.Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
-    words = speed.outlook_words(found, known, ABOUT["all"] | {"rows_per_step": 12}, 1000)
-    assert words[words.index("--fixed") + 1] == "n0=0.1000,n1=0.1000"
-    none = speed.speeds(found, settings, {name: {"rows_per_s": 3.0, "fixed_s": 0.0} for name in ("n0", "n1")})
-    assert "--fixed" not in speed.outlook_words(found, none, ABOUT["all"] | {"rows_per_step": 12}, 1000)
+    calibrated = {name: {"rows_per_s": 3.0, "fixed_s": 0.1} for name in ("n0", "n1")}
+    assert speeds(found, settings) == Speeds()
+    known = speeds(found, settings, calibrated)
+    assert known == Speeds({"n0": 3.0, "n1": 3.0}, {"n0": 0.1, "n1": 0.1}, "measured in a calibration")
+    assert [machine.step_s for machine in machines(found, known, 1000)] == [0.1, 0.1]
 
 
 def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
     rates = {"n0": 10.0, "n1": 9.0, "n2": 0.1}
     slow = foreseen(rates, [look(), look(), look()], 1000, rows_per_step=19)
-    [finding] = speed.slows_the_run(slow.outlook)
+    [finding] = slows_the_run(slow.prediction)
     assert re.fullmatch(
         r"n2 slows the run: \d\.\d\d s a step with it, \d\.\d\d s on n0, n1 alone: -e nodes=n0,n1", finding
     )
-    assert speed.slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).outlook) == []
-    assert (
-        speed.outlook_words(slow.nodes, speed.Speeds({"n0": 10.0}), slow.settings, 1000) == []
-        and speed.slows_the_run({}) == []
-    )
+    assert slows_the_run(foreseen(rates | {"n2": 8.0}, [look(), look(), look()], 1000).prediction) == []
+    assert slows_the_run({}) == []
 
 
 def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
     wifi = look(way={"why": "", "card": "wlan0", "mbit": 0, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 8.0}, [look(), look(), wifi], 50)
-    assert {node["name"]: node["link_mbit"] for node in found.outlook["nodes"]} == {"n0": 1000, "n1": 1000, "n2": 50}
-    assert found.outlook["slower_with"] == ["n2"]
+    assert {node["name"]: node["link_mbit"] for node in found.prediction["nodes"]} == {"n0": 1000, "n1": 1000, "n2": 50}
+    assert found.prediction["slower_with"] == ["n2"]
 
 
-def test_what_is_foretold_is_what_stands_in_the_table() -> None:
+def test_what_is_predicted_is_what_stands_in_the_table() -> None:
     found = foreseen({"n0": 4.0, "n1": 2.0}, [look(), look()], 1000, rows_per_step=12)
-    told = plan.foretold(found)
+    told = plan.predicted(found)
     assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
     text = "\n".join(plan_view.lines(found))
     assert (
         "8  (4.00 rows/s)" in text and f"foretold  {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
     )
     found.settings["balance"] = "even"
-    assert plan.foretold(found)["step_s"] == pytest.approx(told["step_s"] + 1.0, abs=0.01)
-    assert plan.foretold(made(nodes(look(), look()))) == {}
+    assert plan.predicted(found)["step_s"] == pytest.approx(told["step_s"] + 1.0, abs=0.01)
+    assert plan.predicted(made(nodes(look(), look()))) == {}
 
 
 def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
-    same = {"launched": {"all": ABOUT["all"]}, "run": "earlier", "speeds": {"n0": 4.0, "n1:0": 2.0}}
-    other = {"launched": {"all": ABOUT["all"] | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
+    same = {"launched": {"all": REQUEST.settings}, "run": "earlier", "speeds": {"n0": 4.0, "n1:0": 2.0}}
+    other = {"launched": {"all": REQUEST.settings | {"lora_r": 4}}, "run": "other", "speeds": {"n0": 9.0, "n1": 9.0}}
     found = nodes(look(measured=[other, same]), look())
-    assert speed.speeds(found, ABOUT["all"]) == speed.Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
+    assert speeds(found, REQUEST.settings) == Speeds({"n0": 4.0, "n1": 2.0}, why="measured in earlier")
 
 
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
@@ -236,18 +231,21 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
     assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
     found = nodes(look(), look(way={"why": "", "card": "wlan0", "mbit": 0}), look(way={"why": "", "mbit": 100}))
-    assert speed.link(found, 900) == (900, "measured by bootstrap's proof")
-    assert speed.link(found, 0) == (100, "as n2's network card says")
+    assert link(found, 900) == (900, "measured by bootstrap's proof")
+    assert link(found, 0) == (100, "as n2's network card says")
 
 
-KNOWN = runs.Known({"given": {"model": "tiny", "max_steps": 40}, "all": ABOUT["all"]}, 12, False)
+KNOWN = runs.Known({"given": {"model": "tiny", "max_steps": 40}, "all": REQUEST.settings}, 12, False)
 
 
-def choose(known: dict[str, runs.Known], **values: Any) -> tuple[Any, list[str]]:
-    given = {"model": "tiny", "max_steps": 40} | values
-    about, failures = launch_request.check_values(given)
-    assert not failures
-    return runs.choose_run(given, about, known)
+def run_of(known: dict[str, runs.Known], **values: Any) -> request.Request:
+    return runs.choose_run(request.read({"model": "tiny", "max_steps": 40} | values), known)
+
+
+def refusal(known: dict[str, runs.Known], **values: Any) -> str:
+    with pytest.raises(BadInput) as refused:
+        run_of(known, **values)
+    return str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -261,34 +259,31 @@ def choose(known: dict[str, runs.Known], **values: Any) -> tuple[Any, list[str]]
     ],
 )
 def test_the_run_that_is_meant(values: dict[str, Any], name: str, step: int) -> None:
-    run, findings = choose({"tiny-stdlib-qa": KNOWN}, **values)
-    assert findings == [] and (run.name, run.step) == (name, step)
+    run = run_of({"tiny-stdlib-qa": KNOWN}, **values)
+    assert (run.config.run, run.step) == (name, step)
 
 
 def test_what_was_decided_for_a_run_is_asked_for_again() -> None:
     """Its CPU node may be gone by now: what is left would compute in bf16, and be refused."""
     decided = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}
-    before = runs.Known(KNOWN.launched | {"all": ABOUT["all"] | decided}, 12, False)
+    before = runs.Known(KNOWN.launched | {"all": REQUEST.settings | decided}, 12, False)
     for values in ({"run": "qa"}, {"resume": "qa"}, {"resume": "qa", "run": "branch"}):
-        run, findings = choose({"qa": before}, **values)
-        assert findings == [] and {name: run.values[name] for name in decided} == decided
-    run, _ = choose({"qa": before}, run="other")
-    assert not decided.keys() & run.values.keys()
+        run = run_of({"qa": before}, **values)
+        assert {name: run.given[name] for name in decided} == decided
+    assert not decided.keys() & run_of({"qa": before}, run="other").given.keys()
 
 
 def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
     done = runs.Known(KNOWN.launched, 40, True)
-    assert choose({"tiny-stdlib-qa": done})[0].name == "tiny-stdlib-qa-2"
-    assert "'qa' is done\nfix: -e run=qa-2, or begin it anew: -e resume=never" in choose({"qa": done}, run="qa")[1][0]
-    run, _ = choose({"qa": done}, run="qa", resume="never")
-    assert run.anew and run.values["resume"] == "auto"  # else every restart within the run would begin anew
+    assert run_of({"tiny-stdlib-qa": done}).config.run == "tiny-stdlib-qa-2"
+    assert "'qa' is done\nfix: -e run=qa-2, or begin it anew: -e resume=never" in refusal({"qa": done}, run="qa")
+    run = run_of({"qa": done}, run="qa", resume="never")
+    assert run.anew and run.given["resume"] == "auto"  # else every restart within the run would begin again
 
 
 def test_settings_of_a_run_cannot_change() -> None:
-    assert (
-        "max_steps: the run was launched with 40, 50 is asked for"
-        in choose({"qa": KNOWN}, run="qa", max_steps=50)[1][0]
-    )
+    said = refusal({"qa": KNOWN}, run="qa", max_steps=50)
+    assert "max_steps: the run was launched with 40, 50 is asked for" in said
 
 
 def test_the_token_never_becomes_part_of_a_plan() -> None:
@@ -327,8 +322,7 @@ def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path)
     assert values["dataset"] == "/home/user/ai-cluster/data/processed/stdlib-qa-1" and values["model"] == "tiny"
     home = values.pop("home")
     assert home == "/home/user/ai-cluster"
-    _, failures = launch_request.check_values(values | {"dataset": "stdlib-qa"})
-    assert failures == []
+    assert request.read(values | {"dataset": "stdlib-qa"}).config.run == "qa"
 
 
 def test_the_script_is_clean_and_says_why(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from console import launch_request
+from train.errors import BadInput
+from train.plan import request
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -71,7 +73,7 @@ ONLY_ON_THE_NODES = {"resume", "lora_targets"}
 
 
 def refusal(**values: object) -> str:
-    with pytest.raises(launch_request.Refused) as refused:
+    with pytest.raises(BadInput) as refused:
         launch_request.read({"model": "tiny", **values}, CLUSTER)
     return str(refused.value)
 
@@ -92,19 +94,17 @@ def test_what_contradicts_itself_is_refused() -> None:
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
-    with pytest.raises(launch_request.Refused, match="model: a value is missing; the catalogue has llama2-7b"):
+    with pytest.raises(BadInput, match="model: a value is missing; the catalogue has llama2-7b"):
         launch_request.read({}, CLUSTER)
     assert launch_request.read({"resume": "first"}, CLUSTER).values == {"resume": "first"}
 
 
 def test_what_a_model_was_taken_for_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    taken = {
-        name: launch_request.read({"model": name}, CLUSTER).about["model"] for name in ("qwen", "a/b", str(tmp_path))
-    }
-    assert "is in the catalogue" in taken["qwen"]["reason"] and taken["qwen"]["name"] == "qwen2.5-7b"
-    assert "is a Hugging Face hub id" in taken["a/b"]["reason"] and taken["a/b"]["local_name"] == "a--b"
-    assert "is a folder of this machine" in taken[str(tmp_path)]["reason"]
+    taken = {name: request.read({"model": name}).model for name in ("qwen", "a/b", str(tmp_path))}
+    assert "is in the catalogue" in taken["qwen"].reason and taken["qwen"].name == "qwen2.5-7b"
+    assert "is a Hugging Face hub id" in taken["a/b"].reason and taken["a/b"].local_name == "a--b"
+    assert "is a folder of this machine" in taken[str(tmp_path)].reason
 
 
 def test_what_awx_adds_is_nobodys_misspelling() -> None:
@@ -131,8 +131,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> None:
-    about, _ = launch_request.check_values({"model": "tiny"})
-    known = {*about["all"], *launch_request.LAUNCH_ONLY}
+    known = {*request.settings(), *launch_request.LAUNCH_ONLY}
     shown = examples()
     assert {name for name, _ in shown} == known
     assert known - BAD.keys() == ONLY_ON_THE_NODES, "a bad value of each is tried"
@@ -142,7 +141,7 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
         if value not in of_your_own:
             try:
                 launch_request.read({"model": "tiny", name: value}, CLUSTER)
-            except launch_request.Refused as finding:
+            except BadInput as finding:
                 refused[f"{name}={value}"] = str(finding)
     assert refused == {}
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 from tests.unit.test_launch_plan import files, look, nodes
 from train.errors import BadInput
+from train.plan import request
 from train.plan.config import RunConfig
 from train.plan.runs import free_name
 
@@ -42,7 +44,7 @@ def test_a_run_name_that_is_no_name_is_refused(variable: str, name: str) -> None
 
 
 def test_a_launch_says_so_before_anything_is_connected_to() -> None:
-    with pytest.raises(launch_request.Refused, match=r"run: .* cannot name a run"):
+    with pytest.raises(BadInput, match=r"run: .* cannot name a run"):
         launch_request.read({"model": "tiny", "run": BAD_NAMES[0]}, ["gpu-master"])
 
 
@@ -52,8 +54,11 @@ def test_a_good_name_is_taken(name: str) -> None:
 
 
 def test_the_name_made_of_model_and_data_is_one() -> None:
-    about = {"model": {"name": "m" * 90}, "dataset": {"name": "my notes\n" * 9}, "all": {}, "math": []}
-    name = free_name({}, about, {}, anew=False)
+    asked = request.read({"model": "tiny"})
+    odd = replace(
+        asked, model=replace(asked.model, name="m" * 90), dataset=replace(asked.dataset, name="my notes\n" * 9)
+    )
+    name = free_name(odd, {}, anew=False)
     assert RunConfig(run=name).run == name and len(name) < 100
 
 
@@ -71,7 +76,7 @@ def test_what_a_node_reports_never_becomes_a_command_of_the_script(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["A=1; rm -rf ~; B", "1A", "A B", "A\nB"])
 def test_a_variable_of_ones_own_has_the_name_of_one(name: str) -> None:
-    with pytest.raises(launch_request.Refused, match="motley_render_environment"):
+    with pytest.raises(BadInput, match="motley_render_environment"):
         files(nodes(look()), "n0", **{name: "x"})
 
 

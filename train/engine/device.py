@@ -8,7 +8,7 @@ from pathlib import Path
 
 from train.errors import BadInput
 from train.plan.config import RunConfig
-from train.plan.decide import Device
+from train.plan.nodes import Device
 
 
 def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:

@@ -16,7 +16,7 @@ from torch import nn
 
 from train.errors import BadInput
 from train.plan.config import RunConfig
-from train.plan.decide import Device
+from train.plan.nodes import Device
 
 
 def make_optimizer(config: RunConfig, parameters: list[nn.Parameter], *, on_cpu: bool = False) -> Any:

@@ -30,8 +30,10 @@ from train.parallel.world import World
 from train.plan import decided
 from train.plan.catalogue import Facts, facts_of
 from train.plan.config import RunConfig
-from train.plan.decide import Decisions, Device, decide
+from train.plan.decide import choose
+from train.plan.fit import Decisions
 from train.plan.hashes import base_hash
+from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 from train.runlog import events
 
@@ -40,7 +42,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     base = Path(model_folder(config.model))
     config, why_decided = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    decisions = decide(config, devices, shape_of(base))
+    decisions = choose(config, devices, shape_of(base))
     device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)

@@ -147,12 +147,12 @@ def measure(args: argparse.Namespace) -> Speed:
     from train.models.weights import trained_weights
     from train.parallel import sync
     from train.plan.config import load_config
-    from train.plan.decide import decide
+    from train.plan.decide import choose
 
     config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
     base = Path(model_folder(config.model))
     facts = look(config, "here", 0, base)
-    decisions = decide(config, [facts], shape_of(base))
+    decisions = choose(config, [facts], shape_of(base))
     backend = backends.get(decisions.backend)
     model: Any = backend.build(model_spec(config, decisions, str(base), facts.device, config.max_seq_length))
     parameters = list(trained_weights(model).values())

@@ -90,13 +90,13 @@ def device(bench: Bench, args: argparse.Namespace) -> str:
     from train.engine.setup import shape_of
     from train.models.locate import model_folder
     from train.plan.config import load_config
-    from train.plan.decide import decide
+    from train.plan.decide import choose
 
     names = ("model", "backend", "device", "load_in")
     bench.config = load_config({name: getattr(args, name) for name in names})
     bench.base = Path(model_folder(bench.config.model))
     bench.facts = look(bench.config, platform.node(), 0, bench.base)
-    bench.decisions = decide(bench.config, [bench.facts], shape_of(bench.base))
+    bench.decisions = choose(bench.config, [bench.facts], shape_of(bench.base))
     return (
         f"{bench.facts.device}, {bench.facts.memory_bytes / 1e9:.1f} GB, backend {bench.decisions.backend}, "
         f"{bench.decisions.precision}"

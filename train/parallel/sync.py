@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from train.models.backends import Backend
 from train.parallel.world import World
-from train.plan.speedup import SLOW_S
+from train.plan.speedup import wire_for
 
 Batch = dict[str, Tensor]
 
@@ -240,4 +240,4 @@ def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tu
         seconds = max(row[0] for row in world.numbers([time.perf_counter() - start]))
     expected_s = seconds * total_bytes / (4 * sample.numel())
     found = f"{total_bytes / 1e6:.1f} MB of gradients would take {expected_s:.2f} s a step in fp32"
-    return ("bf16" if expected_s > SLOW_S else "fp32"), found
+    return wire_for(expected_s), found

@@ -64,11 +64,12 @@ def catalogue() -> dict[str, Any]:
     return loaded
 
 
-def resolve_model(name: str) -> Model:
+def resolve_model(name: str, home: Path | None = None) -> Model:
+    """`home`: where models that were fetched here lie."""
     entry_name, entry = _entry("models", name)
     if entry:
         facts = Facts(**{key: entry[key] for key in Facts.__slots__ if key in entry})
-        copy = home_dir() / "models" / "base" / entry_name
+        copy = (home or home_dir()) / "models" / "base" / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
         return Model(

@@ -1,61 +1,114 @@
-"""The automatic choices of a run: one rule for the plan of a launch and for the trainer. Pure, and without torch.
+"""What a run will be: one rule for the plan of a launch and for the trainer. Pure, and without torch.
 
-A launch decides for all nodes that are to take part, and writes it into the run's settings. Where `train run` is
-started by hand, its first generation does (decided.py). From then on it is obeyed, whoever leaves or comes.
+A launch decides for all nodes that are to take part, and writes it into the run's settings; the trainer then finds
+nothing open, and checks. Where `train run` is started by hand, its first generation chooses (decided.py). From then on
+it is obeyed, whoever leaves or comes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.catalogue import Facts
+from train.plan import catalogue, obstacles, speedup
 from train.plan.config import RunConfig
-from train.plan.memory import GIB, LINEARS, Setup, fits
+from train.plan.fit import Decisions, Fit, fit, predict, setup_for
+from train.plan.memory import GIB, Setup, fits, parameters
+from train.plan.nodes import Device, LaunchFacts, Node, link, machines, nodes_of, speeds
+from train.plan.plan import Plan
+from train.plan.request import Request, about_model
+from train.plan.runs import choose_run, known_runs
 
-NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
-CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 UNQUANTISED = "the model before it was quantised"
 SLOW = "on a CPU it is slow, and meant for tests"
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What one process computes on."""
+def decide(request: Request, facts: LaunchFacts) -> Plan:
+    """The run that is launched, or BadInput with everything that blocks it."""
+    refuse(obstacles.running(facts.looks))
+    request = choose_run(request, known_runs(facts.looks))
+    nodes = nodes_of(facts, request.config.device)
+    refuse(obstacles.unequal(facts.versions) + obstacles.in_the_way(nodes))
+    mbit, link_why = link(nodes, facts.proof_mbit)
+    model, size, lacking, fitted = fit_base(request, facts, nodes, mbit)
+    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.in_the_way(nodes, dict.fromkeys(lacking, size)))
+    settings = request.settings | fitted.decisions.as_dict()  # once for all nodes, whoever leaves
+    known = speeds(nodes, settings, facts.calibrated)
+    prediction = {}
+    if len(known.rows_per_s) == len(nodes):
+        which = {"rows": settings["rows_per_step"], "wire": settings["wire"], "sync": settings["sync"]}
+        prediction = predict(fitted, machines(nodes, known, mbit), **which)
+    wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
+    return Plan(
+        request=request,
+        nodes=nodes,
+        settings=settings,
+        model=model,
+        model_bytes=size,
+        lacking=lacking,
+        old_code=[name for name, versions in facts.versions.items() if versions["train"] != facts.code],
+        fit=fitted,
+        link_why=link_why,
+        speeds=known,
+        prediction=prediction,
+        warnings=[
+            *(f"{why}; it is left out" for why in facts.off.values()),
+            *speedup.slows_the_run(prediction),
+            *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
+        ],
+    )
 
-    node: str
-    device: str
-    """cpu, cuda or cuda:N."""
-    memory_bytes: int
-    bf16: bool = True
-    unsloth: bool = True
-    bitsandbytes: bool = True
-    base_bytes: int = 0
-    """Of the base's files, where they are here already."""
 
-    @property
-    def is_gpu(self) -> bool:
-        return self.device != "cpu"
+def refuse(findings: list[str]) -> None:
+    if findings:
+        raise BadInput("\n".join(findings))
 
 
-@dataclass(frozen=True)
-class Decisions:
-    backend: str
-    precision: str
-    load_in: str
-    gradient_checkpointing: str
-    reasons: tuple[str, ...]
+def fit_base(
+    request: Request, facts: LaunchFacts, nodes: list[Node], mbit: float
+) -> tuple[dict[str, Any], int, list[str], Fit]:
+    """The model as it will be trained: where it comes from and its bytes, which nodes lack it, and whether it fits."""
+    config, model, shape = request.config, about_model(request.model), request.model.facts
+    devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
+    gpu = all(device.is_gpu for device in devices)
+    if gpu and model["hub_4bit"] and config.load_in in ("auto", "4bit"):
+        config = replace(config, load_in=choose(config, devices, shape).load_in)
+        model["in_4bit"] = config.load_in == "4bit"
+    model["folder_name"] = model["local_name"] + ("-4bit" if model.get("in_4bit") else "")
+    lacking = who_lacks(f"model {model['folder_name']}", facts.versions)
+    found, size = None, 0
+    if not model["embedded"]:
+        try:
+            found, size = facts.files(model)
+        except BadInput:
+            if lacking or model["source"] != "catalogue":
+                raise
+    if found:
+        shape = catalogue.facts_of(found, model["folder"] or model["hub"])
+    model["comes_from"] = ("folder" if model["folder"] else "hub") if found else "head"
+    if model["folder"]:
+        lacking = [node.name for node in nodes]  # it may have changed: the relay looks, file by file
+    if model.get("in_4bit"):
+        model["reason"] += f", {model['hub_4bit']} is its copy in 4 bit"
+    assert shape
+    fitted = fit(config, choose(config, devices, shape), devices, model=model["name"], facts=shape, mbit=mbit)
+    return model, size or 2 * parameters(shape), lacking, fitted
 
-    def as_dict(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "reasons"}
+
+def who_lacks(key: str, versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    """Which nodes have not a model, whole and as most have it: by the hashes that the relay left there."""
+    values = [facts.get(key) for facts in versions.values()]
+    usual = next((value for value in values if value and " " not in value), None)
+    return [name for name, facts in versions.items() if usual is None or facts.get(key) != usual]
 
 
-def decide(config: RunConfig, devices: Sequence[Device], shape: Facts | None) -> Decisions:
-    """`shape` is the model's; None for a family whose memory is not known."""
+def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None) -> Decisions:
+    """What `auto` becomes on these devices; BadInput where what is set cannot be had there. Without the model's shape
+    (a family whose memory is not known) the size of its files has to do."""
     gpu = all(device.is_gpu for device in devices)
     if config.optimizer == "adamw8bit" and not gpu:
         without = _names(device for device in devices if not device.is_gpu)
@@ -74,27 +127,7 @@ def decide(config: RunConfig, devices: Sequence[Device], shape: Facts | None) ->
     return Decisions(backend, precision, load_in, checkpointing, reasons)
 
 
-def setup_for(config: RunConfig, backend: str, checkpointing: str) -> Setup:
-    """What memory depends on, of a run with these settings; the base's form is still open."""
-    named = LINEARS if config.lora_targets == "all-linear" else config.lora_targets.split(",")
-    return Setup(
-        lora_r=config.lora_r,
-        lora_targets=tuple(name for name in LINEARS if name in named),
-        row_length=config.max_seq_length,
-        micro_batch=config.micro_batch or 1,
-        checkpointing=CHECKPOINTING[checkpointing],
-        optimizer_bytes=8 if config.optimizer == "adamw" else 2,
-        fused_loss=backend == "unsloth",
-        full=config.method == "full",
-    )
-
-
-def on_device(setup: Setup, device: Device) -> Setup:
-    """A CPU holds the base in fp32 and computes the loss unfused."""
-    return setup if device.is_gpu else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
-
-
-def _backend(config: RunConfig, devices: Sequence[Device], shape: Facts | None, gpu: bool) -> tuple[str, str]:
+def _backend(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, gpu: bool) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
     if config.backend == "unsloth" and mixes:
         raise BadInput(f"backend: {MIXES}", fix="use backend: hf")
@@ -130,7 +163,7 @@ def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str
 
 
 def _load_in(
-    config: RunConfig, devices: Sequence[Device], shape: Facts | None, setup: Setup, gpu: bool
+    config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, setup: Setup, gpu: bool
 ) -> tuple[str, str]:
     on_disk = shape.on_disk if shape else ""
     if on_disk and config.load_in not in ("auto", on_disk):
@@ -164,10 +197,10 @@ def _require_quantising(form: str, devices: Sequence[Device], setup: Setup, *, i
         )
 
 
-def _holds_16bit(device: Device, shape: Facts | None, setup: Setup) -> bool:
+def _holds_16bit(device: Device, shape: catalogue.Facts | None, setup: Setup) -> bool:
     if shape is None:  # nothing but the size of its files is known: the rest of the memory is for training
         return device.base_bytes <= 0.5 * device.memory_bytes
-    return fits(shape, replace(setup, load_in="16bit"), device.memory_bytes)
+    return fits(shape, setup, device.memory_bytes)
 
 
 def _names(devices: Any) -> str:

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Any
 
 from train.files import write_atomic
-from train.plan import decide
+from train.plan import fit
 from train.plan.config import RunConfig
 
 FILE = "decided.json"
-NAMES = (*decide.NAMES, "wire", "sync", "local_steps")
+NAMES = (*fit.NAMES, "wire", "sync", "local_steps")
 
 
 def read(config: RunConfig) -> dict[str, str]:

@@ -138,13 +138,6 @@ def logits(facts: Facts, setup: Setup) -> int:
     return tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
 
 
-def wire_bytes(facts: Facts, setup: Setup, wire: str, nodes: int) -> int:
-    """What each node sends, and receives, per step: a ring moves 2(N-1)/N of the gradients."""
-    trained = parameters(facts) if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
-    payload = trained * {"fp32": 4, "bf16": 2}[wire]
-    return int(payload * 2 * (nodes - 1) / nodes) if nodes > 1 else 0
-
-
 def fits(facts: Facts, setup: Setup, card_bytes: int) -> bool:
     return memory(facts, setup).total <= card_bytes * USABLE
 

@@ -1,13 +1,56 @@
-"""The machines that take part, each as it was looked at."""
+"""The machines that take part: what a launch finds out about them, and what they are to a plan."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from train.plan.speedup import Machine
+
 GIB = 1 << 30
+COUNTED_ALIKE = ("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing")
+"""Settings in which two runs must agree for one's speeds to predict the other's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one process computes on."""
+
+    node: str
+    device: str
+    """cpu, cuda or cuda:N."""
+    memory_bytes: int
+    bf16: bool = True
+    unsloth: bool = True
+    bitsandbytes: bool = True
+    base_bytes: int = 0
+    """Of the base's files, where they are here already."""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.device != "cpu"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchFacts:
+    """All that a launch knows before it decides; node by node in the cluster's order."""
+
+    addresses: Mapping[str, str]
+    looks: Mapping[str, Any]
+    versions: Mapping[str, dict[str, str | None]]
+    processes: Mapping[str, int] = field(default_factory=dict)
+    """Where the inventory sets them."""
+    off: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that were to take part and do not answer, and why."""
+    proof_mbit: float = 0.0
+    """What bootstrap's proof measured."""
+    calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    code: str = ""
+    """Hash of the training package here."""
+    files: Callable[[Mapping[str, Any]], tuple[dict[str, Any], int]]
+    """A model's config.json and the size of its files, in a folder here or at the hub."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,32 +78,81 @@ class Node:
         names = [card["name"].removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ") for card in self.look["cards"]]
         return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
 
+    def as_device(self, *, unsloth: bool) -> Device:
+        gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
+        return Device(self.name, self.device, self.bytes, bf16=self.bf16 or not gpu, unsloth=unsloth, bitsandbytes=gpu)
 
-def nodes_of(
-    addresses: Mapping[str, str],
-    looks: Mapping[str, Any],
-    told: Mapping[str, Any],
-    processes: Mapping[str, int],
-    device: str = "auto",
-) -> list[Node]:
-    """Each by its name, in the cluster's order."""
+
+def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[Node]:
     found = []
-    for name, address in addresses.items():
-        look = looks[name]
-        cuda = device != "cpu" and bool(told[name].get("cuda")) and bool(look["cards"])
-        count = int(processes.get(name) or (len(look["cards"]) if cuda else 1))
+    for name, address in facts.addresses.items():
+        look = facts.looks[name]
+        cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(look["cards"])
+        count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
         memory = min(card["bytes"] for card in look["cards"]) if cuda else look["memory_bytes"] // count
-        found.append(
-            Node(
-                name=name,
-                address=address,
-                look=look,
-                device="cuda" if cuda else "cpu",
-                processes=count,
-                bytes=memory,
-            )
-        )
+        kind = "cuda" if cuda else "cpu"
+        found.append(Node(name=name, address=address, look=look, device=kind, processes=count, bytes=memory))
     return found
+
+
+def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
+    """Mbit/s of the slowest route between two nodes, and how that is known."""
+    if proof_mbit:
+        return proof_mbit, "measured by bootstrap's proof"
+    promised = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
+    if not promised:
+        return 1000.0, "taken for granted: no network card tells its speed"
+    slowest = min(promised, key=lambda name: promised[name])
+    return float(promised[slowest]), f"as {slowest}'s network card says"
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What is known of how fast the nodes compute."""
+
+    rows_per_s: dict[str, float] = field(default_factory=dict)
+    fixed_s: dict[str, float] = field(default_factory=dict)
+    """Of a step, whatever its rows; only where that was measured."""
+    why: str = "not measured yet"
+
+
+def speeds(
+    nodes: list[Node], settings: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
+) -> Speeds:
+    """From the newest run that computed the same, else as `train calibrate` measured it on the node."""
+    rates: dict[str, float] = {}
+    fixed: dict[str, float] = {}
+    sources: list[str] = []
+    for node in nodes:
+        for entry in node.look["measured"]:
+            before = entry["launched"].get("all", {})
+            if before and all(before.get(name) == settings.get(name) for name in COUNTED_ALIKE):
+                for name, rate in entry["speeds"].items():
+                    rates.setdefault(name.partition(":")[0], rate)
+                sources.append(entry["run"])
+                break
+    for name, speed in (calibrated or {}).items():
+        if name not in rates:
+            rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
+            sources.append("a calibration")
+    known = {node.name: rates[node.name] * node.processes for node in nodes if node.name in rates}
+    return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
+
+
+def machines(nodes: list[Node], known: Speeds, mbit: float) -> list[Machine]:
+    """Where only some tell their link's speed, what was measured is the others': Wi-Fi tells no speed of its own."""
+    told = {node.name: node.look["way"].get("mbit") or 0 for node in nodes}
+    mixed = 0 < sum(map(bool, told.values())) < len(nodes)
+    return [
+        Machine(
+            node.name,
+            known.rows_per_s[node.name],
+            max(told[node.name], mbit) if mixed else mbit,
+            known.fixed_s.get(node.name, 0.0),
+            bool(node.look["way"].get("wireless")),
+        )
+        for node in nodes
+    ]
 
 
 def gb(count: float) -> str:

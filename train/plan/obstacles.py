@@ -1,4 +1,4 @@
-"""What stands in a launch's way, each with its mend, all at once."""
+"""What blocks a launch, each with its fix, all at once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,24 @@ from collections.abc import Mapping
 from typing import Any
 
 from train.plan import version_rules
+from train.plan.fit import Fit
 from train.plan.nodes import Node, gb
+from train.plan.version_rules import Versions
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
 
 
-def unequal(told: dict[str, dict[str, str | None]]) -> list[str]:
+def running(looks: Mapping[str, Any]) -> list[str]:
+    where: dict[str, list[str]] = {}
+    for name, look in looks.items():
+        if look["run_on"]:
+            where.setdefault(look["run_on"], []).append(name)
+    runs = "; ".join(f"'{run}' is on, on {', '.join(nodes)}" for run, nodes in where.items())
+    return [f"{runs}\nfix: make stop, or wait for its end by itself: -e queue=true"] if runs else []
+
+
+def unequal(told: Mapping[str, Versions]) -> list[str]:
     """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
     verdict = version_rules.judge(told)
     odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
@@ -49,7 +60,8 @@ def closed(nodes: list[Node]) -> list[str]:
     return findings
 
 
-def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
+def in_the_way(nodes: list[Node], bytes_to_come: Mapping[str, int] | None = None) -> list[str]:
+    """`bytes_to_come`: what a node will be sent."""
     findings = [
         f"{node.name}: {node.look['way']['why']}\n"
         f"fix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: -e nodes={others(nodes, node)}"
@@ -65,7 +77,7 @@ def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
     ]
     findings += closed(nodes)
     for node in nodes:
-        needed = free_needed[node.name] + KEPT_FREE_BYTES
+        needed = (bytes_to_come or {}).get(node.name, 0) + KEPT_FREE_BYTES
         if node.look["free_bytes"] < needed:
             findings.append(
                 f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
@@ -75,22 +87,23 @@ def in_the_way(nodes: list[Node], free_needed: Mapping[str, int]) -> list[str]:
     return findings
 
 
-def does_not_fit(nodes: list[Node], memory: dict[str, Any]) -> list[str]:
+def does_not_fit(nodes: list[Node], fit: Fit) -> list[str]:
     """Each node that lacks memory with its numbers; the mildest setting that helps, or the nodes that would do."""
-    small = [entry for entry in memory["nodes"] if not entry["fits"]]
-    findings = []
-    for entry in small:
-        needs = f"{gb(entry['needs_bytes'])} are needed, it has {gb(entry['has_bytes'])} (92 % of it is counted on)"
-        findings.append(f"{entry['name']} has too little memory for {memory['model']}: {needs}")
-    if findings:
-        fitting = [node.name for node in nodes if node.name not in {entry["name"] for entry in small}]
-        ways = [f"-e nodes={','.join(fitting)}"] if fitting else []
-        fixes = [entry["fix"] for entry in small]
-        if all(fixes):
-            together = {name: value for fix in fixes for name, value in fix.items()}
-            ways.insert(0, " ".join(f"-e {name}={str(value).lower()}" for name, value in together.items()))
-        findings.append(f"fix: {', or '.join(ways) or 'choose a smaller model; no setting makes it fit here'}")
-    return ["\n".join(findings)] if findings else []
+    small = [entry for entry in fit.nodes if not entry.fits]
+    if not small:
+        return []
+    lines = [
+        f"{entry.node.node} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
+        f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on)"
+        for entry in small
+    ]
+    fitting = [node.name for node in nodes if node.name not in {entry.node.node for entry in small}]
+    options = [f"-e nodes={','.join(fitting)}"] if fitting else []
+    if all(entry.fix for entry in small):
+        together = {name: value for entry in small for name, value in (entry.fix or {}).items()}
+        options.insert(0, " ".join(f"-e {name}={str(value).lower()}" for name, value in together.items()))
+    fix = ", or ".join(options) or "choose a smaller model; no setting makes it fit here"
+    return ["\n".join([*lines, f"fix: {fix}"])]
 
 
 def others(nodes: list[Node], left_out: Node) -> str:

@@ -64,7 +64,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class Estimate:
     """Some machines together."""
 
     shares: dict[str, int]
@@ -84,19 +84,31 @@ class Outlook:
         return self.sync_s / self.step_s
 
 
+def ring_bytes(gradient_bytes: float, nodes: int) -> float:
+    """What each sends, and receives: a ring moves 2 (n - 1) / n of the gradients."""
+    return 2 * (nodes - 1) / nodes * gradient_bytes
+
+
+def link_seconds(sent_bytes: float, mbit: float) -> float:
+    return sent_bytes * 8 / (mbit * 1e6 * LINK_EFFICIENCY)
+
+
 def sync_seconds(machines: Sequence[Machine], gradient_bytes: float) -> float:
-    """A ring: each sends 2 (n - 1) / n of the gradients."""
-    count = len(machines)
     slowest = min(machine.link_mbit for machine in machines)
-    return 2 * (count - 1) / count * gradient_bytes * 8 / (slowest * 1e6 * LINK_EFFICIENCY)
+    return link_seconds(ring_bytes(gradient_bytes, len(machines)), slowest)
 
 
-def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Outlook:
+def wire_for(fp32_s: float) -> str:
+    """What `wire: auto` becomes, from the seconds that an exchange takes in fp32."""
+    return "bf16" if fp32_s > SLOW_S else "fp32"
+
+
+def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
     speeds = [machine.rows_per_s for machine in machines]
     fixed = [machine.step_s for machine in machines]
     counts = fastest_split(rows, speeds, fixed)
     shares = {machine.name: count for machine, count in zip(machines, counts, strict=True)}
-    return Outlook(shares, compute_seconds(counts, speeds, fixed), sync_seconds(machines, gradient_bytes))
+    return Estimate(shares, compute_seconds(counts, speeds, fixed), sync_seconds(machines, gradient_bytes))
 
 
 def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
@@ -111,13 +123,13 @@ def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
     yield from ([machine] for machine in machines)
 
 
-def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Outlook:
+def best(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> Estimate:
     """The group with the most rows per second; of equally good ones the largest, in the order given."""
     return fastest(together(some, rows, gradient_bytes) for some in groups(machines))
 
 
-def fastest(outlooks: Iterable[Outlook]) -> Outlook:
-    return max(outlooks, key=lambda found: found.rows_per_s)
+def fastest(estimates: Iterable[Estimate]) -> Estimate:
+    return max(estimates, key=lambda found: found.rows_per_s)
 
 
 def gain(machine: Machine, others: Sequence[Machine], rows: int, gradient_bytes: float) -> float:
@@ -156,7 +168,7 @@ def local_steps(compute_s: float, exchange_s: float, most: int = MOST_LOCAL_STEP
     return max(1, min(most, wanted))
 
 
-def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Outlook, int]:
+def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
     """With local steps, and how many of them between two exchanges."""
     whole = together(machines, rows, traffic.bytes)
     steps = local_steps(whole.compute_s, whole.sync_s)
@@ -167,41 +179,42 @@ def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Remedy:
     """A change that makes adding up a smaller part of the time."""
 
     settings: dict[str, Any]
-    outlook: Outlook
+    estimate: Estimate
     costs: str
 
     @property
     def enough(self) -> bool:
-        return self.outlook.sync_part <= TOO_MUCH + 1e-9
+        return self.estimate.sync_part <= TOO_MUCH + 1e-9
 
 
-def ways_out(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Way]:
+def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Remedy]:
     """In the order in which to try them; none where adding up takes a tenth of a step at most."""
     now = together(machines, rows, traffic.bytes)
     if len(machines) < 2 or now.sync_part <= TOO_MUCH:
         return []
     larger = [(rows * times, together(machines, rows * times, traffic.bytes)) for times in MORE_ROWS]
     count, found = next((pair for pair in larger if pair[1].sync_part <= TOO_MUCH), larger[2])
-    ways = [Way({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
+    remedies = [Remedy({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
     if traffic.wire == "fp32":
         half = together(machines, rows, replace(traffic, wire="bf16").bytes)
-        ways.append(Way({"wire": "bf16"}, half, "gradients rounded on their way"))
+        remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded on their way"))
     for targets, weights in traffic.fewer.items():
         small = together(machines, rows, replace(traffic, weights=weights).bytes)
-        ways.append(Way({"lora_targets": targets}, small, "a smaller adapter"))
+        remedies.append(Remedy({"lora_targets": targets}, small, "a smaller adapter"))
     local, steps = together_local(machines, rows, traffic)
-    ways.append(Way({"sync": "local"}, local, f"{steps} steps between exchanges: no longer the curve of one machine"))
-    return [way for way in ways if way.outlook.sync_part < now.sync_part]
+    costs = f"{steps} steps between exchanges: no longer the curve of one machine"
+    remedies.append(Remedy({"sync": "local"}, local, costs))
+    return [remedy for remedy in remedies if remedy.estimate.sync_part < now.sync_part]
 
 
 # -- in words ---------------------------------------------------------------------------------------------------------
 
 
-def sentence(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic) -> str:
+def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Traffic) -> str:
     """What this machine does to the run, and what would change that; empty where it plainly helps."""
     chosen = best(machines, rows, traffic.bytes).shares
     others = others_of(machine, machines, chosen)
@@ -231,7 +244,7 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, l
     traffic = Traffic(traffic // 4) if isinstance(traffic, int) else traffic
     size = traffic.bytes
 
-    def view(some: Sequence[Machine]) -> Outlook:
+    def view(some: Sequence[Machine]) -> Estimate:
         return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
 
     whole, found = view(machines), fastest(view(some) for some in groups(machines))
@@ -262,18 +275,18 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, l
         "slower_with": [machine.name for machine in machines if machine.name not in found.shares],
         "sync_part": round(whole.sync_part, 4),
         "ways": [
-            {"settings": way.settings, **_figures(way.outlook), "enough": way.enough, "costs": way.costs}
-            | {"sync_part": round(way.outlook.sync_part, 4)}
-            for way in ([] if local else ways_out(machines, rows, traffic))
+            {"settings": remedy.settings, **_figures(remedy.estimate), "enough": remedy.enough, "costs": remedy.costs}
+            | {"sync_part": round(remedy.estimate.sync_part, 4)}
+            for remedy in ([] if local else remedies_for(machines, rows, traffic))
         ],
-        "sentences": [] if local else [said for m in machines if (said := sentence(m, machines, rows, traffic))],
+        "sentences": [] if local else [said for m in machines if (said := advice(m, machines, rows, traffic))],
     }
 
 
-def _figures(outlook: Outlook) -> dict[str, Any]:
-    seconds = {"compute_s": outlook.compute_s, "sync_s": outlook.sync_s, "step_s": outlook.step_s}
+def _figures(estimate: Estimate) -> dict[str, Any]:
+    seconds = {"compute_s": estimate.compute_s, "sync_s": estimate.sync_s, "step_s": estimate.step_s}
     figures = {name: round(value, 4) for name, value in seconds.items()}
-    return {"shares": outlook.shares, **figures, "rows_per_s": round(outlook.rows_per_s, 3)}
+    return {"shares": estimate.shares, **figures, "rows_per_s": round(estimate.rows_per_s, 3)}
 
 
 def as_text(facts: Mapping[str, Any]) -> list[str]:
@@ -295,15 +308,25 @@ def as_text(facts: Mapping[str, Any]) -> list[str]:
     if set(found["shares"]) != set(whole["shares"]):
         names = ", ".join(found["shares"])
         lines.append(f"faster: {names} alone, {found['rows_per_s']:.3g} rows/s")
-    return [*lines, *facts["sentences"], *ways_as_text(facts)]
+    return [*lines, *facts["sentences"], *remedies_as_text(facts)]
 
 
-def ways_as_text(facts: Mapping[str, Any]) -> list[str]:
+def remedies_as_text(facts: Mapping[str, Any], flag: str = "") -> list[str]:
     if not facts["ways"]:
         return []
-    lines = [f"adding up takes {facts['sync_part']:.0%} of a step; in this order one could set"]
+    lines = [f"adding up takes {facts['sync_part']:.0%} of a step; instead, in this order:"]
     for way in facts["ways"]:
         (name, value), *_ = way["settings"].items()
-        figures = f"{way['step_s']:.3g} s a step, {way['rows_per_s']:.3g} rows/s, {way['sync_part']:.0%} adding up"
-        lines.append(f"  {f'{name}={value}':24} {figures} ({way['costs']})")
+        figures = f"{way['step_s']:.2f} s a step, {way['rows_per_s']:.2f} rows/s, {way['sync_part']:.0%} adding up"
+        lines.append(f"  {f'{flag}{name}={value}':<32} {figures} ({way['costs']})")
     return lines
+
+
+def slows_the_run(facts: Mapping[str, Any]) -> list[str]:
+    """Nodes without which a step would be quicker, with both figures."""
+    if not facts or facts["best"]["rows_per_s"] < 1.02 * facts["together"]["rows_per_s"]:
+        return []
+    rest = ",".join(facts["best"]["shares"])
+    whole, best = facts["together"]["step_s"], facts["best"]["step_s"]
+    figures = f"{whole:.2f} s a step with it, {best:.2f} s on {rest.replace(',', ', ')} alone: -e nodes={rest}"
+    return [f"{', '.join(facts['slower_with'])} slows the run: {figures}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ def _rule(entry: dict[str, Any]) -> Rule:
     return Rule(**known, equals=entry.get("with", ""))
 
 
-def judge(versions: dict[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> Verdict:
+def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> Verdict:
     """Node → its versions, in the cluster's order."""
     verdict = Verdict(nodes=list(versions), off=dict(off or {}))
     fixed, found = read_rules(path)
@@ -79,7 +80,7 @@ def judge(versions: dict[str, Versions], off: dict[str, str] | None = None, path
     return verdict
 
 
-def _odd_ones(key: str, rule: Rule, row: Versions, versions: dict[str, Versions], before: list[Odd]) -> list[Odd]:
+def _odd_ones(key: str, rule: Rule, row: Versions, versions: Mapping[str, Versions], before: list[Odd]) -> list[Odd]:
     usual = _usual(row, rule, versions)
     causes = {(odd.node, odd.key): odd.cause for odd in before}
     found = []
@@ -127,7 +128,7 @@ def _part(value: str | None, rule: Rule) -> str | None:
     return ".".join(value.split(".")[:count]) if value and count else value
 
 
-def _usual(row: Versions, rule: Rule, versions: dict[str, Versions]) -> str | None:
+def _usual(row: Versions, rule: Rule, versions: Mapping[str, Versions]) -> str | None:
     """What most nodes have; of equals, what a node with an untouched environment has, then what the head has."""
     counts = Counter(_part(value, rule) for value in row.values() if value)
     if not counts:

@@ -13,70 +13,20 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from train.errors import BadInput
-from train.plan import speedup
-from train.plan.catalogue import Facts, Model, model_facts, resolve_model
+from train.plan import fit, speedup
+from train.plan.catalogue import Model, model_facts, resolve_model
 from train.plan.config import CHOICES, RunConfig, load_config
-from train.plan.decide import Decisions, Device, decide, on_device, setup_for
-from train.plan.memory import (
-    GIB,
-    LINEARS,
-    USABLE,
-    Memory,
-    Setup,
-    changes_that_fit,
-    fits,
-    largest_micro_batch,
-    lora_parameters,
-    memory,
-    parameters,
-    wire_bytes,
-)
+from train.plan.decide import choose
+from train.plan.memory import GIB, USABLE, parameters
+from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 
-FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
-LINK_EFFICIENCY = speedup.LINK_EFFICIENCY
-FEWER = ("q_proj", "v_proj")
 SETTINGS = (
     "max_seq_length", "micro_batch", "load_in", "lora_r", "lora_targets", "method", "optimizer", "pack",
     "gradient_checkpointing", "backend", "precision",
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class NodePlan:
-    node: Device
-    memory: Memory
-    fits: bool
-    micro_batch_up_to: int
-    fix: dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    model: Model
-    facts: Facts
-    setup: Setup
-    decisions: Decisions
-    nodes: list[NodePlan]
-    link_mbit: float
-
-    @property
-    def traffic(self) -> dict[str, int]:
-        """Bytes that each node sends per step, by wire."""
-        return {wire: wire_bytes(self.facts, self.setup, wire, len(self.nodes)) for wire in ("fp32", "bf16")}
-
-    @property
-    def trained_weights(self) -> int:
-        setup = self.setup
-        return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
-
-    @property
-    def ok(self) -> bool:
-        return all(node.fits for node in self.nodes)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,42 +60,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     model, nodes = resolve_model(args.model), parse_nodes(args)
     facts, config = model_facts(model), config_of(args)
-    decisions = decide(config, nodes, facts)
-    setup = setup_for(config, decisions.backend, decisions.gradient_checkpointing)
-    setup = replace(setup, load_in=decisions.load_in)
+    found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
     if args.speeds:
-        return foretell(args, model, facts, setup)
-    fitted = [plan_node(facts, setup, node) for node in nodes]
-    plan = Plan(model, facts, setup, decisions, fitted, args.link_mbit)
-    print(json.dumps(as_json(plan)) if args.json else "\n".join(as_text(plan)))
-    return 0 if plan.ok else 1
+        return predict(args, found)
+    print(json.dumps(fit.as_json(found)) if args.json else "\n".join(as_text(found, model)))
+    return 0 if found.ok else 1
 
 
-def foretell(args: argparse.Namespace, model: Model, facts: Facts, setup: Setup) -> int:
+def predict(args: argparse.Namespace, found: fit.Fit) -> int:
     machines = parse_machines(args)
-    weights = parameters(facts) if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
     if args.rows_per_step < 1:
         raise BadInput(f"rows_per_step: {args.rows_per_step} is below 1")
-    if args.wire not in ("auto", "fp32", "bf16"):
-        raise BadInput(f"wire: '{args.wire}' is not one of auto|fp32|bf16")
-    wire = args.wire
-    if wire == "auto":  # as a run decides
-        wire = "bf16" if speedup.sync_seconds(machines, 4 * weights) > speedup.SLOW_S else "fp32"
-    traffic = speedup.Traffic(weights, wire, {} if setup.full else fewer_weights(facts, setup))
-    if args.sync not in CHOICES["sync"]:
-        raise BadInput(f"sync: '{args.sync}' is not one of {'|'.join(CHOICES['sync'])}")
-    found = speedup.as_json(machines, args.rows_per_step, traffic, local=args.sync == "local")
+    for name in ("wire", "sync"):
+        if getattr(args, name) not in CHOICES[name]:
+            raise BadInput(f"{name}: '{getattr(args, name)}' is not one of {'|'.join(CHOICES[name])}")
+    told = fit.predict(found, machines, rows=args.rows_per_step, wire=args.wire, sync=args.sync)
     if args.json:
-        print(json.dumps({"ok": True, "failures": [], "model": model.name, "wire": wire, **found}))
+        print(json.dumps({"ok": True, "failures": [], "model": found.model, **told}))
     else:
-        print("\n".join([f"{model.name}: {weights / 1e6:.1f} M weights trained, {wire} wire", *speedup.as_text(found)]))
+        head = f"{found.model}: {found.trained_weights / 1e6:.1f} M weights trained, {told['wire']} wire"
+        print("\n".join([head, *speedup.as_text(told)]))
     return 0
-
-
-def fewer_weights(facts: Facts, setup: Setup) -> dict[str, int]:
-    """The usual smaller choice of targets, where it is smaller."""
-    named = ",".join(FEWER)
-    return {named: lora_parameters(facts, setup.lora_r, FEWER)} if set(setup.lora_targets) - set(FEWER) else {}
 
 
 def parse_machines(args: argparse.Namespace) -> list[speedup.Machine]:
@@ -170,10 +105,6 @@ def config_of(args: argparse.Namespace) -> RunConfig:
     """As `run` would be given them."""
     if not args.link_mbit > 0:
         raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
-    if args.lora_targets != "all-linear" and (unknown := set(args.lora_targets.split(",")) - set(LINEARS)):
-        raise BadInput(
-            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
-        )
     return load_config({name: getattr(args, name) for name in SETTINGS})
 
 
@@ -197,87 +128,28 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
     return nodes
 
 
-def plan_node(facts: Facts, setup: Setup, node: Device) -> NodePlan:
-    own = on_device(setup, node)
-    enough = fits(facts, own, node.memory_bytes)
-    return NodePlan(
-        node=node,
-        memory=memory(facts, own),
-        fits=enough,
-        micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
-        fix=None if enough else named(changes_that_fit(facts, own, node.memory_bytes)),
-    )
-
-
-def named(changes: dict[str, Any] | None) -> dict[str, Any] | None:
-    """As a person sets them."""
-    return changes and {FLAGS.get(name, name): value for name, value in changes.items()}
-
-
-def link_seconds(sent_bytes: int, link_mbit: float) -> float:
-    return sent_bytes * 8 / (link_mbit * 1e6 * LINK_EFFICIENCY)
-
-
-def as_text(plan: Plan) -> list[str]:
-    setup, count = plan.setup, f"{plan.trained_weights / 1e6:.1f} M weights trained"
-    way = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
+def as_text(found: fit.Fit, model: Model) -> list[str]:
+    setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
+    trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
     lines = [
-        f"{plan.model.name}: {parameters(plan.facts) / 1e9:.2f} B parameters ({plan.model.reason})",
-        f"base in {setup.load_in}, {way}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
-        *(f"  {reason}" for reason in plan.decisions.reasons),
+        f"{found.model}: {parameters(found.facts) / 1e9:.2f} B parameters ({model.reason})",
+        f"base in {setup.load_in}, {trained}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
+        *(f"  {reason}" for reason in found.decisions.reasons),
         "",
         "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",
-        *(node_line(node) for node in plan.nodes),
+        *(node_line(node) for node in found.nodes),
     ]
-    if len(plan.nodes) > 1:
+    if len(found.nodes) > 1:
         seconds = " · ".join(
-            f"{wire}: {sent / 1e6:.0f} MB, {link_seconds(sent, plan.link_mbit):.2f} s"
-            for wire, sent in plan.traffic.items()
+            f"{wire}: {sent / 1e6:.0f} MB, {found.seconds[wire]:.2f} s" for wire, sent in found.traffic.items()
         )
-        lines += ["", f"each node sends per step at {plan.link_mbit:.0f} Mbit/s ({len(plan.nodes)} nodes): {seconds}"]
+        lines += ["", f"each node sends per step at {found.link_mbit:.0f} Mbit/s ({len(found.nodes)} nodes): {seconds}"]
     return [*lines, f"an estimate; {1 - USABLE:.0%} of a card is left to the desktop and to fragmentation"]
 
 
-def node_line(plan: NodePlan) -> str:
-    m = plan.memory
+def node_line(node: fit.NodeFit) -> str:
+    m = node.memory
     parts = (m.base, m.adapter + m.gradients, m.optimizer, m.activations + m.logits, m.runtime)
     figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
-    mark = f"✓ up to {plan.micro_batch_up_to} rows at a time" if plan.fits else f"✗ {fix_text(plan)}"
-    return f"{plan.node.node:14}{plan.node.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
-
-
-def fix_text(plan: NodePlan) -> str:
-    if plan.fix is None:
-        return "no setting makes it fit; choose a smaller model, or leave this node out"
-    return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in plan.fix.items())
-
-
-def as_json(plan: Plan) -> dict[str, Any]:
-    return {
-        "ok": plan.ok,
-        "failures": [f"{node.node.node}: {fix_text(node)}" for node in plan.nodes if not node.fits],
-        "model": plan.model.name,
-        "parameters": parameters(plan.facts),
-        "trained_weights": plan.trained_weights,
-        "decisions": plan.decisions.as_dict(),
-        "reasons": list(plan.decisions.reasons),
-        "max_seq_length": plan.setup.row_length,
-        "micro_batch": plan.setup.micro_batch,
-        "nodes": [
-            {
-                "name": node.node.node,
-                "device": node.node.device,
-                "has_bytes": node.node.memory_bytes,
-                "needs_bytes": node.memory.total,
-                "parts": asdict(node.memory),
-                "fits": node.fits,
-                "micro_batch_up_to": node.micro_batch_up_to,
-                "fix": node.fix,
-            }
-            for node in plan.nodes
-        ],
-        "wire_bytes_per_step": plan.traffic,
-        "wire_seconds_per_step": {
-            wire: round(link_seconds(sent, plan.link_mbit), 3) for wire, sent in plan.traffic.items()
-        },
-    }
+    mark = f"✓ up to {node.micro_batch_up_to} rows at a time" if node.fits else f"✗ {node.fix_text}"
+    return f"{node.node.node:14}{node.node.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"

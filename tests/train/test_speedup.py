@@ -1,4 +1,4 @@
-"""What machines would do together, foretold from speeds and links."""
+"""What machines would do together, predicted from speeds and links."""
 
 import json
 
@@ -11,14 +11,15 @@ from train.plan.speedup import (
     TOO_MUCH,
     Machine,
     Traffic,
+    advice,
     as_json,
     best,
     break_even_rows,
     gain,
-    sentence,
+    remedies_for,
+    ring_bytes,
     together,
     together_local,
-    ways_out,
 )
 
 MB = 1_000_000
@@ -34,6 +35,11 @@ def test_a_step_is_the_slowest_computing_and_the_ring():
     assert found.compute_s == pytest.approx(14 / 11.3)
     assert found.sync_s == pytest.approx(2 * 2 / 3 * 47 * 8 / 940)
     assert found.rows_per_s == pytest.approx(24 / (found.compute_s + found.sync_s))
+
+
+@given(st.integers(1, 10**9), st.integers(1, 16))
+def test_traffic_of_a_ring(size, nodes):
+    assert ring_bytes(size, nodes) == 0 if nodes == 1 else size <= ring_bytes(size, nodes) < 2 * size
 
 
 def test_a_node_behind_a_slow_link_makes_the_run_slower_and_is_left_out():
@@ -76,15 +82,15 @@ def test_the_figures_of_a_plan_are_those_of_its_machines():
     assert found["sync_part"] == pytest.approx(whole.sync_s / whole.step_s, abs=1e-4)
 
 
-def test_ways_out_are_worth_what_they_say():
+def test_remedies_are_worth_what_they_say():
     group, traffic = [Machine("a", 10, 100), Machine("b", 10, 100)], Traffic(100 * MB, "fp32", {"q_proj": 10 * MB})
     now = together(group, 24, traffic.bytes)
-    rows, wire, targets, local = ways_out(group, 24, traffic)
+    rows, wire, targets, local = remedies_for(group, 24, traffic)
     assert rows.settings == {"rows_per_step": 4 * 24} and not rows.enough, "none is enough: a moderate one is named"
-    assert wire.outlook.sync_s == pytest.approx(now.sync_s / 2)
-    assert targets.outlook.sync_s == pytest.approx(now.sync_s / 10)
-    assert local.outlook.sync_s < now.sync_s / 20
-    assert ways_out(group, 24, Traffic(100 * MB, "bf16"))[1].settings == {"sync": "local"}, "it is halved already"
+    assert wire.estimate.sync_s == pytest.approx(now.sync_s / 2)
+    assert targets.estimate.sync_s == pytest.approx(now.sync_s / 10)
+    assert local.estimate.sync_s < now.sync_s / 20
+    assert remedies_for(group, 24, Traffic(100 * MB, "bf16"))[1].settings == {"sync": "local"}, "it is halved already"
 
 
 WIFI = Machine("laptop", 3.0, 120, wireless=True)
@@ -95,7 +101,7 @@ def test_the_sentence_says_what_it_is_now_on_a_cable_and_from_how_many_rows():
     now = gain(WIFI, TRIO[:2], 24, size)
     cable = gain(Machine("laptop", 3.0, 1000), TRIO[:2], 24, size)
     rows = break_even_rows(WIFI, TRIO[:2], 24, size)
-    said = sentence(WIFI, group, 24, Traffic(12 * MB))
+    said = advice(WIFI, group, 24, Traffic(12 * MB))
     assert now < 1 <= cable
     assert said.startswith(f"adding laptop over Wi-Fi (120 Mbit/s) makes it {now:.1f}×; on a cable {cable:.1f}×")
     assert f"it pays from {rows} rows a step; with sync=local" in said
@@ -107,17 +113,17 @@ def test_one_that_helps_is_told_of_only_where_a_cable_would_help_much_more():
     size, traffic = 2 * MB, Traffic(MB // 2)
     helps = gain(WIFI, TRIO[:2], 24, size)
     assert helps >= 1 and gain(Machine("laptop", 3.0, 1000), TRIO[:2], 24, size) > 1.1 * helps
-    said = sentence(WIFI, [*TRIO[:2], WIFI], 24, traffic)
+    said = advice(WIFI, [*TRIO[:2], WIFI], 24, traffic)
     assert said.startswith("adding laptop over Wi-Fi") and "; on a cable" in said and "pays" not in said
     near = Machine("laptop", 3.0, 800, wireless=True)
-    assert sentence(near, [*TRIO[:2], near], 24, traffic) == ""
+    assert advice(near, [*TRIO[:2], near], 24, traffic) == ""
     wired = Machine("laptop", 3.0, 120)
-    assert sentence(wired, [*TRIO[:2], wired], 24, traffic) == ""
+    assert advice(wired, [*TRIO[:2], wired], 24, traffic) == ""
 
 
 def test_local_steps_are_not_recommended_where_they_do_not_pay():
     hopeless = Machine("laptop", 3.0, 0.5)
-    said = sentence(hopeless, [*TRIO[:2], hopeless], 24, Traffic(12 * MB))
+    said = advice(hopeless, [*TRIO[:2], hopeless], 24, Traffic(12 * MB))
     assert "no number of rows makes it pay" in said and "sync=local" not in said
 
 
@@ -134,15 +140,15 @@ def test_break_even_is_where_a_node_stops_slowing_the_run(group, rows, size):
 
 
 @given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
-def test_ways_out_come_in_order_where_the_network_holds_the_run_up(group, rows, weights):
+def test_remedies_come_in_order_where_the_network_holds_the_run_up(group, rows, weights):
     traffic = Traffic(weights, "fp32", {"q_proj,v_proj": weights // 5})
-    now, ways = together(group, rows, traffic.bytes), ways_out(group, rows, traffic)
-    assert bool(ways) == (now.sync_part > TOO_MUCH)
-    order = [next(iter(way.settings)) for way in ways]
+    now, remedies = together(group, rows, traffic.bytes), remedies_for(group, rows, traffic)
+    assert bool(remedies) == (now.sync_part > TOO_MUCH)
+    order = [next(iter(remedy.settings)) for remedy in remedies]
     assert order == [name for name in ("rows_per_step", "wire", "lora_targets", "sync") if name in order]
-    for way in ways:
-        assert way.outlook.sync_part < now.sync_part
-        assert way.enough == (way.outlook.sync_part <= TOO_MUCH + 1e-9)
+    for remedy in remedies:
+        assert remedy.estimate.sync_part < now.sync_part
+        assert remedy.enough == (remedy.estimate.sync_part <= TOO_MUCH + 1e-9)
 
 
 @given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(1, 50 * MB))
@@ -154,7 +160,7 @@ def test_local_steps_are_as_few_as_keep_exchanges_at_a_tenth(group, rows, weight
         assert found.sync_s * steps / (steps - 1) > TOO_MUCH / (1 - TOO_MUCH) * found.compute_s * (1 - 1e-6)
 
 
-def test_what_local_steps_give_is_foretold_too(capsys):
+def test_what_local_steps_give_is_predicted_too(capsys):
     flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5", "--json")
     exact, local = (json.loads(plan(capsys, *flags, "--sync", sync)[1]) for sync in ("auto", "local"))
     by_way = next(way for way in exact["ways"] if way["settings"] == {"sync": "local"})
@@ -173,7 +179,7 @@ def plan(capsys, *flags) -> tuple[int, str]:
     return code, "".join(capsys.readouterr())
 
 
-def test_plan_foretells(capsys):
+def test_plan_predicts(capsys):
     flags = ("--speeds", "a=11.3,b=6.1,c=2.8", "--rows-per-step", "24", "--links", "c=0.5")
     code, said = plan(capsys, *flags, "--json")
     found = json.loads(said)

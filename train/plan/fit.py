@@ -1,0 +1,175 @@
+"""Whether a model fits the nodes, what travels between them in a step, and what they do together. Pure.
+
+`python -m train plan` and a launch compute it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from train.errors import BadInput
+from train.plan import speedup
+from train.plan.catalogue import Facts
+from train.plan.config import RunConfig
+from train.plan.memory import (
+    LINEARS,
+    Memory,
+    Setup,
+    changes_that_fit,
+    fits,
+    largest_micro_batch,
+    lora_parameters,
+    memory,
+    parameters,
+)
+from train.plan.nodes import Device
+
+CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
+NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
+FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+FEWER = ("q_proj", "v_proj")
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What `auto` becomes, with a reason each."""
+
+    backend: str
+    precision: str
+    load_in: str
+    gradient_checkpointing: str
+    reasons: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "reasons"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    node: Device
+    memory: Memory
+    fits: bool
+    micro_batch_up_to: int
+    fix: dict[str, Any] | None
+
+    @property
+    def fix_text(self) -> str:
+        if self.fix is None:
+            return "no setting makes it fit; choose a smaller model, or leave this node out"
+        return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in self.fix.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    model: str
+    facts: Facts
+    setup: Setup
+    decisions: Decisions
+    nodes: list[NodeFit]
+    link_mbit: float
+
+    @property
+    def trained_weights(self) -> int:
+        setup = self.setup
+        return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node sends per step, by wire."""
+        count = len(self.nodes)
+        return {
+            wire: int(speedup.ring_bytes(self.trained_weights * size, count))
+            for wire, size in speedup.WIRE_BYTES.items()
+        }
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {wire: speedup.link_seconds(sent, self.link_mbit) for wire, sent in self.traffic.items()}
+
+    @property
+    def ok(self) -> bool:
+        return all(node.fits for node in self.nodes)
+
+
+def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str = "16bit") -> Setup:
+    """What memory depends on, of a run with these settings."""
+    named = LINEARS if config.lora_targets == "all-linear" else config.lora_targets.split(",")
+    return Setup(
+        load_in=load_in,
+        lora_r=config.lora_r,
+        lora_targets=tuple(name for name in LINEARS if name in named),
+        row_length=config.max_seq_length,
+        micro_batch=config.micro_batch or 1,
+        checkpointing=CHECKPOINTING[checkpointing],
+        optimizer_bytes=8 if config.optimizer == "adamw" else 2,
+        fused_loss=backend == "unsloth",
+        full=config.method == "full",
+    )
+
+
+def fit(
+    config: RunConfig, decisions: Decisions, devices: Sequence[Device], *, model: str, facts: Facts, mbit: float
+) -> Fit:
+    if config.lora_targets != "all-linear" and (unknown := set(config.lora_targets.split(",")) - set(LINEARS)):
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
+        )
+    setup = setup_for(config, decisions.backend, decisions.gradient_checkpointing, decisions.load_in)
+    return Fit(model, facts, setup, decisions, [fit_node(facts, setup, device) for device in devices], mbit)
+
+
+def fit_node(facts: Facts, setup: Setup, node: Device) -> NodeFit:
+    # A CPU holds the base in fp32 and computes the loss unfused.
+    own = setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
+    enough = fits(facts, own, node.memory_bytes)
+    changes = None if enough else changes_that_fit(facts, own, node.memory_bytes)
+    return NodeFit(
+        node=node,
+        memory=memory(facts, own),
+        fits=enough,
+        micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
+        fix=changes and {FLAGS.get(name, name): value for name, value in changes.items()},
+    )
+
+
+def as_json(fit: Fit) -> dict[str, Any]:
+    return {
+        "ok": fit.ok,
+        "failures": [f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits],
+        "model": fit.model,
+        "parameters": parameters(fit.facts),
+        "trained_weights": fit.trained_weights,
+        "decisions": fit.decisions.as_dict(),
+        "reasons": list(fit.decisions.reasons),
+        "max_seq_length": fit.setup.row_length,
+        "micro_batch": fit.setup.micro_batch,
+        "nodes": [
+            {
+                "name": node.node.node,
+                "device": node.node.device,
+                "has_bytes": node.node.memory_bytes,
+                "needs_bytes": node.memory.total,
+                "parts": asdict(node.memory),
+                "fits": node.fits,
+                "micro_batch_up_to": node.micro_batch_up_to,
+                "fix": node.fix,
+            }
+            for node in fit.nodes
+        ],
+        "wire_bytes_per_step": fit.traffic,
+        "wire_seconds_per_step": {wire: round(seconds, 3) for wire, seconds in fit.seconds.items()},
+    }
+
+
+def predict(fit: Fit, machines: Sequence[speedup.Machine], *, rows: int, wire: str, sync: str) -> dict[str, Any]:
+    """What the machines would do together, as JSON, with the wire that a run would choose."""
+    weights = fit.trained_weights
+    if wire == "auto":
+        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
+    fewer = {}
+    if not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER):  # the usual smaller choice of targets
+        fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
+    traffic = speedup.Traffic(weights, wire, fewer)
+    return {"wire": wire, **speedup.as_json(machines, rows, traffic, local=sync == "local")}

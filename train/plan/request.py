@@ -1,0 +1,131 @@
+"""`python -m train check`: the settings of a run, checked before anything is connected to, fetched or started.
+
+    python -m train check --values '{"model": "llama2-7b", "max_steps": 40}' --also nodes,follow --json
+
+All findings are reported at once. With --json it also shows what model and data set were taken for, and which settings
+decide the loss curve. --also names words that the caller knows besides the settings; --required what must be given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from train.errors import BadInput
+from train.plan.catalogue import Dataset, Model, catalogue, resolve_dataset, resolve_model
+from train.plan.config import RunConfig, load_config, nearest
+
+HERE_ONLY = ("home",)
+"""Settings that belong to one machine and are no business of whoever launches on several."""
+HELP = {spec.name: spec.metadata["help"] for spec in fields(RunConfig)}
+MATH = sorted(spec.name for spec in fields(RunConfig) if spec.metadata["scope"] == "math")
+START = "from the start"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """The run that is asked for, checked; and where it begins."""
+
+    given: dict[str, Any]
+    config: RunConfig
+    model: Model
+    dataset: Dataset
+    home: Path | None = None
+    """Where models that were fetched here lie."""
+    step: int = 0
+    why: str = START
+    anew: bool = False
+    """Whether files of an earlier run of this name are to be moved aside first."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        everything = self.config.scoped("math", "agree", "node")
+        return {name: value for name, value in everything.items() if name not in HERE_ONLY}
+
+
+def read(
+    values: dict[str, Any],
+    home: Path | None = None,
+    *,
+    also: Iterable[str] = (),
+    required: str = "",
+    what: str = "setting",
+) -> Request:
+    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here."""
+    known = [*settings(), *also]
+    findings = [
+        f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
+        for name in values
+        if name not in known
+    ]
+    if findings:
+        raise BadInput("\n".join(findings))
+    own = {name: value for name, value in values.items() if name in settings()}
+    names = [name for name in required.split(",") if name and name not in own]
+    findings += [f"{name}: a value is missing{example(name)}" for name in names]
+
+    def attempt(read: Callable[..., T], *args: Any) -> T | None:
+        try:
+            return read(*args)
+        except BadInput as wrong:
+            findings.append(str(wrong))
+            return None
+
+    for name, value in own.items():
+        attempt(load_config, {name: value})
+    config = None if findings else attempt(load_config, own)
+    model = attempt(resolve_model, str(own.get("model", RunConfig.model)), home)
+    dataset = attempt(resolve_dataset, str(own.get("dataset", RunConfig.dataset)))
+    if not (config and model and dataset):
+        raise BadInput("\n".join(findings))
+    return Request(given=own, config=config, model=model, dataset=dataset, home=home)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--values", type=json.loads, default={}, help="setting → value, as JSON")
+    parser.add_argument("--also", default="", help="further words that are no mistake, with commas")
+    parser.add_argument("--required", default="", help="settings that must be given, with commas")
+    parser.add_argument("--what", default="setting", help="what a setting is called in messages")
+
+
+def main(args: argparse.Namespace) -> int:
+    request = read(args.values, also=args.also.split(","), required=args.required, what=args.what)
+    found = {
+        "given": {name: plain(getattr(request.config, name)) for name in request.given},
+        "all": request.settings,
+        "math": MATH,
+        "help": HELP,
+        "model": about_model(request.model),
+        "dataset": about_dataset(request.dataset),
+    }
+    print(json.dumps({"ok": True, **found}) if args.json else f"{request.model.reason}\n{request.dataset.reason}")
+    return 0
+
+
+def settings() -> list[str]:
+    return [name for name in HELP if name not in HERE_ONLY]
+
+
+def example(name: str) -> str:
+    kind = {"model": "models", "dataset": "datasets"}.get(name)
+    return f"; the catalogue has {' '.join(catalogue()[kind])}" if kind else ""
+
+
+def plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def about_model(model: Model) -> dict[str, Any]:
+    names = ("name", "local_name", "source", "reason", "hub", "hub_4bit", "embedded", "gated")
+    folder = str(model.folder.resolve()) if model.source == "folder" and model.folder else ""
+    return {name: getattr(model, name) for name in names} | {"folder": folder}
+
+
+def about_dataset(data: Dataset) -> dict[str, Any]:
+    names = ("name", "local_name", "listed", "reason", "hub", "embedded")
+    return {name: getattr(data, name) for name in names} | {"file": str(data.file.resolve()) if data.file else ""}
