@@ -9,7 +9,7 @@ from statistics import median
 from lab.demo_sites import LOST, Site
 from lab.shell import LabError
 from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
-from train.runlog.state import Change, Event, replay, rows_of, steps_that_count
+from train.runlog.state import Change, Event, history, replay, rows_of
 from train.runlog.tail import read
 
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     events = max((read(file) for file in folder.glob(f"{NODES}/*/{EVENTS}")), key=len, default=[])
     members = [event for file in sorted(folder.glob(f"{NODES}/*/{MEMBERS}")) for event in read(file)]
     _, changes = replay([*events, *members])
-    steps = {event["step"]: event for event in steps_that_count(changes)}
+    steps = {event["step"]: event for event in history(change.event for change in changes)}
     answers = json.loads((folder / ANSWERS).read_text()) if (folder / ANSWERS).exists() else {}
     first, last = fall(steps)
     lost_at = proven(folder, max_steps, changes, steps)

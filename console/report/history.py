@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MEMBERS
-from train.runlog.state import Change, Event, nodes_of, replay, steps_that_count, time_of
+from train.runlog.state import Change, Event, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 
 
@@ -62,7 +62,8 @@ def read_history(folder: Path) -> History:
     starts = [change.event for change in changes if change.kind == "start"]
     if not starts:
         raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: make fetch RUN={folder.name}")
-    steps = steps_that_count(changes)
+    steps = history(change.event for change in changes)
+    trained = [change.event["step"] for change in changes if change.kind == "step"]
     evals = {change.event["step"]: change.event for change in changes if change.kind == "eval"}
     cards: dict[str, list[Event]] = {}
     for reading in _gather(folder, GPU):
@@ -73,7 +74,7 @@ def read_history(folder: Path) -> History:
         total_steps=state.total,
         starts=starts,
         steps=steps,
-        repeated=sum(change.kind == "step" for change in changes) - len(steps),
+        repeated=len(trained) - len(set(trained)),
         evals=[evals[step] for step in sorted(evals)],
         news=[word for change in changes if (word := in_words(change))],
         ending=state.ending,

@@ -26,7 +26,7 @@ from tests.gpu.pair_logs import (
     judge_loss,
     judge_nccl,
 )
-from train.runlog.events import read
+from train.runlog.tail import read
 
 NEEDS = ("PAIR=NODE,NODE", "the controller's environment (make env)")
 SMALL, LARGE = "smollm2-135m", "llama2-7b"

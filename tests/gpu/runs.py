@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu.line import Figures, Place, Verdict, furthest, together, within
-from train.runlog.events import history, read
+from train.runlog.state import history
+from train.runlog.tail import read
 
 Options = dict[str, Any]
 STEPS, ROWS_PER_STEP = 10, 8

@@ -14,7 +14,8 @@ from tests.support import pace
 from tests.train import cluster
 from train.cluster.agent_files import read_members
 from train.cluster.worker_process import NAME
-from train.runlog.events import history, read
+from train.runlog.state import history
+from train.runlog.tail import read
 
 STEP_EVENTS = 1 << 14
 

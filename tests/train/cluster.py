@@ -15,7 +15,8 @@ import numpy as np
 from tests.support import pace
 from train.cluster.forkserver import ForkServer, Worker
 from train.data.rows import FORMAT, RowWriter
-from train.runlog.events import history, read
+from train.runlog.state import history
+from train.runlog.tail import read
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW_LENGTH = 48

@@ -13,7 +13,7 @@ import numpy as np
 from tests.train import reference
 from train.data.rows import open_rows
 from train.models.locate import model_folder
-from train.runlog.events import read
+from train.runlog.tail import read
 
 SEED = 3407
 MOST_COMPARED = 500  # one process needs as long for a step as three

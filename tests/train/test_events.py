@@ -9,6 +9,8 @@ import pytest
 from tests.train import cluster
 from train.cluster import agent_files
 from train.runlog import events
+from train.runlog.state import history
+from train.runlog.tail import read
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def run(tmp_path_factory) -> cluster.Cluster:
 
 
 def documented() -> dict[str, list[str]]:
-    """Every ## section on the trainer's diary with the fields of its first table."""
+    """Every ## section on the trainer's event log with the fields of its first table."""
     page = (cluster.ROOT / "docs/inside/events.md").read_text().split("\n# ")[0]
     sections = re.findall(r"^## (\w+)\n(.*?)(?=^Each of|^## |\Z)", page, re.S | re.M)
     return {name: re.findall(r"^\| `(\w+)`", text, re.M) for name, text in sections}
@@ -67,14 +69,14 @@ def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):
     events.EventLog(file).write("stopped", step=1, reason="SIGTERM")
     with file.open("a") as handle:
         handle.write('{"event": "step", "st')
-    assert [event["step"] for event in events.read(file)] == [1]
+    assert [event["step"] for event in read(file)] == [1]
     events.EventLog(file).write("stopped", step=2, reason="SIGTERM")
-    assert [event["step"] for event in events.read(file)] == [1, 2]
+    assert [event["step"] for event in read(file)] == [1, 2]
 
 
-def test_history_takes_back_what_was_trained_anew():
+def test_history_takes_back_what_was_trained_again():
     log = [("start", 0), ("step", 1), ("step", 2), ("step", 3), ("start", 2), ("step", 3), ("step", 4)]
-    kept = events.history([{"event": kind, "step": step, "at": i} for i, (kind, step) in enumerate(log)])
+    kept = history([{"event": kind, "step": step, "at": i} for i, (kind, step) in enumerate(log)])
     assert [(event["step"], event["at"]) for event in kept] == [(1, 1), (2, 2), (3, 5), (4, 6)]
 
 
@@ -125,7 +127,7 @@ def test_what_a_full_disk_did_not_take_is_written_later(tmp_path):
         log.write("stopped", step=step, reason="c" * 20)
     while log.unwritten:
         log.unwritten = log.unwritten[disk.write(log.unwritten) :]
-    assert [event["step"] for event in events.read(tmp_path / "events.jsonl")] == [1, 2, 3, 4]
+    assert [event["step"] for event in read(tmp_path / "events.jsonl")] == [1, 2, 3, 4]
 
 
 def test_a_full_disk_of_the_host_is_no_silence(tmp_path):

@@ -45,7 +45,7 @@ def test_a_node_is_lost_and_comes_back() -> None:
     assert view.state.proven == NODES
 
 
-def test_reading_it_again_from_another_node_tells_nothing_twice() -> None:
+def test_reading_it_again_from_another_node_shows_nothing_twice() -> None:
     log = recorded("lost-and-back")
     half = [entry for entry in log if entry[1]["time"] < log[-1][1]["time"] - 30]
     view = view_of(NODES, "second")
@@ -54,14 +54,14 @@ def test_reading_it_again_from_another_node_tells_nothing_twice() -> None:
     assert view.state.step > 16 and view.ended is None
 
 
-def test_an_earlier_part_of_the_run_is_not_told_as_news() -> None:
+def test_an_earlier_part_of_the_run_is_not_shown_as_news() -> None:
     log = recorded("lost-and-back")
     view = view_of(NODES, "second", since={"gpu-master": log[-1][1]["time"] + 1})
     assert shown(view, log) == []
     assert view.ended is None and view.state.proven == [] and view.line(waited_s=2) == "starting · 2 s"
 
 
-def test_steps_trained_anew_are_counted() -> None:
+def test_steps_trained_again_are_counted() -> None:
     view = view_of(NODES)
     steps = [("event", step(number, 100.0 + number)) for number in range(1, 8)]
     lost = (
@@ -139,7 +139,7 @@ def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -
     ]
     assert at(110.0) == []
     view = view_of(["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
-    assert at(111.0) == []  # who is lost while it trains is told by the diaries
+    assert at(111.0) == []  # who is lost while it trains is in the event logs
 
 
 def test_a_failure_is_told_in_the_trainers_words() -> None:

@@ -133,8 +133,8 @@ def test_a_look_tells_how_it_was_started(here: ModuleType, home: Path, starts: S
 def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, home: Path) -> None:
     step = {"event": "step", "time": 5.0, "step": 12, "loss": 3.0}
     start = {"event": "start", "time": 4.0, "step": 0, "total_steps": 40}
-    diary = "".join(json.dumps(event) + "\n" for event in (start, step)) + '{"event": "step", "ti'
-    (home / "logs/runs/r/events.jsonl").write_text(diary)
+    log = "".join(json.dumps(event) + "\n" for event in (start, step)) + '{"event": "step", "ti'
+    (home / "logs/runs/r/events.jsonl").write_text(log)
     (home / "models/checkpoints/r/step-10/weights").write_bytes(b"x" * 1000)
     (home / "results/done/adapter").mkdir(parents=True)
     (home / "logs/runs/done").mkdir()

@@ -77,7 +77,8 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
 
 
 def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
-    from train.runlog.events import history, read
+    from train.runlog.state import history
+    from train.runlog.tail import read
 
     steps = history(read(run.config.log_folder / "events.jsonl"))
     losses = [event["loss"] for event in steps]

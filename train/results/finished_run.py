@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.runlog import events
+from train.runlog import paths
+from train.runlog.tail import read
 from train.cache import home_dir
 from train.plan.config import nearest
 from train.errors import BadInput
@@ -54,9 +55,9 @@ def made_by(args: argparse.Namespace) -> Made:
         os.environ["MOTLEY_HOME"] = str(args.home.resolve())
     home, run = home_dir(), args.run
     check_name("run", run)
-    folder, diaries = home / "results" / run / "adapter", home / "logs/runs" / run
+    folder, logs = paths.results(home, run) / "adapter", paths.logs(home, run)
     if not folder.is_dir():
-        if diaries.is_dir():
+        if logs.is_dir():
             raise BadInput(f"run '{run}' has made nothing yet: an adapter is written at its end", fix="go on with it")
         done = [path.parent.name for path in (home / "results").glob("*/adapter")]
         raise BadInput(
@@ -64,14 +65,14 @@ def made_by(args: argparse.Namespace) -> Made:
             f"home: {home}",
             f"done are: {', '.join(done) or 'none'}",
         )
-    if not (diaries / "launch.json").is_file():
+    if not (logs / paths.LAUNCH).is_file():
         raise BadInput(
             f"run '{run}' was not launched, so its settings are not known here", fix="name its parts; --help"
         )
-    launched = json.loads((diaries / "launch.json").read_text())
+    launched = json.loads((logs / paths.LAUNCH).read_text())
     settings = launched["all"]
     base, rows = home / "models/base" / launched["model"]["folder_name"], launched.get("rows")
-    starts = [event for event in events.read(diaries / "events.jsonl") if event["event"] == "start"]
+    starts = [event for event in read(logs / paths.EVENTS) if event["event"] == "start"]
     return Made(
         run=run,
         folder=folder,

@@ -1,4 +1,4 @@
-"""The run's diary: events.jsonl, one JSON object a line, the same on every node; and one line for a person watching.
+"""The event log of a run: events.jsonl, one JSON object a line, the same on every node; and one line for who watches.
 
 docs/inside/events.md describes every event; SCHEMA is what the tests hold both to.
 """
@@ -33,7 +33,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
 
 class EventLog:
     """Appends events; a node's one writing process has a file, the others none. What a full disk does not take now is
-    kept and written with a later event: a diary must not end a run, nor have gaps."""
+    kept and written with a later event: a log must not end a run, nor have gaps."""
 
     def __init__(self, file: Path | None) -> None:
         self.file: FileIO | None = None
@@ -54,23 +54,6 @@ class EventLog:
         except OSError:
             with contextlib.suppress(OSError):
                 os.utime(self.file.fileno())  # the file does not grow, but its agent sees that this process lives
-
-
-def read(file: Path) -> list[dict[str, Any]]:
-    """All whole events of a log; a line torn by a power cut is the last one and is left out."""
-    lines = file.read_text(encoding="utf-8").split("\n")[:-1]
-    return [json.loads(line) for line in lines]
-
-
-def history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The steps that count: where a run was resumed, what lay behind that point was trained anew."""
-    kept: list[dict[str, Any]] = []
-    for event in events:
-        if event["event"] == "start":
-            kept = [step for step in kept if step["step"] <= event["step"]]
-        elif event["event"] == "step":
-            kept.append(event)
-    return kept
 
 
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:

@@ -172,10 +172,15 @@ def replay(events: Iterable[Event]) -> tuple[RunState, list[Change]]:
     return state, [change for event in sorted(events, key=time_of) for change in state.apply(event)]
 
 
-def steps_that_count(changes: Iterable[Change]) -> list[Event]:
-    """The newest of each number: where a run was resumed, what lay behind that point was trained again."""
-    newest = {change.event["step"]: change.event for change in changes if change.kind == "step"}
-    return [newest[step] for step in sorted(newest)]
+def history(events: Iterable[Event]) -> list[Event]:
+    """The steps that count: where a run was resumed, what lay behind that point is trained again."""
+    kept: dict[int, Event] = {}
+    for event in events:
+        if event["event"] == "start":
+            kept = {step: known for step, known in kept.items() if step <= event["step"]}
+        elif event["event"] == "step":
+            kept[int(event["step"])] = event
+    return [kept[step] for step in sorted(kept)]
 
 
 def time_of(event: Event) -> float:
