@@ -9,13 +9,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from plugins.module_utils.motley.driver_packages import numbers, older
 from requirements.wheelhouse import lock_id
 
 Data = dict[str, Any]
 CPU = "node-cpu"
-# The oldest driver that carries the CUDA of a set's torch: as in roles/motley_gpu_driver/vars (tests/unit compares).
-LEAST = {"node-gpu": "580.65.06", "node-gpu-r570": "570.26"}
+CATALOGUE = Path(__file__).parents[2] / "roles/motley_gpu_driver/vars/main.yml"
+BRANCHES = yaml.safe_load(CATALOGUE.read_text())["__motley_gpu_driver_catalogue"]["branches"]
+LEAST = {str(branch["set"]): str(branch["least"]) for branch in BRANCHES}
+"""The oldest driver that carries the CUDA of a set's torch."""
 
 
 def motley_env_choice(

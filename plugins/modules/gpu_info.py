@@ -6,13 +6,12 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import compiler, encrypted, graphics
+from ansible.module_utils.motley import compiler, encrypted, graphics, nvidia_module, nvidia_smi
 from ansible.module_utils.motley import driver_packages as rules
 from ansible.module_utils.motley.apt import Apt, AptError
 from ansible.module_utils.motley.files import read
@@ -43,7 +42,6 @@ SECURE_BOOT = Path("/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d
 DISPLAY_MANAGER = Path("/etc/systemd/system/display-manager.service")
 CRYPTTAB = Path("/etc/crypttab")
 CLEVIS = ("usr/share/initramfs-tools/hooks/clevis", "usr/lib/dracut/modules.d/60clevis")
-LIBRARIES = ("/usr/lib/*-linux-gnu", "/usr/lib/*-linux-gnu/nvidia/current", "/usr/lib64", "/usr/lib")
 
 
 def main() -> None:
@@ -138,11 +136,10 @@ def passphrase() -> str:
 
 def installed(kernel: str) -> dict[str, Any]:
     """The driver on disk: its library, and its module for the kernel that starts next. Empty: there is none."""
-    found = [file for folder in LIBRARIES for file in Path("/").glob(f"{folder[1:]}/libnvidia-ml.so.*.*")]
-    if not found:
+    library = nvidia_module.library()
+    if not library:
         return {}
-    library = max(found, key=lambda file: rules.numbers(file.name))
-    version = library.name.removeprefix("libnvidia-ml.so.")
+    version = nvidia_module.library_version(library)
     module = on_disk(kernel, "version")
     is_open = "MIT/GPL" in on_disk(kernel, "license") if module else loaded().get("open", False)
     packaged = run("dpkg", "-S", str(library.resolve())).returncode == 0
@@ -171,13 +168,12 @@ def kernel_of(packages: dict[str, Any], catalogue: dict[str, Any]) -> dict[str, 
 
 
 def ask_nvidia_smi() -> dict[str, Any]:
-    if shutil.which("nvidia-smi") is None:
-        return {"cards": [], "trouble": "not installed"}
-    done = run("nvidia-smi", "--query-gpu=pci.bus_id,name,driver_version", "--format=csv,noheader")
-    if done.returncode:
-        return {"cards": [], "trouble": (done.stdout + done.stderr).strip().splitlines()[0]}
-    rows = [re.split(r",\s*", line) for line in done.stdout.strip().splitlines()]
-    return {"cards": [{"bus": row[0], "name": row[1], "driver": row[2]} for row in rows], "trouble": ""}
+    try:
+        rows = nvidia_smi.table("gpu", ["pci.bus_id", "name", "driver_version"])
+    except nvidia_smi.Silent as why:
+        return {"cards": [], "trouble": str(why)}
+    cards = [{"bus": row["pci.bus_id"], "name": row["name"], "driver": row["driver_version"]} for row in rows]
+    return {"cards": cards, "trouble": ""}
 
 
 # -- what could be installed -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley import nvidia_smi
 from ansible.module_utils.motley.files import read
 
 DOCUMENTATION = r"""
@@ -68,18 +69,18 @@ def main() -> None:
 
 def cards() -> list[dict[str, Any]]:
     """One entry a card that the driver shows."""
-    program = shutil.which("nvidia-smi")
-    if not program:
-        return []
-    ask = [program, "--query-gpu=name,memory.total,memory.used,compute_cap", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
+        rows = nvidia_smi.table("gpu", ["name", "memory.total", "memory.used", "compute_cap"], timeout_s=10)
+    except nvidia_smi.Silent:
         return []
-    lines = [[part.strip() for part in line.split(",")] for line in done.stdout.splitlines()]
     return [
-        {"name": name, "bytes": int(float(all_)) << 20, "used": int(float(used)) << 20, "capability": capability}
-        for name, all_, used, capability in lines
+        {
+            "name": row["name"],
+            "bytes": int(float(row["memory.total"])) << 20,
+            "used": int(float(row["memory.used"])) << 20,
+            "capability": row["compute_cap"],
+        }
+        for row in rows
     ]
 
 

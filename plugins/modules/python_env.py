@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import env_files
+from ansible.module_utils.motley import env_files, nvidia_module
 from ansible.module_utils.motley.wheels import Place, install
 from ansible.module_utils.motley.wheels import Refused as WheelRefused
 
@@ -96,21 +96,12 @@ def look(home: Path, lock: str, *, write: bool = True) -> dict[str, Any]:
     return {
         "changed": False,
         "python": this_python(),
-        "driver": driver(),
+        "driver": nvidia_module.loaded().get("version", ""),
         "current": target(link),
         "lock": has,
         "why": why,
         "harmed": harmed,
     }
-
-
-def driver() -> str:
-    """The NVIDIA driver that is loaded, such as 580.95.05; empty where none is."""
-    try:
-        words = Path("/proc/driver/nvidia/version").read_text().split()
-    except OSError:
-        return ""
-    return next((word for word in words if word[:1].isdigit() and "." in word), "")
 
 
 def wrong_with(env: Path, lock: str, *, write: bool = True) -> tuple[str, list[str]]:

@@ -8,13 +8,11 @@ import hashlib
 import json
 import platform
 import re
-import subprocess
 import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import env_files
-from ansible.module_utils.motley.driver_packages import numbers
+from ansible.module_utils.motley import env_files, nvidia_module
 
 DOCUMENTATION = r"""
 module: versions_info
@@ -30,7 +28,6 @@ options:
 RETURN = r"""
 versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
 """
-LIBRARIES = ("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64")
 
 
 def main() -> None:
@@ -91,24 +88,12 @@ def torch_cuda(env: Path) -> str | None:
 
 def driver() -> dict[str, str | None]:
     """As the running kernel has it, as the next start would load it, and as programs load its library."""
-    loaded = first_match(Path("/proc/driver/nvidia/version"), r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)")
-    libraries = [path for folder in LIBRARIES for path in Path("/", folder).glob("libnvidia-ml.so.[0-9]*.*")]
-    library = max((path.name.removeprefix("libnvidia-ml.so.") for path in libraries), default=None, key=numbers)
+    loaded, library = nvidia_module.loaded().get("version"), nvidia_module.library()
     return {
         "driver": loaded,
-        "driver_on_disk": module_on_disk() if loaded or library else None,
-        "driver_library": library,
+        "driver_on_disk": (nvidia_module.on_disk() or None) if loaded or library else None,
+        "driver_library": nvidia_module.library_version(library) if library else None,
     }
-
-
-def module_on_disk() -> str | None:
-    try:
-        done = subprocess.run(
-            ["/usr/sbin/modinfo", "-F", "version", "nvidia"], check=False, capture_output=True, text=True, timeout=5
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 def package_hash(folder: Path) -> str | None:

@@ -1,21 +1,17 @@
 """One set for the whole cluster: by the driver phase's plan, never mixed, whatever is run for which nodes."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plugins.filter.python_env import (
-    LEAST,
     motley_env_choice,
     motley_env_others,
     motley_env_record,
 )
 
-CATALOGUE = Path(__file__).parents[2] / "roles/motley_gpu_driver/vars/main.yml"
 GPU, OLD = ["node-gpu", "unsloth"], ["node-gpu-r570", "unsloth"]
 PLAN_580 = {"set": "node-gpu", "branch": "580", "nodes": {"a": "580", "b": "580"}}
 PLAN_570 = {"set": "node-gpu-r570", "branch": "570", "nodes": {"a": "570"}}
@@ -59,11 +55,6 @@ def test_a_limited_run_does_not_leave_the_others() -> None:
     assert refused["error"] == "x, y have node-gpu-r570 + unsloth, now it would be node-gpu + unsloth"
     assert "without LIMIT" in refused["fix"]
     assert "error" in choice([""], insisted=["small"], others={"sets": ["node-cpu"], "nodes": ["x"]})
-
-
-def test_what_is_known_of_drivers_is_what_the_driver_phase_knows() -> None:
-    known = yaml.safe_load(CATALOGUE.read_text())["__motley_gpu_driver_catalogue"]["branches"]
-    assert {entry["set"]: str(entry["least"]) for entry in known} == LEAST
 
 
 def test_the_record_keeps_others_and_forgets_who_is_gone() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
 from .graphics import nvidia_cards, switched_off
@@ -18,7 +18,7 @@ ASKED = (
     "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"
     " power.default_limit persistence_mode clocks.sm clocks.max.sm"
 ).split()
-REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # the new name and the old one
+REASONS, OLD_REASONS = "clocks_event_reasons.active", "clocks_throttle_reasons.active"
 WRITTEN_MB = 16
 WINDOW_S = 0.3
 
@@ -95,32 +95,27 @@ def gpu() -> dict[str, Any]:
     if not found["cards"]:
         return found
     found["xid"] = last_xid()
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return found | {"trouble": "nvidia-smi is not installed"}
-    for reasons in REASONS:
-        keys = [*ASKED, reasons]
-        done = smi(program, f"--query-gpu={','.join(keys)}")
-        if done.returncode == 0:
-            rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines() if line]
-            names = [*ASKED, "reasons"]
-            found["shown"] = [dict(zip(names, row)) for row in rows]  # noqa: B905  Python 3.9 has no strict=
-            found["programs"] = programs(program)
-            return found
-    return found | {"trouble": first_line(done.stdout + done.stderr)}
-
-
-def programs(program: str) -> list[str]:
-    done = smi(program, "--query-compute-apps=pid,process_name,used_memory")
-    return [line.strip() for line in done.stdout.splitlines() if line.strip()] if done.returncode == 0 else []
-
-
-def smi(program: str, question: str) -> subprocess.CompletedProcess[str]:
-    ask = [program, question, "--format=csv,noheader,nounits"]
     try:
-        return subprocess.run(ask, capture_output=True, text=True, check=False, timeout=15)
-    except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(ask, 124, "", "nvidia-smi gave no answer within 15 s")
+        found["shown"] = shown()
+        found["programs"] = programs()
+    except nvidia_smi.Silent as why:
+        found["trouble"] = str(why)
+    return found
+
+
+def shown() -> list[dict[str, str]]:
+    try:
+        return [row | {"reasons": row[REASONS]} for row in nvidia_smi.table("gpu", [*ASKED, REASONS])]
+    except nvidia_smi.Silent:
+        return [row | {"reasons": row[OLD_REASONS]} for row in nvidia_smi.table("gpu", [*ASKED, OLD_REASONS])]
+
+
+def programs() -> list[str]:
+    try:
+        rows = nvidia_smi.table("compute-apps", ["pid", "process_name", "used_memory"])
+    except nvidia_smi.Silent:
+        return []
+    return [", ".join(row.values()) for row in rows]
 
 
 def last_xid() -> str:
@@ -145,10 +140,6 @@ def run(*command: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "it gave no answer")
 
 
 def read(path: Path) -> str:

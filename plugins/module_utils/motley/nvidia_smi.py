@@ -1,0 +1,29 @@
+"""nvidia-smi's tables. (run_control.py asks it the same: it is sent alone, and knows no reason.)"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+
+class Silent(Exception):
+    """Why it showed no table."""
+
+
+def table(what: str, fields: list[str], timeout_s: float = 15) -> list[dict[str, str]]:
+    """A row for each GPU (`what`: gpu) or for each program on one (compute-apps)."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise Silent("nvidia-smi is not installed")
+    ask = [program, f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        raise Silent(f"nvidia-smi gave no answer within {timeout_s:g} s") from None
+    except OSError as broken:
+        raise Silent(str(broken)) from None
+    if done.returncode:
+        lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        raise Silent(lines[0] if lines else "it gave no answer")
+    rows = [[word.strip() for word in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
+    return [dict(zip(fields, row)) for row in rows]  # noqa: B905  Python 3.9 has no strict=
