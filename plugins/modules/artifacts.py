@@ -80,44 +80,50 @@ def main() -> None:
         absent = [f.name for f in files if not store.path(files.index(f)).is_file()]
         module.exit_json(changed=bool(absent), missing=absent)
     folder.mkdir(parents=True, exist_ok=True)
-    with open_door(wish["address"], wish["port"]) as door:  # open at once: the sender may call while we look
-        store.look(verify=wish["verify"])
-        missing = store.missing
-        free = shutil.disk_usage(folder).free
-        if missing * 1.05 > free:
-            module.fail_json(
-                msg=f"{megabytes(missing)} are to come, {megabytes(free)} are free below {folder}\n"
-                "fix: make room there (sudo du -xhd1 ~ | sort -h)"
-            )
-        targets = [Target(name, address) for name, address in wish["after"].items()]
-        followed: list[str] = []
-        ask = (store, targets, wish["port"], wish["token"], patience_s(files))
-        follower = threading.Thread(target=lambda: followed.append(hand_on(*ask)), daemon=True)
-        follower.start()
-        try:
-            # Each node before this one may have to be given up first.
-            receive(door, store, wish["token"], patience_s(files) * wish["place"])
-        except (Refused, OSError) as wrong:
-            if "refused" in str(wrong):  # nobody after us can get a good one; else they are served by others
-                store.stop(str(wrong))
-                follower.join()
-            module.fail_json(msg=f"{wrong}\nfix: {mend(wrong)}", received=store.received)
-    took_s = max(time.monotonic() - store.began, 0.001) if store.began else 0.001
-    store.remember()
+    took_s, handed_to = take_and_hand_on(module, store)
     removed = prune(folder, {file.name for file in files}) if wish["prune"] else []
-    follower.join()
     say = f"{folder.name}: {megabytes(store.received)} in {took_s:.1f} s" if store.received else "all was here"
     module.exit_json(
         changed=bool(store.received or removed),
         received=store.received,
         seconds=round(took_s, 2),
         mbit_s=round(store.received * 8 / took_s / 1e6, 1),
-        handed_to=followed[0] if followed else "",
+        handed_to=handed_to,
         motley_say=say,
     )
 
 
-def mend(wrong: Exception) -> str:
+def take_and_hand_on(module: AnsibleModule, store: Store) -> tuple[float, str]:
+    """How long it took to come, and the name of the node that has it from here; empty at the end of the chain."""
+    wish, wait_s = module.params, patience_s(store.files)
+    with open_door(wish["address"], wish["port"]) as door:  # open at once: the sender may call while we look
+        store.look(verify=wish["verify"])
+        free = shutil.disk_usage(store.folder).free
+        if store.missing * 1.05 > free:
+            module.fail_json(
+                msg=f"{megabytes(store.missing)} are to come, {megabytes(free)} are free below {store.folder}\n"
+                "fix: make room there (sudo du -xhd1 ~ | sort -h)"
+            )
+        targets = [Target(name, address) for name, address in wish["after"].items()]
+        followed: list[str] = []
+        ask = (store, targets, wish["port"], wish["token"], wait_s)
+        follower = threading.Thread(target=lambda: followed.append(hand_on(*ask)), daemon=True)
+        follower.start()
+        try:
+            # Each node before this one may have to be given up first.
+            receive(door, store, wish["token"], wait_s * wish["place"])
+        except (Refused, OSError) as wrong:
+            if "refused" in str(wrong):  # nobody after us can get a good one; else they are served by others
+                store.stop(str(wrong))
+                follower.join()
+            module.fail_json(msg=f"{wrong}\nfix: {fix_for(wrong)}", received=store.received)
+    took_s = max(time.monotonic() - store.began, 0.001) if store.began else 0.001
+    store.remember()
+    follower.join()
+    return took_s, "".join(followed)
+
+
+def fix_for(wrong: Exception) -> str:
     if "refused" in str(wrong):
         return "the sender's copy is damaged or was changed: remove it from the controller's cache, then run again"
     return "run again: it goes on where it broke off (see that the machine before it in the inventory is on)"

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -72,11 +73,7 @@ def main() -> None:
     took_s = round(time.monotonic() - start, 2)
     told = [json.loads(line.removeprefix("MOTLEY ")) for line in said.splitlines() if line.startswith("MOTLEY ")]
     if told:
-        size = f"all-reduce {told[0]['megabytes']:.0f} MB"
-        words = f"{size} {told[0]['seconds'] * 1000:.0f} ms = {told[0]['percent_of_link']} % of the link"
-        why = f", as {told[0]['why']}" if told[0].get("why") else ""
-        words += f" ({told[0]['link_mbit']:.0f} Mbit/s, {told[0]['backend']}{why}, {told[0]['world']} nodes)"
-        module.exit_json(changed=False, measured=told[0], motley_say=words, took_s=took_s)
+        module.exit_json(changed=False, measured=told[0], motley_say=sentence(told[0]), took_s=took_s)
     if code == 0:
         module.exit_json(changed=False, took_s=took_s)
     lines = [line for line in said.splitlines() if "Error" in line] or said.splitlines()[-2:]
@@ -84,6 +81,13 @@ def main() -> None:
         msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"
         "fix: make check-versions; then make bootstrap PHASE=firewall, and look at the node named above"
     )
+
+
+def sentence(told: dict[str, Any]) -> str:
+    size = f"all-reduce {told['megabytes']:.0f} MB"
+    words = f"{size} {told['seconds'] * 1000:.0f} ms = {told['percent_of_link']} % of the link"
+    why = f", as {told['why']}" if told.get("why") else ""
+    return f"{words} ({told['link_mbit']:.0f} Mbit/s, {told['backend']}{why}, {told['world']} nodes)"
 
 
 def environment(address: str) -> dict[str, str]:

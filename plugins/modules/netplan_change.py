@@ -114,23 +114,27 @@ def begin(module: AnsibleModule) -> None:
     different = [path for path in wanted if old[path] != wanted[path]]
     if not different and stands(nic, wish):
         module.exit_json(changed=False)
-    diff = [
-        {
-            "before_header": str(path),
-            "after_header": str(path),
-            "before": shown(old[path]),
-            "after": shown(wanted[path]),
-        }
-        for path in different
-    ]
+    diff = [difference(path, old[path], wanted[path]) for path in different]
     if module.check_mode:
         module.exit_json(changed=True, diff=diff)
     refuse_taken(module, nic, wish)
-    if wish["phase"]:
-        before = Before(wish["phase"])
+    before = Before(wish["phase"]) if wish["phase"] else None
+    if before:
         before.remember("reached_at", wish["reached_at"])
         for path in wanted:
             before.keep(path)
+    apply = write(module, nic, old, wanted)
+    if before:
+        for path in wanted:
+            before.wrote(path)
+    # After our answer has left the machine.
+    run_later(APPLY_UNIT, 1, "sh", "-c", apply)
+    module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
+
+
+def write(module: AnsibleModule, nic: str, old: Texts, wanted: Texts) -> str:
+    """All files, once the rollback is armed, or none; returns what applies them."""
+    wish = module.params
     stop_announcing()
     FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_file(RESOLVES, a_name() if wish["address"] else "", 0o600, (0, 0))
@@ -142,12 +146,11 @@ def begin(module: AnsibleModule) -> None:
         put(old)
         disarm()
         module.fail_json(msg=f"{refused}\nnothing was applied, all files are as they were")
-    if wish["phase"]:
-        for path in wanted:
-            before.wrote(path)
-    # After our answer has left the machine.
-    run_later(APPLY_UNIT, 1, "sh", "-c", apply)
-    module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
+    return apply
+
+
+def difference(path: Path, old: str | None, new: str | None) -> dict[str, str]:
+    return {"before_header": str(path), "after_header": str(path), "before": shown(old), "after": shown(new)}
 
 
 def write_and_generate(wanted: Texts) -> str:
