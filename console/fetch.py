@@ -18,6 +18,7 @@ from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
 from train.plan.names import RULE, is_name
+from train.runlog import paths
 
 RESULTS = Path(__file__).parents[1] / "results"
 say = functools.partial(print, flush=True)
@@ -126,10 +127,10 @@ def place_of(name: str, run: str, node: str, *, results: bool) -> Path | None:
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         return None
-    made, logs = Path("results") / run, Path("logs/runs") / run
+    made, logs = paths.results(Path(), run), paths.logs(Path(), run)
     if path.is_relative_to(made):
         inner = path.relative_to(made)
-        return inner if results and inner.parts[:1] != ("nodes",) else None  # those are of the nodes themselves
+        return inner if results and inner.parts[:1] != (paths.NODES,) else None  # those are of the nodes themselves
     if path.is_relative_to(logs):
-        return Path("nodes") / node / path.relative_to(logs)
-    return Path("nodes") / node / path.name
+        return Path(paths.NODES) / node / path.relative_to(logs)
+    return Path(paths.NODES) / node / path.name

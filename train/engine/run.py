@@ -77,10 +77,11 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
 
 
 def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
+    from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
 
-    steps = history(read(run.config.log_folder / "events.jsonl"))
+    steps = history(read(run.config.log_folder / EVENTS))
     losses = [event["loss"] for event in steps]
     receipt = {
         "ok": True,
@@ -90,7 +91,7 @@ def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
         "last_loss": losses[-1] if losses else None,
         "best": run.best,
         "adapter": str(adapter),
-        "events": str(run.config.log_folder / "events.jsonl"),
+        "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
     run.log.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])

@@ -35,7 +35,7 @@ from train.plan.fit import Decisions
 from train.plan.hashes import base_hash
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
-from train.runlog import events
+from train.runlog import events, paths
 
 
 def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
@@ -65,7 +65,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
     optimizer = make_optimizer(config, parameters, on_cpu=mixed and config.sync != "local")
     wire, why_wire = sync.choose_wire(config.wire, world, parameters)
     micro_batch, why_micro = choose_micro_batch(config, shell, parameters, optimizer, rows, device=device)
-    log = events.EventLog(config.log_folder / "events.jsonl" if world.writes else None)
+    log = events.EventLog(config.log_folder / paths.EVENTS if world.writes else None)
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
     run = Run(
         config=config,
