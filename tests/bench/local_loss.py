@@ -17,13 +17,12 @@ from typing import Any
 
 import torch
 
-from train.data.rows import Rows, open_rows
+from train.data.rows import PackedRows, open_rows
 from train.engine.batches import loss_over, rows_of_step, to_tensors
 from train.engine.optimizer import learning_rate
 from train.models import backends
 from train.models.locate import model_folder
 from train.models.weights import trained_weights
-from train.parallel import sync
 from train.plan.shares import spans
 
 COUNTS, RATE, STEPS, BASE_STEPS = (7, 3, 2), 2e-3, 200, 250
@@ -66,7 +65,7 @@ class Play:
             folder=base, device="cpu", precision="fp32", max_seq_length=self.rows.row_length, method=method, lora_r=8
         )
         self.model: Any = backend.build(spec)
-        self.shell = sync.make_shell(backend, self.model, "fp32", "cpu")
+        self.module = backends.loss_module(backend, self.model, "fp32", "cpu")
         self.weights = list(trained_weights(self.model).values())
 
     def optimizer(self) -> torch.optim.AdamW:
@@ -74,7 +73,7 @@ class Play:
 
     def backward(self, mine: list[int]) -> None:
         if mine:
-            self.shell(to_tensors(self.rows.batch(mine), "cpu")).backward()
+            self.module(to_tensors(self.rows.batch(mine), "cpu")).backward()
 
     def put(self, values: list[torch.Tensor]) -> None:
         with torch.no_grad():
@@ -94,7 +93,7 @@ class Play:
 
     def loss(self) -> float:
         count = min(64, len(self.held_out))
-        total, targets = loss_over(self.shell, self.held_out, list(range(count)), micro_batch=8, device="cpu")
+        total, targets = loss_over(self.module, self.held_out, list(range(count)), micro_batch=8, device="cpu")
         return total / targets
 
 
@@ -142,7 +141,7 @@ def factor(way: Way, rows: int) -> float:
     return {"rate by root": math.sqrt(share), "rate by share": share}.get(way.small, 1.0)
 
 
-def count(rows: Rows, chosen: list[int]) -> int:
+def count(rows: PackedRows, chosen: list[int]) -> int:
     return int(rows.targets[chosen].sum())
 
 

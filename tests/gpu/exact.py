@@ -30,23 +30,22 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
 
     from train.models import backends
     from train.models.weights import trained_weights
-    from train.parallel.sync import make_shell
 
     engine = backends.get(backend)
     folder = place.folder / FEW
     precision = precision_of(place)
     model: Any = engine.build(spec_for(folder, place.device, precision, load_in))
     adapter_weights(model)
-    shell = make_shell(engine, model, precision, place.device)
+    module = backends.loss_module(engine, model, precision, place.device)
 
     def loss_of(some: Samples) -> float:
         with torch.no_grad():
-            return float(shell(packed(some, place.device)))
+            return float(module(packed(some, place.device)))
 
     def gradient(micro_batch: int) -> Any:
         model.zero_grad()
         for at in range(0, len(rows), micro_batch):
-            shell(packed(rows[at : at + micro_batch], place.device)).backward()
+            module(packed(rows[at : at + micro_batch], place.device)).backward()
         return torch.cat([p.grad.flatten().float().cpu() for _, p in sorted(trained_weights(model).items())])
 
     losses = {str(n): sum(loss_of(rows[at : at + n]) for at in range(0, len(rows), n)) for n in (1, 2, 4)}
@@ -57,7 +56,7 @@ def measure(place: Place, backend: str, load_in: str) -> Figures:
         "load_in": load_in,
         "losses": losses,
         "alone": sum(loss_of([[sample]]) for row in rows for sample in row),
-        "without_resets": leaking(shell, packed(rows, place.device)),
+        "without_resets": leaking(module, packed(rows, place.device)),
         "gradients_off": [float((gradients[n] - gradients[1]).norm() / gradients[1].norm()) for n in (2, 4)],
         "tokens": {"in": targets(rows), "trained": trained_tokens(model, loss_of, rows)},
         "held_in": held_in(model),
@@ -85,7 +84,7 @@ def held_in(model: Any) -> str:
     return "4bit" if "Linear4bit" in kinds else "8bit" if "Linear8bitLt" in kinds else "16bit"
 
 
-def leaking(shell: Any, batch: dict[str, Any]) -> float:
+def leaking(module: Any, batch: dict[str, Any]) -> float:
     """A row at a time: each a sequence of its own, whichever backend lays rows behind one another."""
     import torch
 
@@ -93,7 +92,7 @@ def leaking(shell: Any, batch: dict[str, Any]) -> float:
     straight = torch.arange(length, device=batch["input_ids"].device)[None]
     rows = [{name: values[n : n + 1] for name, values in batch.items()} for n in range(count)]
     with torch.no_grad():
-        return float(sum(float(shell({**row, "position_ids": straight})) for row in rows))
+        return float(sum(float(module({**row, "position_ids": straight})) for row in rows))
 
 
 def trained_tokens(model: Any, loss_of: Any, rows: Samples) -> float:

@@ -28,8 +28,8 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
     from train.models import backends
     from train.models.backends import ModelSpec
     from train.models.weights import trained_weights
-    from train.parallel.sync import make_shell
     from train.plan.memory import Setup, largest_micro_batch, memory
+    from train.recipes import sft
 
     before = used_on_card()
     engine = backends.get(backend)
@@ -45,7 +45,7 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
     )  # fmt: skip
     model: Any = engine.build(spec)
     parameters = list(trained_weights(model).values())
-    shell = make_shell(engine, model, spec.precision, place.device)
+    module = backends.loss_module(engine, model, spec.precision, place.device)
     found = []
     for gb, rows in fits.items():
         if gb * GIB > whole_card:
@@ -54,7 +54,12 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
         limit_to(gb * GIB - beside_tensors(before))
         torch.cuda.reset_peak_memory_stats()
         try:
-            whole_step(shell, full_rows(max(1, rows), place.device), parameters, torch.optim.AdamW(parameters))
+            whole_step(
+                module,
+                sft.full_rows(max(1, rows), LENGTH, 1000, place.device),
+                parameters,
+                torch.optim.AdamW(parameters),
+            )
             peak = torch.cuda.max_memory_allocated() + beside_tensors(before)
         except torch.OutOfMemoryError:
             peak = None
@@ -77,12 +82,6 @@ def limit_to(size_bytes: float) -> None:
     torch.cuda.empty_cache()
     whole = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(min(1.0, size_bytes / whole))
-
-
-def full_rows(rows: int, device: str) -> dict[str, Any]:
-    from train.measure.calibrate import random_rows
-
-    return dict(random_rows(rows, LENGTH, 1000, device))
 
 
 def used_on_card() -> int:

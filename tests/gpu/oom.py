@@ -30,11 +30,11 @@ def once_in(part: str, device: str) -> Callable[[int], None]:
         from torch.optim.optimizer import register_optimizer_step_pre_hook
 
         from train.engine import loop
-        from train.parallel import sync
+        from train.models.backends import LossModule
 
         left = [part]
         now: dict[str, Any] = {"step": 0}
-        compute, forward = loop.compute, sync.Shell.forward
+        compute, forward = loop.compute, LossModule.forward
 
         def fail() -> None:
             if left and now["step"] == STEP:
@@ -54,7 +54,7 @@ def once_in(part: str, device: str) -> Callable[[int], None]:
             return loss
 
         loop.compute = watched
-        sync.Shell.forward = failing  # type: ignore[method-assign]
+        LossModule.forward = failing  # type: ignore[method-assign]
         if part == "optimizer":
             register_optimizer_step_pre_hook(lambda *_: fail())
 

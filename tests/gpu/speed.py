@@ -21,12 +21,12 @@ REPEATS = 3
 
 
 def measure(place: Place, backend: str) -> Figures:
-    from train.measure.calibrate import random_rows
     from train.models import backends
     from train.models.backends import ModelSpec
     from train.models.locate import model_folder
     from train.models.weights import trained_weights
-    from train.parallel.sync import FlatSync, make_shell
+    from train.parallel.sync import FlatSync
+    from train.recipes import sft
 
     engine = backends.get(backend)
     name = "llama2-7b" if place.on_card else "tiny"
@@ -40,12 +40,15 @@ def measure(place: Place, backend: str) -> Figures:
     if place.on_card:
         weights.fill(model)
     sync = FlatSync(
-        make_shell(engine, model, precision, place.device), list(trained_weights(model).values()), "fp32", place.device
+        backends.loss_module(engine, model, precision, place.device),
+        list(trained_weights(model).values()),
+        "fp32",
+        place.device,
     )
-    batch = random_rows(ROWS, LENGTH, int(model.config.vocab_size), place.device)
+    batch = sft.full_rows(ROWS, LENGTH, int(model.config.vocab_size), place.device)
 
     def step() -> None:
-        sync.step([batch], 1 / (ROWS * LENGTH))
+        sync.gradients([batch], 1 / (ROWS * LENGTH))
         model.zero_grad(set_to_none=True)
 
     step()

@@ -53,15 +53,15 @@ def stop_at(step: int) -> Callable[[int], None]:
         from train.engine import loop
 
         runs.over_gloo(rank)
-        between_steps = loop.between_steps
+        decide = loop.decide
 
-        def stopping(run: Any) -> bool:
+        def stopping(run: Any, event: dict[str, Any]) -> None:
             if run.step == step:
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(60)
-            return between_steps(run)
+            decide(run, event)
 
-        loop.between_steps = stopping
+        loop.decide = stopping
 
     return change
 

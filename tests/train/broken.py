@@ -10,7 +10,8 @@ import time
 import torch
 
 from train import __main__
-from train.engine import batches, loop, shutdown, staging
+from train.engine import batches, checkpoint, loop, milestones, shutdown, staging
+from train.models.backends import LossModule
 from train.parallel import diloco, sync
 
 RANK = int(os.environ.get("RANK", "0"))
@@ -33,16 +34,16 @@ def full_at_the_end() -> None:
     def write_result(run):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(run.config.result_folder))
 
-    loop.write_result = write_result
+    milestones.write_result = write_result
 
 
 def moving_shares() -> None:
     """Nothing broken: other shares at every step, as balancing will have them."""
     update = loop.update
 
-    def moving(run):
-        update(run)
-        run.shares = [float((run.step * (rank + 2)) % 5) for rank in range(run.world.size - 1)] + [1.0]
+    def moving(run, norm):
+        update(run, norm)
+        run.balance.shares = [float((run.step * (rank + 2)) % 5) for rank in range(run.world.size - 1)] + [1.0]
 
     loop.update = moving
 
@@ -53,10 +54,10 @@ def idle_rounds(steps: int) -> None:
 
     def share(run):
         idle = run.step // steps % 2 == 0
-        run.shares = [3.0 + run.step % 2, 2.0, 0.0] if idle else [2.0, 1.0, 1.0]
+        run.balance.shares = [3.0 + run.step % 2, 2.0, 0.0] if idle else [2.0, 1.0, 1.0]
 
-    def idling(run):
-        update(run)
+    def idling(run, norm):
+        update(run, norm)
         share(run)
 
     loop.update = idling
@@ -73,8 +74,8 @@ def rests(step: int) -> None:
     """Nothing broken: it waits after this step, in the middle of a round, to be stopped there."""
     update = loop.update
 
-    def resting(run):
-        update(run)
+    def resting(run, norm):
+        update(run, norm)
         if run.step == step:
             time.sleep(600)
 
@@ -83,67 +84,69 @@ def rests(step: int) -> None:
 
 def lingers(step: int) -> None:
     """Nothing broken: it is stopped in the middle of this step and of a round, and its end takes so long that the step
-    could still be told."""
-    report, leaving = loop.report, shutdown.leave
+    could still be reported."""
+    observe, leaving = loop.observe, shutdown.leave
 
-    def slow_report(run, *work, **facts):
+    def slow_observe(run, mine):
         if run.step + 1 == step:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(1)
-        return report(run, *work, **facts)
+        return observe(run, mine)
 
     def slow_leave(run, reason):
         leaving(run, reason)
         time.sleep(2)
 
-    loop.report, shutdown.leave = slow_report, slow_leave
+    loop.observe, shutdown.leave = slow_observe, slow_leave
 
 
-def slow_meetings(milliseconds: int) -> None:
+def slow_syncs(milliseconds: int) -> None:
     """Nothing broken: steps take 1 ms, an exchange so many, on paper."""
-    meet, step = diloco.Rounds.meet, sync.FlatSync.step
+    whole, gradients = diloco.DiLoCo.sync, sync.FlatSync.gradients
 
-    def slow(self, rank, *, moments):
-        meet(self, rank, moments=moments)
+    def slow(self, *, moments):
+        whole(self, moments=moments)
         return milliseconds / 1000
 
-    diloco.Rounds.meet = slow
-    sync.FlatSync.step = lambda self, batches, weight: dataclasses.replace(step(self, batches, weight), compute_s=0.001)
+    def quick(self, batches, weight):
+        return dataclasses.replace(gradients(self, batches, weight), compute_s=0.001)
+
+    diloco.DiLoCo.sync, sync.FlatSync.gradients = slow, quick
 
 
 def slow_rank(milliseconds: int) -> None:
     """Nothing broken: each row takes rank 1 so much longer, on paper, up to step 30."""
-    compute = sync.FlatSync.step, sync.DdpSync.step
+    compute = sync.FlatSync.gradients, sync.DdpSync.gradients
 
     def slowed(which):
-        def step(self, batches, weight):
+        def gradients(self, batches, weight):
             slowed.steps += 1
             rows = sum(len(batch["input_ids"]) for batch in batches)
             pause_s = milliseconds / 1000 * rows if RANK == 1 and slowed.steps <= 30 else 0.0
             done = compute[which](self, batches, weight)
             return dataclasses.replace(done, compute_s=0.001 + 0.01 * rows + pause_s)
 
-        return step
+        return gradients
 
     slowed.steps = 0
-    sync.FlatSync.step, sync.DdpSync.step = slowed(0), slowed(1)
+    sync.FlatSync.gradients, sync.DdpSync.gradients = slowed(0), slowed(1)
 
 
 def own_shares(step: int) -> None:
     """One rank has other shares than the rest from this step on."""
     update = loop.update
 
-    def updating(run):
-        update(run)
+    def updating(run, norm):
+        update(run, norm)
         if RANK == 1 and run.step == step - 1:
-            run.shares = [2.0, 1.0, 1.0]
+            run.balance.shares = [2.0, 1.0, 1.0]
 
     loop.update = updating
 
 
 def own_gradient(first_step: int) -> None:
     """One rank takes part in the exchange and then ignores what came of it."""
-    exchange = sync.FlatSync._add_up
+    exchange = sync.FlatSync._all_reduce
 
     def ignoring(self):
         own = [p.grad.clone() for p in self.parameters]
@@ -154,30 +157,30 @@ def own_gradient(first_step: int) -> None:
                 parameter.grad = gradient
 
     ignoring.calls = 0
-    sync.FlatSync._add_up = ignoring
+    sync.FlatSync._all_reduce = ignoring
 
 
 def out_of_memory(above: int) -> None:
     """A device that holds only so many rows at a time."""
-    loss_sum = sync.Shell.forward
+    loss_sum = LossModule.forward
 
     def small(self, batch):
         if batch is not None and len(batch["input_ids"]) > above:
             raise torch.OutOfMemoryError("simulated")
         return loss_sum(self, batch)
 
-    sync.Shell.forward = small
+    LossModule.forward = small
 
 
-def not_a_number(at_call: int) -> None:
-    forward = sync.Shell.forward
+def nan_loss(at_call: int) -> None:
+    forward = LossModule.forward
 
     def poisoned(self, batch):
         poisoned.calls += 1
         return forward(self, batch) * (float("nan") if RANK == 1 and poisoned.calls == at_call else 1.0)
 
     poisoned.calls = 0
-    sync.Shell.forward = poisoned
+    LossModule.forward = poisoned
 
 
 def fails(at_step: int) -> None:
@@ -225,7 +228,7 @@ def endless_gradient(at_step: int) -> None:
     def overflows(run, mine, weight):
         done = compute(run, mine, weight)
         if run.step + 1 == at_step:
-            run.parameters[0].grad.fill_(torch.inf)
+            run.trained.parameters[0].grad.fill_(torch.inf)
         return done
 
     loop.compute = overflows
@@ -235,7 +238,7 @@ def full_disk() -> None:
     def no_room(*_, **__):
         raise OSError(28, "No space left on device")
 
-    loop.checkpoint.write = no_room
+    checkpoint.write = no_room
 
 
 def sick_card() -> None:
@@ -247,7 +250,7 @@ def sick_card() -> None:
     def gives_nothing(*_, **__):
         raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
-    loop.compute, loop.checkpoint.write = ended, gives_nothing
+    loop.compute, checkpoint.write = ended, gives_nothing
 
 
 def slow_disk(seconds: int) -> None:

@@ -164,9 +164,9 @@ def test_bad_input_ends_the_run_everywhere_with_its_cause(data, tmp_path):
     assert pace.ended(agents.running["node-0"], 10) == 1
 
 
-def test_a_loss_that_is_no_number_is_not_tried_again(data, tmp_path):
+def test_a_nan_loss_is_not_tried_again(data, tmp_path):
     agents = Agents(tmp_path, ENDLESS | {"dataset": data}, size=2)
-    agents.start(program="tests/train/broken.py not_a_number=6")
+    agents.start(program="tests/train/broken.py nan_loss=6")
     assert agents.ended(60) == [1, 1]
     assert all("the loss is nan" in agents.members(name)[-1]["reason"] for name in agents.names)
     assert len(agents.members("node-0", "plan")) == 1

@@ -132,7 +132,7 @@ def test_other_settings_are_refused_before_anything_is_done(copy):
     home, options = copy
     run = cluster.Cluster(home, {**options, "learning_rate": 0.5}, 1)
     assert run.wait() == [2]
-    assert "cannot go on with other settings: learning_rate was 0.0002, is 0.5" in run.said()
+    assert "cannot continue with other settings: learning_rate was 0.0002, is 0.5" in run.said()
     assert "resume: never" in run.said()
 
 
@@ -141,7 +141,7 @@ def test_a_base_held_otherwise_is_another_setting(form, other, copy):
     home, options = copy
     run = cluster.Cluster(home, {**options, "load_in": other}, 1)
     assert run.wait() == [2]
-    assert f"cannot go on with other settings: load_in was {form}, is {other}" in run.said()
+    assert f"cannot continue with other settings: load_in was {form}, is {other}" in run.said()
 
 
 def test_a_quantised_base_with_one_other_weight_is_another_base(tmp_path):
@@ -155,7 +155,7 @@ def test_a_quantised_base_with_one_other_weight_is_another_base(tmp_path):
     save_file(weights, base / "model.safetensors", metadata={"format": "pt"})
     run = cluster.Cluster(tmp_path, options, 1)
     assert run.wait() == [2]
-    assert "cannot go on with other settings: base weights was" in run.said()
+    assert "cannot continue with other settings: base weights was" in run.said()
 
 
 def test_never_resume_starts_anew_and_keeps_the_old_checkpoints_aside(copy):

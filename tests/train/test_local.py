@@ -15,7 +15,10 @@ from tests.train.proof_of_run import merge, rows_are_right
 from train.engine import checkpoint
 from train.errors import BadInput
 from train.models.locate import model_folder
-from train.parallel.diloco import Rounds, most_steps
+from train.models.weights import Trained
+from train.parallel.diloco import DiLoCo, most_steps
+from train.parallel.strategy import StepTiming
+from train.parallel.world import World
 from train.plan.config import RunConfig
 
 ROWS, STEPS = 60, 20
@@ -33,7 +36,7 @@ OPTIONS = {
     "sync": "local",
     "local_steps": 3,
 }
-MEETINGS = [3, 6, 9, 12, 15, 18, 20]
+SYNCS = [3, 6, 9, 12, 15, 18, 20]
 SAVED = [9, 18, 20]
 TOLERANCE = 1e-4
 
@@ -84,11 +87,11 @@ def test_each_row_is_trained_once(finished):
     assert rows_are_right({event["step"]: event for event in finished.steps()}, ROWS, 8)
 
 
-def test_nothing_is_exchanged_between_meetings_and_all_agree_at_them(finished):
+def test_nothing_is_exchanged_between_syncs_and_all_agree_at_them(finished):
     steps, events = finished.steps(), finished.events()
-    assert [event["step"] for event in steps if event["sync_s"] > 0] == MEETINGS
+    assert [event["step"] for event in steps if event["sync_s"] > 0] == SYNCS
     assert {event["sync"] for event in steps} == {"local"}
-    assert [event["step"] for event in events if event["event"] == "proof"] == MEETINGS
+    assert [event["step"] for event in events if event["event"] == "proof"] == SYNCS
     assert [event["step"] for event in events if event["event"] == "checkpoint"] == SAVED
 
 
@@ -99,8 +102,8 @@ def test_all_nodes_save_the_same(finished):
     assert manifests[0] == manifests[1] == manifests[2]
 
 
-def test_a_process_without_rows_takes_part_in_meetings(data, tmp_path):
-    """One node has no rows in every second round: it goes no way, and its optimizer has counted fewer steps."""
+def test_a_process_without_rows_takes_part_in_syncs(data, tmp_path):
+    """One node has no rows in every second round: its delta is zero, and its optimizer has counted fewer steps."""
     program = [str(Path(__file__).with_name("broken.py")), "idle_rounds=3"]
     options = {**OPTIONS, "dataset": data, "balance": "even", "max_steps": 14, "save_every": 5}
     run = cluster.train(tmp_path, options, 3, program=program)
@@ -125,12 +128,12 @@ def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
     assert largest_error(run.losses(), truth) < TOLERANCE
 
 
-# -- stopping, going on, losing ----------------------------------------------------------------------------------------
+# -- stopping, resuming, losing ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_path):
-    """Killed, it goes on from the last checkpoint and is exactly the run that was never stopped. A SIGTERM in the
+def test_a_stopped_run_resumes_from_its_last_sync(how, finished, data, tmp_path):
+    """Killed, it resumes from the last checkpoint and is exactly the run that was never stopped. A SIGTERM in the
     middle of a round loses no more than that round."""
     options = {**OPTIONS, "dataset": data, "shares": "5,2,1"}
     run = cluster.Cluster(tmp_path, options, 3, program=[str(Path(__file__).with_name("broken.py")), "rests=11"])
@@ -147,8 +150,8 @@ def test_a_stopped_run_goes_on_from_its_last_meeting(how, finished, data, tmp_pa
     assert all(torch.equal(ours[name], never[name]) for name in never)
 
 
-def test_what_a_leaving_process_still_does_is_neither_told_nor_saved(data, tmp_path):
-    """It has gone back to step 9 when its main thread comes to tell of step 11: that would be told as step 10."""
+def test_what_a_leaving_process_still_does_is_neither_reported_nor_saved(data, tmp_path):
+    """It has rolled back to step 9 when its main thread comes to report step 11: that would be reported as step 10."""
     options = {**OPTIONS, "dataset": data, "save_every": 1000}
     program = [str(Path(__file__).with_name("broken.py")), "lingers=11"]
     run = cluster.Cluster(tmp_path, options, 1, program=program)
@@ -159,7 +162,7 @@ def test_what_a_leaving_process_still_does_is_neither_told_nor_saved(data, tmp_p
 
 
 def test_what_is_saved_in_the_middle_of_a_round_is_where_it_began(data, tmp_path):
-    """Weights, moments and outer momentum: the run goes on as the one that was never stopped."""
+    """Weights, moments and outer momentum: the run continues as the one that was never stopped."""
     options = {**OPTIONS, "dataset": data, "save_every": 1000}
     never = cluster.train(tmp_path / "never", options, 1)
     home = tmp_path / "stopped"
@@ -174,7 +177,7 @@ def test_what_is_saved_in_the_middle_of_a_round_is_where_it_began(data, tmp_path
 
 
 def test_a_lost_node_costs_a_round_at_most(data, tmp_path):
-    """Agents; one is killed, the others go on from the last meeting, it comes back, the run ends: every row once."""
+    """Agents; one is killed, the others continue from the last sync, it comes back, the run ends: every row once."""
     endless = OPTIONS | {"dataset": data, "max_steps": 100000, "save_every": 1000, "local_steps": 7, "proof_every": 100}
     agents = Agents(tmp_path, endless, size=3)
     agents.start()
@@ -213,15 +216,17 @@ def test_a_run_may_change_to_local_steps_and_back(data, tmp_path):
 # -- how many steps ----------------------------------------------------------------------------------------------------
 
 
-def rounds(total_steps: int = 1000, steps: int | None = None) -> Rounds:
+def rounds(total_steps: int = 1000, steps: int | None = None) -> DiLoCo:
     weight = torch.nn.Parameter(torch.ones(3))
-    optimizer = torch.optim.AdamW([weight])
-    return Rounds({"w": weight}, optimizer, steps=steps, total_steps=total_steps, rate=1.0, momentum=0.0, wire="fp32")
+    trained = Trained({"w": weight}, torch.optim.AdamW([weight]))
+    own = {"steps": steps, "total_steps": total_steps, "rate": 1.0, "momentum": 0.0, "wire": "fp32"}
+    return DiLoCo(trained, None, World(), "cpu", **own)
 
 
-def seen(found: Rounds, step_s: float, exchange_s: float) -> str:
+def seen(found: DiLoCo, step_s: float, exchange_s: float) -> str:
     found.seconds, found.exchange_s = [step_s] * found.steps, exchange_s
-    return found.choose()
+    choice = found.decide()
+    return choice.message if choice else ""
 
 
 def test_exchanges_are_held_at_a_tenth_of_the_time():
@@ -233,7 +238,7 @@ def test_exchanges_are_held_at_a_tenth_of_the_time():
     assert seen(found, 0.5, 0.0) and found.steps == 1
 
 
-def test_steps_between_meetings_are_bounded():
+def test_inner_steps_are_bounded():
     assert [most_steps(n) for n in (1, 8, 40, 400, 4000)] == [1, 1, 5, 50, 64]
     found = rounds(total_steps=80)
     seen(found, 0.1, 100.0)
@@ -241,24 +246,34 @@ def test_steps_between_meetings_are_bounded():
     assert seen(rounds(steps=7), 0.1, 100.0) == ""
 
 
-def test_a_run_that_goes_on_keeps_the_number_that_was_measured():
+def test_a_run_that_resumes_keeps_the_number_that_was_measured():
     found = rounds(total_steps=80)
-    found.go_on(8, {"local_steps": 7})
-    assert (found.steps, found.began) == (7, 8)
-    found.go_on(8, {"local_steps": 64})
-    assert found.steps == 10, "as many as leave the run its meetings"
-    wish = rounds(steps=5)
-    wish.go_on(8, {"local_steps": 7})
-    assert wish.steps == 5
+    found.resume(8, {"local_steps": 7})
+    assert (found.steps, found.shared_step) == (7, 8)
+    found.resume(8, {"local_steps": 64})
+    assert found.steps == 10, "as many as leave the run its rounds"
+    requested = rounds(steps=5)
+    requested.resume(8, {"local_steps": 7})
+    assert requested.steps == 5
 
 
-def test_the_measured_number_is_followed_and_told(data, tmp_path):
+def test_an_inner_step_that_was_not_counted_yet_is_rolled_back_too():
+    """A peer was lost in the first step of a round: the run's step is still the one that all shared."""
+    found = rounds(steps=5)
+    before = {name: weight.detach().clone() for name, weight in found.trained.named.items()}
+    found.trained.named["w"].grad = torch.ones(3)
+    found.exchange(1, StepTiming(0.0, 0.0, 0.0), 1.0, [4], saving=False)
+    assert not torch.equal(found.trained.named["w"], before["w"])
+    assert found.rollback() == 0 and torch.equal(found.trained.named["w"], before["w"])
+
+
+def test_the_measured_number_is_followed_and_reported(data, tmp_path):
     options = {**OPTIONS, "dataset": data, "local_steps": "auto", "max_steps": 56}
-    program = [str(Path(__file__).with_name("broken.py")), "slow_meetings=30"]
+    program = [str(Path(__file__).with_name("broken.py")), "slow_syncs=30"]
     run = cluster.train(tmp_path, options, 2, program=program)
-    told = [event for event in run.events() if event["event"] == "local"]
+    chosen = [event for event in run.events() if event["event"] == "local"]
     proofs = [event["step"] for event in run.events() if event["event"] == "proof"]
-    assert told[0]["step"] == 4 and told[0]["steps"] == 7
+    assert chosen[0]["step"] == 4 and chosen[0]["steps"] == 7
     assert proofs[:3] == [4, 11, 18]
     assert np.isfinite(run.losses()).all()
 

@@ -104,7 +104,7 @@ def test_the_largest_micro_batch_under_the_ceiling_is_found(base, row, memory, s
         assert microbatch.find(device, ceiling_bytes=ceiling, most=most).micro_batch == max(fits)
 
 
-def test_a_size_that_is_foretold_to_be_too_large_is_not_tried():
+def test_a_size_that_is_predicted_to_be_too_large_is_not_tried():
     device = Device(4 * GB, 1 * GB, 24 * GB)
     choice = microbatch.find(device, ceiling_bytes=18 * GB, most=64)
     assert choice.micro_batch == 8

@@ -42,7 +42,7 @@ def test_a_rank_that_trains_its_own_model_is_caught_and_named(first_step, caught
 
 
 def test_a_rank_with_shares_of_its_own_is_caught_in_the_same_step(data, tmp_path):
-    """Rows would be left out, or trained twice."""
+    """Rows would be skipped, or trained twice."""
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data, "balance": "even"}, 3, "own_shares=6")
     for rank in range(3):
         assert "do not train the same thing: the rows of node-1 begin with number" in run.said(rank)
@@ -84,20 +84,20 @@ def start_with_one_odd(home, options, odd) -> cluster.Cluster:
     return cluster.Cluster(home, options, 3, odd_rank_options={2: odd})
 
 
-def test_a_loss_that_is_no_number_stops_and_the_last_good_checkpoint_stays(data, tmp_path):
-    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "not_a_number=8")
+def test_a_nan_loss_stops_and_the_last_good_checkpoint_stays(data, tmp_path):
+    run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "nan_loss=8")
     assert "the loss is nan (from node-1)" in run.said()
     assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
 
 
-def test_a_gradient_that_is_no_number_stops_before_it_is_in_the_weights(data, tmp_path):
+def test_an_infinite_gradient_stops_before_it_is_in_the_weights(data, tmp_path):
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "endless_gradient=8")
     assert "the gradient is not finite (on node-0, node-1)" in run.said()
     assert checkpoint.steps(run.node_home(0) / "models/checkpoints/run") == [5]
 
 
-def test_ranks_that_add_up_their_norm_in_another_order_still_hold_the_same(data, tmp_path):
-    """As unlike cards do: the last bit of a sum depends on how it is cut into parts."""
+def test_ranks_that_sum_up_their_norm_in_another_order_still_hold_the_same(data, tmp_path):
+    """As different GPUs do: the last bit of a sum depends on how it is cut into parts."""
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "grad_clip": 0.01}, 2, program=[BROKEN, "own_norm"])
     assert len(run.losses()) == 12
 
@@ -118,13 +118,13 @@ def test_half_an_update_is_never_saved(data, tmp_path):
 
 
 @pytest.mark.parametrize("sync", ["flat", "ddp"])
-def test_out_of_memory_lowers_the_micro_batch_and_goes_on(sync, data, tmp_path):
+def test_out_of_memory_lowers_the_micro_batch_and_continues(sync, data, tmp_path):
     options = {**OPTIONS, "dataset": data, "shares": "5,1", "micro_batch": 5, "sync": sync, "max_steps": 3}
     small = cluster.train(tmp_path / "small", options, 2, program=[BROKEN, "out_of_memory=2"])
     plenty = cluster.train(tmp_path / "plenty", options, 2)
     assert small.losses() == pytest.approx(plenty.losses(), rel=1e-5)
     assert small.steps()[0]["nodes"]["node-0"]["micro_batch"] == 2
-    assert "out of memory, going on with 2 rows" in small.said()
+    assert "out of memory, continuing with 2 rows" in small.said()
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
@@ -159,4 +159,4 @@ def test_the_majority_is_right_and_the_odd_one_is_named():
     assert disagreement(claims) == "rows differs: b (2); the others have 1"
     assert disagreement(claims[::2]) == ""
     with pytest.raises(Disagreement):
-        require_agreement(claims, "now", "mend it")
+        require_agreement(claims, "now", "fix it")

@@ -29,7 +29,7 @@ def test_a_batch_is_padded_labelled_and_counted_per_sample(tmp_path):
     # the first token of a sample is never a target, or the sample before it would be trained to predict it
     assert batch["labels"].tolist() == [[x, x, x, x, 8, 9, 8], [x, 2, 3, x, 5, x, x]]
     assert batch["position_ids"].tolist() == [[0, 0, 1, 2, 3, 4, 5], [0, 1, 2, 0, 1, 0, 1]]
-    assert batch["lengths"].tolist() == [7, 5]
+    assert [rows.token_count([row]) for row in (1, 0)] == [7, 5]
     assert rows.targets.tolist() == [3, 3]
     assert len(open_rows(tmp_path, "eval")) == 0
 

@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 
 from train.cluster.worker_process import classify_failure
-from train.engine.loop import LossNotFiniteError
 from train.engine.microbatch import OutOfMemoryError
+from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/"

@@ -51,7 +51,7 @@ EXACT = {
     "reference": 2000.0,
 }  # fmt: skip
 OOM = {
-    "codes": [0], "warnings": ["node-0: out of memory, going on with 2 rows at a time"], "failed": [], "cause": None,
+    "codes": [0], "warnings": ["node-0: out of memory, continuing with 2 rows at a time"], "failed": [], "cause": None,
     "starts": [0], "micro_batches": [4] * 5 + [2] * 5, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES,
 }  # fmt: skip
 DIED = {

@@ -29,7 +29,6 @@ from train.errors import BadInput
 from train.models import backends, tiny
 from train.models.backends import ModelSpec
 from train.models.weights import trained_weights
-from train.parallel import sync
 
 PRECISIONS = cases.PRECISIONS | {"nf4 in fp32": {"load_in": "4bit"}}
 SIZES = {
@@ -55,61 +54,61 @@ def spec(family: str, precision: str = "fp32", **more: Any) -> ModelSpec:
     return ModelSpec(folder=str(folder / family), **(cases.LORA | PRECISIONS[precision] | more))
 
 
-def shell_of(model: Any, precision: str = "fp32") -> sync.Shell:
+def module_of(model: Any, precision: str = "fp32") -> backends.LossModule:
     """With an adapter that is the same for both backends, and not nothing as a fresh one is."""
     random = torch.Generator().manual_seed(2)
     for _, weight in sorted(trained_weights(model).items()):
         weight.data = torch.randn(weight.shape, generator=random) * 0.1
-    return sync.make_shell(backend, model, PRECISIONS[precision].get("precision", "fp32"), "cpu")
+    return backends.loss_module(backend, model, PRECISIONS[precision].get("precision", "fp32"), "cpu")
 
 
-def loss(shell: Any, batch: cases.Batch) -> float:
+def loss(module: Any, batch: cases.Batch) -> float:
     with torch.no_grad():
-        return float(shell(batch))
+        return float(module(batch))
 
 
-def trained(shell: Any) -> dict[str, Any]:
+def trained(module: Any) -> dict[str, Any]:
     """One step's loss and gradient, and the kernels that computed them."""
-    shell.zero_grad()
+    module.zero_grad()
     with pretend_gpu.kernels() if name == "unsloth" else nullcontext({}) as kernels:
-        total = shell(cases.PACKED)
+        total = module(cases.PACKED)
         total.backward()
-    gradient = {key: weight.grad.clone() for key, weight in trained_weights(shell.model).items()}
+    gradient = {key: weight.grad.clone() for key, weight in trained_weights(module.model).items()}
     return {"loss": float(total.detach()), "gradient": gradient, "kernels": dict(kernels)}
 
 
 def of_case(family: str, precision: str) -> dict[str, Any]:
-    shell = shell_of(backend.build(spec(family, precision)), precision)
-    found = trained(shell)
+    module = module_of(backend.build(spec(family, precision)), precision)
+    found = trained(module)
     if name == "unsloth":
-        found["alone"] = sum(loss(shell, one) for one in cases.ALONE)
+        found["alone"] = sum(loss(module, one) for one in cases.ALONE)
     if name == "unsloth" and precision == "fp32":
-        found["mixed"] = loss(shell, cases.without_resets(cases.PACKED))
+        found["mixed"] = loss(module, cases.without_resets(cases.PACKED))
     return found
 
 
 def of_unsloth_alone() -> dict[str, Any]:
     """What hf has no part in."""
     model = backend.build(spec("llama", gradient_checkpointing="unsloth"))
-    shell = shell_of(model)
-    found = {"checkpointed": trained(shell)}
+    module = module_of(model)
+    found = {"checkpointed": trained(module)}
     with torch.no_grad():
         found["not joined"] = float(model(**cases.PACKED, num_items_in_batch=torch.ones(())).loss)
         one = cases.ALONE[2]
         found["items"] = [float(model(**one, num_items_in_batch=torch.tensor(n)).loss) for n in (1.0, 8.0)]
-    found["too long"] = said_by(lambda: loss(shell, cases.TOO_LONG))
-    shell.eval()
-    found["held out"] = loss(shell, cases.PACKED)
+    found["too long"] = said_by(lambda: loss(module, cases.TOO_LONG))
+    module.eval()
+    found["held out"] = loss(module, cases.PACKED)
     return found
 
 
 def of_gemma2() -> dict[str, Any]:
-    shell = shell_of(backend.load(spec("gemma2")))
+    module = module_of(backend.load(spec("gemma2")))
     packed = cases.row(*cases.SAMPLES[:2])
     return {
         "refused": said_by(lambda: backend.build(spec("gemma2"))),
-        "packed": loss(shell, packed),
-        "alone": sum(loss(shell, one) for one in cases.ALONE[:2]),
+        "packed": loss(module, packed),
+        "alone": sum(loss(module, one) for one in cases.ALONE[:2]),
     }
 
 

@@ -16,7 +16,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,33 @@ FILES = ("tokens", "trained", "samples", "rows", "targets")
 Ints: TypeAlias = "NDArray[np.int64]"
 
 
+class Rows(Protocol):
+    """All that a run knows of its data, whatever a row is."""
+
+    @property
+    def hash(self) -> str: ...
+    @property
+    def row_length(self) -> int:
+        """Tokens of the longest row."""
+
+    @property
+    def targets(self) -> NDArray[np.int32]:
+        """Of each row, what its summed loss is a sum over: target tokens."""
+
+    def __len__(self) -> int: ...
+    def batch(self, indices: list[int]) -> dict[str, NDArray[Any]]:
+        """The given rows as the recipe's loss takes them."""
+
+    def token_count(self, indices: list[int]) -> int:
+        """Of all their tokens, for the figures of speed."""
+
+    def verify(self) -> None:
+        """Reads everything once more: what does not have its hash must not train."""
+
+
 @dataclass(frozen=True)
-class Rows:
-    """One split of a prepared dataset. `batch` is all that a training loop needs."""
+class PackedRows:
+    """Rows of text: one split of a prepared dataset."""
 
     folder: Path
     hash: str
@@ -47,23 +71,28 @@ class Rows:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def token_count(self, indices: list[int]) -> int:
+        return sum(end - start for start, end in self._spans(indices))
+
+    def _spans(self, indices: list[int]) -> list[tuple[int, int]]:
+        return [(int(self.samples[self.rows[i]]), int(self.samples[self.rows[i + 1]])) for i in indices]
+
     def batch(self, indices: list[int]) -> dict[str, Ints]:
-        """The given rows, right-padded to the longest of them; padding is a sample of its own, never a target."""
-        spans = [(self.samples[self.rows[i]], self.samples[self.rows[i + 1]]) for i in indices]
-        lengths = np.array([end - start for start, end in spans], dtype=np.int64)
-        shape = (len(indices), int(lengths.max(initial=1)))
+        """Right-padded to the longest of them; padding is a sample of its own, never a target."""
+        spans = self._spans(indices)
+        shape = (len(indices), max((end - start for start, end in spans), default=1))
         input_ids = np.full(shape, self.pad_id, dtype=np.int64)
         labels = np.full(shape, IGNORED, dtype=np.int64)
         position_ids = np.zeros(shape, dtype=np.int64)
         for row, (index, (start, end)) in enumerate(zip(indices, spans, strict=True)):
-            length = int(end - start)
+            length = end - start
             input_ids[row, :length] = self.tokens[start:end]
             labels[row, :length] = np.where(self.trained[start:end] == 1, input_ids[row, :length], IGNORED)
             position_ids[row] = self._positions(index, shape[1])
-        return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids, "lengths": lengths}
+        return {"input_ids": input_ids, "labels": labels, "position_ids": position_ids}
 
     def _positions(self, row: int, length: int) -> Ints:
-        """0,1,2… anew for each sample of the row, and for the padding behind it."""
+        """0,1,2… from 0 for each sample of the row, and for the padding behind it."""
         bounds = self.samples[self.rows[row] : self.rows[row + 1] + 1] - self.samples[self.rows[row]]
         starts = np.zeros(length, dtype=np.int64)
         inside = bounds[bounds < length]
@@ -81,7 +110,7 @@ class Rows:
             )
 
 
-def open_rows(folder: str | Path, split: str = "train") -> Rows:
+def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     """The rows of a prepared dataset; the split `eval` has length 0 where nothing was held out."""
     folder = Path(folder)
     index = read_index(folder)
@@ -94,7 +123,7 @@ def open_rows(folder: str | Path, split: str = "train") -> Rows:
             f"folder: {folder / split}",
             "remove that folder and prepare the dataset again",
         )
-    return Rows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
+    return PackedRows(folder / split, facts["hash"], index["row_length"], index["pad_id"], **arrays)
 
 
 def read_index(folder: Path) -> dict[str, Any]:

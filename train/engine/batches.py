@@ -2,7 +2,7 @@
 
 The rows are a function of the data, the seed and the step alone, never of the cluster. All rows stand in one endless
 stream, epoch after epoch, each epoch in an order of its own. Step k takes the stream's positions [k·R, (k+1)·R), so no
-row is left out at the end of an epoch and none comes twice within one.
+row is skipped at the end of an epoch and none comes twice within one.
 
 The position ids, new for each sample, are all that keeps packed samples apart: given them and no attention mask,
 transformers builds a block-diagonal mask (shown in tests/train/test_packing_exact.py).
@@ -22,9 +22,7 @@ from train.engine.microbatch import chunks
 
 if TYPE_CHECKING:
     from train.data.rows import Rows
-    from train.parallel.sync import Shell
-
-FIELDS = ("input_ids", "labels", "position_ids")
+    from train.models.backends import Batch, LossModule
 
 
 @lru_cache(maxsize=2)  # a step touches at most the epoch that ends and the one that begins, as long as R <= rows
@@ -42,18 +40,20 @@ def rows_of_step(step: int, *, rows: int, rows_per_step: int, seed: int) -> list
     return [row_at(position, rows=rows, seed=seed) for position in range(first, first + rows_per_step)]
 
 
-def to_tensors(batch: Mapping[str, Any], device: str) -> dict[str, torch.Tensor]:
-    return {name: torch.from_numpy(batch[name]).to(device, non_blocking=True) for name in FIELDS}
+def to_tensors(batch: Mapping[str, NDArray[Any]], device: str) -> Batch:
+    return {name: torch.from_numpy(values).to(device, non_blocking=True) for name, values in batch.items()}
 
 
-def loss_over(shell: Shell, rows: Rows, indices: list[int], *, micro_batch: int, device: str) -> tuple[float, int]:
+def loss_over(
+    module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
+) -> tuple[float, int]:
     """The summed loss and its number of target tokens, so that parts can be summed."""
     total = 0.0
-    shell.eval()
+    module.eval()
     try:
         with torch.no_grad():
             for some in chunks(indices, micro_batch):
-                total += float(shell(to_tensors(rows.batch(some), device)))
+                total += float(module(to_tensors(rows.batch(some), device)))
     finally:
-        shell.train()
+        module.train()
     return total, int(rows.targets[indices].sum()) if indices else 0

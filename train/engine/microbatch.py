@@ -4,14 +4,15 @@ function for a real one is `gpu_trial`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from train.data.rows import Rows
-    from train.parallel.sync import Batch, Shell
+    from train.models.backends import Batch, LossModule
+    from train.models.weights import Trained
 
 
 class OutOfMemoryError(Exception):
@@ -30,12 +31,12 @@ class Choice:
 
 
 def find(trial: Trial, *, ceiling_bytes: int, most: int) -> Choice:
-    """The largest power of two up to `most` that stays under the ceiling, each step foretold from the two before."""
+    """The largest power of two up to `most` that stays under the ceiling, each step predicted from the two before."""
     peaks: dict[int, int] = {}
     size, why = 1, f"all {most} rows at once"
     while size <= most:
-        if (foretold := _foretell(peaks, size)) > ceiling_bytes:
-            why = f"{size} would need {_gb(foretold)} of {_gb(ceiling_bytes)}"
+        if (predicted := _predict(peaks, size)) > ceiling_bytes:
+            why = f"{size} would need {_gb(predicted)} of {_gb(ceiling_bytes)}"
             break
         try:
             peaks[size] = trial(size)
@@ -69,7 +70,7 @@ def on_cpu(row_length: int) -> Choice:
     return Choice(size, f"CPU: about 2 048 tokens at a time, rows of {row_length}")
 
 
-def _foretell(peaks: dict[int, int], size: int) -> int:
+def _predict(peaks: dict[int, int], size: int) -> int:
     """Memory grows by a straight line: two trials give it."""
     if len(peaks) < 2:
         return 0
@@ -82,24 +83,22 @@ def _gb(count: int) -> str:
 
 
 def gpu_trial(
-    shell: Shell, parameters: list[nn.Parameter], optimizer: Any, rows: Rows, *, device: str, ceiling: float
+    module: LossModule, trained: Trained, full_rows: Callable[[int], Batch], *, device: str, ceiling: float
 ) -> tuple[Trial, int]:
-    """A function that takes one whole step of the real model on the real GPU and tells its peak, and how many bytes it
-    may use: a part of what the GPU has left for this process."""
+    """A function that takes one whole step of the real model on the real GPU and returns its peak, and how many bytes
+    it may use: a part of what the GPU has left for this process."""
     import torch
 
     free, _ = torch.cuda.mem_get_info(device)
     ceiling_bytes = int(ceiling * (free + torch.cuda.memory_reserved(device)))
-    travels_bytes: int = 4 * sum(p.numel() for p in parameters)  # the buffer in which gradients are exchanged
+    travels_bytes: int = 4 * sum(p.numel() for p in trained.parameters)  # the buffer in which gradients are exchanged
 
     def trial(micro_batch: int) -> int:
-        shape = (micro_batch, rows.row_length)
-        ids = torch.ones(shape, dtype=torch.long, device=device)
-        positions = torch.arange(rows.row_length, device=device).expand(shape)
+        batch = full_rows(micro_batch)
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         try:
-            whole_step(shell, {"input_ids": ids, "labels": ids, "position_ids": positions}, parameters, optimizer)
+            whole_step(module, batch, trained.parameters, trained.optimizer)
             peak_bytes: int = torch.cuda.max_memory_allocated(device)
             return peak_bytes + travels_bytes
         except torch.OutOfMemoryError as error:
@@ -108,13 +107,13 @@ def gpu_trial(
     return trial, ceiling_bytes
 
 
-def whole_step(shell: Shell, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
+def whole_step(module: LossModule, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
     """Forward, backward and the optimizer's step, whose state takes memory too; afterwards all is as it was."""
     import torch
 
     before = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
     try:
-        shell(batch).backward()
+        module(batch).backward()
         optimizer.step()
     finally:
         optimizer.state.clear()

@@ -1,4 +1,4 @@
-"""Where a run goes on: at the newest intact checkpoint that any node holds. The others get it from that node."""
+"""Where a run resumes: at the newest intact checkpoint that any node holds. The others get it from that node."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from train.engine import checkpoint
-from train.engine.loop import Run, warn
+from train.engine.loop import Run
+from train.engine.milestones import Milestones
 from train.errors import BadInput
-from train.models.weights import Named, optimizer_state, set_optimizer_state, trained_weights
+from train.models.weights import optimizer_state, set_optimizer_state
 
 
 def bring_up_to_date(run: Run) -> str:
@@ -19,34 +20,31 @@ def bring_up_to_date(run: Run) -> str:
     saved = find_own(run)
     source, state = choose_source(run.world.gather(saved.state if saved else None))
     why = take_over(run, saved, source, state)
-    run.settled = run.step
-    if run.rounds:
-        run.rounds.go_on(run.step, state)
+    run.strategy.resume(run.step, state or {})
     return why
 
 
 def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None) -> str:
-    named = dict(sorted(trained_weights(run.shell.model).items()))
     if state is None and run.config.resume not in ("auto", "never"):
         raise BadInput(
             f"resume: no node has a checkpoint of run '{run.config.resume}'", fix="use resume: auto or never"
         )
     if state is None:
         # A random number may differ between kinds of processor: the first weights are those of rank 0.
-        run.world.broadcast([p.data for p in named.values()], source)
+        run.world.broadcast([p.data for p in run.trained.parameters], source)
         return "from the beginning: no checkpoint of this run"
     require_same_math(run, state)
     if run.world.rank == source and saved is not None:
-        checkpoint.load(saved, run.shell.model, run.optimizer)
-        if run.rounds:
-            run.rounds.load(checkpoint.outer(saved))
-    send_state(run, named, source)
-    run.step, run.best, run.proven = int(state["step"]), state["best"], -1
-    run.balance = run.balance.knowing(state.get("speeds", {}))
-    run.saved = run.step if saved and saved.step == run.step else -1
-    if run.scaler and state["scaler"]:
-        run.scaler.load_state_dict(state["scaler"])
-    return f"resumed at step {run.step}, from {run.identity['names'][source]}"
+        checkpoint.load(saved, run.module.model, run.trained.optimizer)
+        run.strategy.load(checkpoint.outer(saved))
+    send_state(run, source)
+    step = int(state["step"])
+    run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
+    here = step if saved and saved.step == step else -1
+    run.milestones = Milestones(settled=step, saved=here, best=state["best"])
+    if run.trained.scaler and state["scaler"]:
+        run.trained.scaler.load_state_dict(state["scaler"])
+    return f"resumed at step {step}, from {run.balance.names[source]}"
 
 
 def find_own(run: Run) -> checkpoint.Saved | None:
@@ -61,7 +59,7 @@ def find_own(run: Run) -> checkpoint.Saved | None:
         root = config.checkpoint_folder(config.resume)
     saved, problems = checkpoint.newest_intact(root)
     for problem in problems:
-        warn(run, f"{run.world.node}: passed over a damaged checkpoint, {problem}")
+        run.reporter.warn(run.step, f"{run.world.node}: passed over a damaged checkpoint, {problem}")
     return saved
 
 
@@ -78,22 +76,23 @@ def choose_source(states: list[dict[str, Any] | None]) -> tuple[int, dict[str, A
 
 
 def require_same_math(run: Run, state: dict[str, Any]) -> None:
-    then, now = state["math"], run.identity["math"]
+    then, now = state["math"], run.math
     if changed := [name for name in now if then.get(name) != now[name]]:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
         raise BadInput(
-            f"run '{run.config.run}' cannot go on with other settings: {what}",
+            f"run '{run.config.run}' cannot continue with other settings: {what}",
             f"checkpoint: {run.config.checkpoint_folder()}",
-            "set them back, choose another run name, or start anew with resume: never",
+            "set them back, choose another run name, or start again with resume: never",
         )
 
 
-def send_state(run: Run, named: Named, source: int) -> None:
-    """Weights and optimizer state from one rank to all."""
+def send_state(run: Run, source: int) -> None:
+    """Weights, optimizer state and what the strategy keeps, from one rank to all."""
+    named, optimizer = run.trained.named, run.trained.optimizer
     run.world.broadcast([p.data for p in named.values()], source)
     if run.world.size == 1:
         return
-    tensors, numbers = optimizer_state(named, run.optimizer)
+    tensors, numbers = optimizer_state(named, optimizer)
     shapes = {name: [list(t.shape), str(t.dtype).removeprefix("torch."), t.device.type] for name, t in tensors.items()}
     shapes, numbers = run.world.gather([shapes, numbers])[source]
     if run.world.rank != source:
@@ -102,6 +101,5 @@ def send_state(run: Run, named: Named, source: int) -> None:
             for name, (shape, kind, where) in shapes.items()
         }
     run.world.broadcast([tensors[name] for name in sorted(tensors)], source)
-    set_optimizer_state(named, run.optimizer, tensors, numbers)
-    if run.rounds:
-        run.world.broadcast([run.rounds.velocity[name] for name in sorted(named)], source)
+    set_optimizer_state(named, optimizer, tensors, numbers)
+    run.world.broadcast(list(run.strategy.tensors().values()), source)

@@ -4,7 +4,7 @@ WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT; MOTLEY_NODE names the node)
     python -m train run --model tiny --dataset stdlib-qa --max-steps 20
     torchrun --nproc-per-node 2 -m train run --config training_config.yaml
 
-setup.py makes everything ready, loop.py trains. A run that stopped goes on where it was, with any number of processes.
+setup.py makes everything ready, loop.py trains. A stopped run continues where it was, with any number of processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
-    from train.engine import loop
+    from train.engine import loop, milestones
     from train.engine.setup import set_up
     from train.parallel.world import join
     from train.runlog.events import person
@@ -67,7 +67,7 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     try:
         loop.train(run)
         if world.writes:
-            adapter = loop.write_result(run)
+            adapter = milestones.write_result(run)
             finish(run, adapter, time.perf_counter() - started, as_json and world.speaks)
     except Exception as error:
         raise fail(run, error) from error
@@ -89,17 +89,16 @@ def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
         "steps": run.step,
         "first_loss": losses[0] if losses else None,
         "last_loss": losses[-1] if losses else None,
-        "best": run.best,
+        "best": run.milestones.best,
         "adapter": str(adapter),
         "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
-    run.log.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
-    if run.board:
-        run.board.close()
+    run.reporter.write("done", step=run.step, loss=receipt["last_loss"], seconds=receipt["seconds"])
+    run.reporter.close()
     loss = f" · loss {losses[-1]:.4f}" if losses else ""
-    held_out = f" · best held-out loss {run.best['loss']:.4f}" if run.best else ""
-    run.progress.say(f"done · {run.step} steps{loss}{held_out}\nadapter   {adapter}")
+    held_out = f" · best held-out loss {run.milestones.best['loss']:.4f}" if run.milestones.best else ""
+    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\nadapter   {adapter}")
     if as_json:
         print(json.dumps(receipt))
 
@@ -110,23 +109,26 @@ class StepFailedError(CheckFailed):
 
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
-    from train.engine import consistency, loop, shutdown
+    from train.engine import consistency, milestones, shutdown, step_event
 
-    run.state_lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
+    run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
-    # Weights in doubt are not saved: the last proven checkpoint is the one to go on from.
-    in_doubt = run.updating or isinstance(error, (consistency.Disagreement, loop.LossNotFiniteError))
+    # Weights in doubt are not saved: the last proven checkpoint is the one to resume from.
+    in_doubt = isinstance(error, (consistency.Disagreement, step_event.LossNotFiniteError))
+    in_doubt = in_doubt or run.trained.half_changed
     if run.world.writes and not in_doubt:
         try:
             with shutdown.beside_the_usual_stream(run.device):
-                loop.write_checkpoint(run)
-        except Exception as second:  # a sick card gives nothing back: what made it sick is what counts
-            loop.warn(run, f"{node}: the last step could not be saved: {second}")
+                milestones.write_checkpoint(run)
+        except Exception as second:  # a sick GPU gives nothing back: what made it sick is what counts
+            run.reporter.warn(run.step, f"{node}: the last step could not be saved: {second}")
     trace = "".join(traceback.format_exception(error))
-    run.log.write("failed", step=step, node=node, message=str(error), trace=trace)
+    run.reporter.write("failed", step=step, node=node, message=str(error), trace=trace)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        what = f"its disk is full ({error.filename or 'where, it was not told'})"
-        return StepFailedError(f"{node}: {what}; make room there, then go on with: make launch RESUME={run.config.run}")
+        what = f"its disk is full ({error.filename or 'the system does not say where'})"
+        return StepFailedError(
+            f"{node}: {what}; make room there, then continue with: make launch RESUME={run.config.run}"
+        )
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]
     return StepFailedError(f"{node}, step {step}: {first}", *rest[:2])

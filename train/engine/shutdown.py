@@ -2,7 +2,7 @@
 
 Python runs signal handlers only between two bytecodes of the main thread, and that may sit in a long backward pass or
 wait for a dead peer. So a thread of its own is woken through the signal's file descriptor; the lock of the run keeps it
-from saving half an update, and a step that is under way is given up.
+from saving half an update, and a step that is running is given up.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ class Leaver:
 
 
 def leave(run: Run, reason: str) -> None:
-    from train.engine.loop import write_checkpoint
+    from train.engine.milestones import write_checkpoint
 
-    run.state_lock.acquire()  # and kept: what the main thread still does to the run is neither told nor saved
+    run.trained.lock.acquire()  # and kept: what the main thread still does to the run is neither reported nor saved
     try:
         if run.world.writes and run.step > 0:
             with beside_the_usual_stream(run.device):
                 write_checkpoint(run, leaving=True)
-        run.log.write("stopped", step=run.step, reason=reason)
-        run.progress.say(f"stopped by {reason} at step {run.step}; the same command goes on from there")
+        run.reporter.write("stopped", step=run.step, reason=reason)
+        run.reporter.say(f"stopped by {reason} at step {run.step}; the same command continues from there")
     except Exception as error:
         print(f"leaving without a checkpoint of step {run.step}: {error}", file=sys.stderr)
 
 
 def beside_the_usual_stream(device: str) -> AbstractContextManager[object]:
-    """On a card: what stands in the usual stream may wait for ever for a peer that is gone. The weights are as they
+    """On a GPU: what stands in the usual stream may wait for ever for a peer that is gone. The weights are as they
     should be, because every update ends with a synchronization."""
     if device == "cpu":
         return nullcontext()

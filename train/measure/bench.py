@@ -1,10 +1,10 @@
-"""`python -m train bench`: what the network between the nodes gives, and which way of adding gradients up is faster.
+"""`python -m train bench`: what the network between the nodes gives, and which exchange of gradients is faster.
 
     torchrun --nproc-per-node 2 -m train bench allreduce --link-mbit 1000
     torchrun --nproc-per-node 2 -m train bench sync --model tiny
 
-allreduce: sums of several sizes, against the speed of the link. sync: whole steps of a model with each way (ddp, flat)
-and each wire (fp32, bf16), on random rows. Start it on all nodes alike; the first one reports.
+allreduce: sums of several sizes, against the speed of the link. sync: whole steps of a model with each exchange (ddp,
+flat) and each wire (fp32, bf16), on random rows. Start it on all nodes alike; the first one reports.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> l
     import torch.distributed as dist
 
     device = this_device(world.local_rank)
-    world.start_group(cards=all(world.gather(device != "cpu")))
+    world.start_group(gpus=all(world.gather(device != "cpu")))
     measured = []
     for size in sizes:
         data = torch.ones(size // 4, device=device)
@@ -122,6 +122,7 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
     from train.models.locate import model_folder
     from train.models.weights import trained_weights
     from train.parallel import sync
+    from train.recipes import sft
 
     device = this_device(world.local_rank)
     backend = backends.get("hf")
@@ -133,30 +134,32 @@ def bench_sync(world: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
         max_seq_length=args.max_seq_length,
     )
     model: Any = backend.build(spec)  # before the group, as in a run
-    world.start_group(cards=all(world.gather(device != "cpu")))
+    world.start_group(gpus=all(world.gather(device != "cpu")))
     parameters = list(trained_weights(model).values())
-    shell = sync.make_shell(backend, model, spec.precision, device)
-    batches = [random_batch(args, model.config.vocab_size, device, seed) for seed in range(args.micro_batches)]
+    module = backends.loss_module(backend, model, spec.precision, device)
+    shape = args.micro_batch, args.max_seq_length
+    batches = [sft.full_rows(*shape, model.config.vocab_size, device, seed) for seed in range(args.micro_batches)]
     measured = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
-        way = sync.make(kind, "fp32", shell, parameters, device)
+        exchange = sync.make(kind, "fp32", module, parameters, device)
         for wire in sync.WIRES:
-            way.wire = wire
-            measured.append(
-                {"sync": kind, "wire": wire, **measure_steps(world, way, parameters, batches, args.repeats)}
-            )
+            exchange.wire = wire
+            found = measure_steps(world, exchange, parameters, batches, args.repeats)
+            measured.append({"sync": kind, "wire": wire, **found})
     return measured
 
 
-def measure_steps(world: Any, way: Any, parameters: list[Any], batches: list[Any], repeats: int) -> dict[str, float]:
+def measure_steps(
+    world: Any, exchange: Any, parameters: list[Any], batches: list[Any], repeats: int
+) -> dict[str, float]:
     """Medians over the steps of the slowest rank; the first step warms up."""
     steps, blocked = [], []
     for _ in range(repeats + 1):
         world.numbers([0.0])
         start = time.perf_counter()
-        work = way.step(batches, 1.0)
-        rows = world.numbers([time.perf_counter() - start, work.blocked_s])
+        timing = exchange.gradients(batches, 1.0)
+        rows = world.numbers([time.perf_counter() - start, timing.blocked_s])
         steps.append(max(row[0] for row in rows))
         blocked.append(max(row[1] for row in rows))
         for parameter in parameters:
@@ -167,16 +170,6 @@ def measure_steps(world: Any, way: Any, parameters: list[Any], batches: list[Any
         "step_s": statistics.median(steps[1:]),
         "blocked_s": statistics.median(blocked[1:]),
     }
-
-
-def random_batch(args: argparse.Namespace, vocabulary: int, device: str, seed: int) -> Any:
-    import torch
-
-    shape = (args.micro_batch, args.max_seq_length)
-    tokens = torch.randint(vocabulary, shape, generator=torch.Generator().manual_seed(seed))
-    positions = torch.arange(args.max_seq_length).expand(shape)
-    batch = {"input_ids": tokens, "labels": tokens, "position_ids": positions}
-    return {name: tensor.to(device) for name, tensor in batch.items()}
 
 
 def sync_text(measured: list[dict[str, Any]]) -> list[str]:

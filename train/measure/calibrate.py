@@ -141,31 +141,29 @@ def measure(args: argparse.Namespace) -> Speed:
 
     from train.engine import microbatch
     from train.engine.device import look
-    from train.engine.setup import model_spec, shape_of
-    from train.models import backends
+    from train.engine.setup import shape_of
     from train.models.locate import model_folder
     from train.models.weights import trained_weights
-    from train.parallel import sync
+    from train.parallel.sync import FlatSync
     from train.plan.config import load_config
     from train.plan.decide import choose
+    from train.recipes import sft
 
     config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
     base = Path(model_folder(config.model))
     facts = look(config, "here", 0, base)
     decisions = choose(config, [facts], shape_of(base))
-    backend = backends.get(decisions.backend)
-    model: Any = backend.build(model_spec(config, decisions, str(base), facts.device, config.max_seq_length))
-    parameters = list(trained_weights(model).values())
-    way = sync.FlatSync(
-        sync.make_shell(backend, model, decisions.precision, facts.device), parameters, "fp32", facts.device
-    )
+    module = sft.build(config, decisions, base, facts.device, config.max_seq_length)
+    parameters = list(trained_weights(module.model).values())
+    flat = FlatSync(module, parameters, "fp32", facts.device)
     optimizer = torch.optim.AdamW(parameters, lr=1e-9)
     rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length).micro_batch if facts.device == "cpu" else 1)
-    batch = random_rows(rows, config.max_seq_length, model.config.vocab_size, facts.device)
+    vocabulary: int = module.model.config.vocab_size
+    batch = sft.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
 
     def step(micro_batches: int) -> float:
         started = time.perf_counter()
-        way.step([batch] * micro_batches, 1.0)
+        flat.gradients([batch] * micro_batches, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if facts.device != "cpu":
@@ -173,14 +171,6 @@ def measure(args: argparse.Namespace) -> Speed:
         return time.perf_counter() - started
 
     return fit(step, rows)
-
-
-def random_rows(rows: int, length: int, vocabulary: int, device: str) -> Any:
-    import torch
-
-    ids = torch.randint(vocabulary, (rows, length), generator=torch.Generator().manual_seed(0)).to(device)
-    positions = torch.arange(length, device=device).expand(rows, length)
-    return {"input_ids": ids, "labels": ids, "position_ids": positions}
 
 
 def fit(step: Callable[[int], float], rows: int, budget_s: float = BUDGET_S) -> Speed:

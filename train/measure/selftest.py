@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
 class Bench:
     """What one check leaves for the next."""
 
-    shell: Any = None
+    module: Any = None
     optimizer: Any = None
     batch: Any = None
     loss: Any = None
@@ -117,26 +117,22 @@ def kernel() -> str:
         raise BadInput(f"there is {' and '.join(lacking)}, which Triton builds kernels with", fix=fix)
     from train.measure import gpu_kernel
 
-    cards = range(torch.cuda.device_count())
+    gpus = range(torch.cuda.device_count())
     try:
         with gpu_kernel.nothing_built():
-            for card in cards:
-                gpu_kernel.prove(f"cuda:{card}")
+            for gpu in gpus:
+                gpu_kernel.prove(f"cuda:{gpu}")
     except subprocess.CalledProcessError as failed:
         raise BadInput(f"{compiler} does not build what Triton needs: {failed}", fix=fix) from None
-    return f"built by {compiler}, runs on {', '.join(torch.cuda.get_device_name(card) for card in cards)}"
+    return f"built by {compiler}, runs on {', '.join(torch.cuda.get_device_name(gpu) for gpu in gpus)}"
 
 
 def load(bench: Bench) -> str:
     from train.engine.optimizer import make_optimizer
-    from train.engine.setup import model_spec
-    from train.models import backends
-    from train.parallel import sync
+    from train.recipes import sft
 
-    where = bench.facts.device
-    backend = backends.get(bench.decisions.backend)
-    model = backend.build(model_spec(bench.config, bench.decisions, str(bench.base), where, 64))
-    bench.shell = sync.make_shell(backend, model, bench.decisions.precision, where)
+    bench.module = sft.build(bench.config, bench.decisions, bench.base, bench.facts.device, 64)
+    model = bench.module.model
     trained = [p for p in model.parameters() if p.requires_grad]
     bench.optimizer = make_optimizer(bench.config, trained)
     adapter, everything = model.get_nb_trainable_parameters()  # those of two in a byte, too
@@ -148,7 +144,7 @@ def forward(bench: Bench) -> str:
 
     ids = torch.arange(3, 67, device=bench.facts.device)[None]
     bench.batch = {"input_ids": ids, "labels": ids, "position_ids": torch.arange(64, device=ids.device)[None]}
-    bench.loss = bench.shell(bench.batch)
+    bench.loss = bench.module(bench.batch)
     if not torch.isfinite(bench.loss):
         raise ValueError(f"the loss is {bench.loss.item()}")
     return f"loss {bench.loss.item() / 63:.3f}"
@@ -173,7 +169,7 @@ def optimizer_step(bench: Bench) -> str:
         group["lr"] = 1e-2
     before = bench.loss.item() / 63
     bench.optimizer.step()
-    after = bench.shell(bench.batch).item() / 63
+    after = bench.module(bench.batch).item() / 63
     if not after < before:
         raise ValueError(f"the loss went from {before:.3f} to {after:.3f}")
     return f"loss {before:.3f} → {after:.3f}"
@@ -185,7 +181,7 @@ def save_and_reload(bench: Bench) -> str:
     from train.engine import checkpoint
     from train.models.weights import trained_weights
 
-    model = bench.shell.model
+    model = bench.module.model
     wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.write(Path(folder), 1, model, bench.optimizer, {})

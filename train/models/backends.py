@@ -2,16 +2,24 @@
 
 build(spec) -> module          base model with its adapter, on its device, in train mode
 loss_sum(model, batch) -> sum  the summed loss of all target tokens of the batch, fp32, one number
+
+LossModule is all that training sees of a model.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor, nn
+
+Batch = dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +49,34 @@ class ModelSpec:
 
 class Backend(Protocol):
     def build(self, spec: ModelSpec) -> nn.Module: ...
-    def loss_sum(self, model: nn.Module, batch: dict[str, Tensor]) -> Tensor: ...
+    def loss_sum(self, model: nn.Module, batch: Batch) -> Tensor: ...
 
 
 def get(name: str) -> Backend:
     """Imports the backend: unsloth must come before transformers and peft, so call this early."""
     return cast(Backend, importlib.import_module(f"train.models.{name}"))
+
+
+class LossModule(nn.Module):  # type: ignore[misc]
+    """The model as a function from a micro-batch to its summed loss. None stands for a rank without rows: a loss of
+    zero that still touches every trainable weight, so that ddp's exchange happens without computing anything."""
+
+    def __init__(self, model: nn.Module, loss_sum: Callable[[nn.Module, Batch], Tensor], autocast: Any = None) -> None:
+        super().__init__()
+        self.model = model
+        self.loss_sum = loss_sum
+        self.autocast = autocast or nullcontext
+
+    def forward(self, batch: Batch | None) -> Tensor:
+        if batch is None:
+            return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
+        with self.autocast():
+            return self.loss_sum(self.model, batch)
+
+
+def loss_module(backend: Backend, model: nn.Module, precision: str, device: str) -> LossModule:
+    """The model behind a backend, computing in the run's precision."""
+    if precision == "fp32":
+        return LossModule(model, backend.loss_sum)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
+    return LossModule(model, backend.loss_sum, partial(torch.autocast, torch.device(device).type, dtype))

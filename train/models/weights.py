@@ -2,12 +2,61 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 Named = dict[str, nn.Parameter]
+
+
+class Trained:
+    """The trained weights with their optimizer; nothing else changes them while a run trains."""
+
+    def __init__(self, named: Named, optimizer: Any, *, scaler: Any = None, grad_clip: float = 0.0) -> None:
+        self.named, self.optimizer, self.grad_clip = named, optimizer, grad_clip
+        self.parameters = list(named.values())
+        self.scaler = scaler
+        """torch's GradScaler for fp16, else None."""
+        self.lock = threading.RLock()
+        """Held while weights change and while they are saved: a checkpoint never sees half an update."""
+        self.half_changed = False
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """An exception in it leaves the weights in doubt."""
+        with self.lock:
+            self.half_changed = True
+            yield
+            self.half_changed = False
+
+    def set_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    @property
+    def scale(self) -> float:
+        """What a loss is multiplied by before its gradients are computed."""
+        return float(self.scaler.get_scale()) if self.scaler else 1.0
+
+    def gradient_norm(self) -> float:
+        if self.scaler and self.parameters[0].grad is not None:
+            self.scaler.unscale_(self.optimizer)
+        return float(nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None]))
+
+    def step(self, norm: float) -> None:
+        """The optimizer's step, its gradients clipped by a norm that all ranks have from the same exchange: different
+        GPUs may sum up their own in another order, and then the adapters would differ in a last bit."""
+        if self.grad_clip:
+            nn.utils.clip_grads_with_norm_(self.parameters, self.grad_clip, torch.tensor(norm))
+        if self.scaler:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.step()
 
 
 def trained_weights(model: nn.Module) -> Named:

@@ -98,11 +98,18 @@ class Balance:
     """The plan in force and what it rests on, by the names of the processes in rank order."""
 
     def __init__(
-        self, names: Sequence[str], rows: int, *, known: Mapping[str, float] | None = None, moves: bool = True
+        self,
+        names: Sequence[str],
+        rows: int,
+        *,
+        known: Mapping[str, float] | None = None,
+        moves: bool = True,
+        fixed: Sequence[float] | None = None,
     ) -> None:
         self.names = list(names)
         self.rows = rows
-        self.moves = moves and len(names) > 1
+        self.fixed = fixed
+        self.moves = moves and len(names) > 1 and fixed is None
         """Else speeds are measured and kept, and the shares stay."""
         known = known or {}
         self.known = dict(known)
@@ -110,6 +117,8 @@ class Balance:
         self.meters = {name: Meter(guess) for name, guess in guesses.items()}
         start = [guesses[name] or 1.0 for name in self.names]
         self.counts = fastest_split(rows, start)
+        self.shares = [float(n) for n in self.counts] if self.moves else list(fixed or [1.0] * len(names))
+        """One weight a process; changes between steps, and alike on all ranks."""
         self.planned = dict(zip(self.names, start, strict=True)) if known else {}
         """The speeds that the plan was made for."""
         self.left: dict[tuple[int, ...], tuple[int, float]] = {}
@@ -122,7 +131,20 @@ class Balance:
 
     def knowing(self, measured: Mapping[str, float]) -> Balance:
         """A new beginning with speeds measured earlier in this run: they say more than a guess in the settings."""
-        return Balance(self.names, self.rows, known=self.known | dict(measured), moves=self.moves)
+        return Balance(self.names, self.rows, known=self.known | dict(measured), moves=self.moves, fixed=self.fixed)
+
+    @property
+    def why(self) -> str:
+        """Of the shares to begin with."""
+        if self.fixed is not None:
+            return f"shares {':'.join(f'{share:g}' for share in self.fixed)}: as set"
+        if not self.moves:
+            return "shares even: as set" if len(self.names) > 1 else "shares: one process"
+        counts = ":".join(map(str, self.counts))
+        if not self.planned:
+            return f"shares {counts}: even until speeds are measured"
+        speeds = ", ".join(f"{name} {speed:.3g}" for name, speed in self.planned.items())
+        return f"shares {counts}: by the speeds known so far, {speeds} rows/s"
 
     @property
     def speeds(self) -> dict[str, float]:
@@ -182,6 +204,7 @@ class Balance:
         return None
 
     def _change(self, reason: str) -> Change:
+        self.shares = [float(n) for n in self.counts]
         shares = dict(zip(self.names, self.counts, strict=True))
         return Change(shares, {name: round(v, 4) for name, v in zip(self.names, self._now(), strict=True)}, reason)
 

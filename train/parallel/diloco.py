@@ -1,11 +1,12 @@
-"""`sync: local`: every process takes steps of its own, and now and then all meet (DiLoCo, Douillard et al. 2023).
+"""`sync: local`: every process takes inner steps of its own, and now and then all exchange (DiLoCo, Douillard et al.
+2023).
 
-A round is some steps. In each, a process trains its slice of the step's rows as always, but takes the mean gradient
-over its own target tokens and updates its own weights. Where the round ends, the ways that all have gone are averaged,
-each by the target tokens it was trained on, and the weights that all had in common take a Nesterov step along that
-average. Then all hold the same again: only there a run is compared, evaluated and saved.
+A round is some inner steps. In each, a process trains its slice of the step's rows as always, but takes the mean
+gradient over its own target tokens and updates its own weights. Where the round ends, the deltas of all processes (how
+far each one's weights moved) are averaged, each by the target tokens that it was trained on, and the outer step, a
+Nesterov step along that average, starts from the weights that all shared. Then all hold the same again.
 
-What all shared when the round began is kept, so that a run that breaks off goes on from there.
+What all shared when the round began is kept, so that a run that breaks off resumes from there.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from train.models.weights import Named, optimizer_state, set_optimizer_state
-from train.parallel.sync import WIRES
+from train.models.backends import Batch, LossModule
+from train.models.weights import Trained, optimizer_state, set_optimizer_state
+from train.parallel.strategy import Choice, StepTiming, Strategy
+from train.parallel.sync import FlatSync, all_reduce
+from train.parallel.world import World
 from train.plan import speedup
 
 FIRST_ROUND = 4
-"""Steps of the first round, which shows how long a step and an exchange take."""
+"""Inner steps of the first round, which shows how long a step and an exchange take."""
 LEAST_ROUNDS = 8
-"""Meetings that a run has at least, as far as its steps allow."""
+"""Rounds that a run has at least, as far as its steps allow."""
 CHANGED = 1.5
 """A new number of steps that differs by less than this factor is not worth a change."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -36,13 +41,17 @@ def most_steps(total_steps: int) -> int:
     return max(1, min(speedup.MOST_LOCAL_STEPS, total_steps // LEAST_ROUNDS))
 
 
-class Rounds:
-    """The round that is under way, and what is known of it."""
+class DiLoCo(Strategy):
+    """The round that is running, and what is known of it; `shared_step` is where it began."""
+
+    kind = "local"
 
     def __init__(
         self,
-        named: Named,
-        optimizer: torch.optim.Optimizer,
+        trained: Trained,
+        module: LossModule,
+        world: World,
+        device: str,
         *,
         steps: int | None,
         total_steps: int,
@@ -51,120 +60,174 @@ class Rounds:
         wire: str,
         on_cpu: bool = False,
     ) -> None:
+        super().__init__(trained)
+        self.own = FlatSync(module, trained.parameters, wire, device, exchanges=False)
+        self.world = world
         self.on_cpu = on_cpu
         """GPUs and CPUs train together: all take the outer step on the same kind of processor (engine/optimizer.py)."""
-        self.named, self.optimizer = named, optimizer
         self.total_steps, self.rate, self.momentum, self.wire = total_steps, rate, momentum, wire
         self.measured = steps is None
         """Whether the number of steps follows from what they take; else it is as set."""
         self.steps = steps or min(FIRST_ROUND, most_steps(total_steps))
-        self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in named.items()}
+        self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
-        """What the last meeting's exchange of ways took, the same on all ranks."""
+        """What the last exchange of deltas took, the same on all ranks."""
         self.seconds: list[float] = []
         self.begin(0)
 
+    @property
+    def why(self) -> str:  # type: ignore[override]
+        until = ", until measured" if self.measured else ""
+        return f"rounds of {self.steps} steps{until}; the curve depends on the cluster"
+
     def begin(self, step: int) -> None:
         """All hold the same after this step: a new round starts here."""
-        self.began = step
-        self.weights = {name: p.detach().clone() for name, p in self.named.items()}
-        tensors, self.numbers = optimizer_state(self.named, self.optimizer)
+        self.shared_step = step
+        self.weights = {name: p.detach().clone() for name, p in self.trained.named.items()}
+        tensors, self.numbers = optimizer_state(self.trained.named, self.trained.optimizer)
         self.inner = {name: tensor.detach().to("cpu", copy=True) for name, tensor in tensors.items()}
         self.tokens: list[int] = []
 
-    def go_back(self) -> int:
-        """To where the round began; returns that step."""
+    def rollback(self) -> int:
+        if not self.tokens:  # no inner step yet
+            return self.shared_step
+        named = self.trained.named
         with torch.no_grad():
-            for name, parameter in self.named.items():
+            for name, parameter in named.items():
                 parameter.copy_(self.weights[name])
-        set_optimizer_state(self.named, self.optimizer, self.inner, self.numbers)
-        return self.began
+        set_optimizer_state(named, self.trained.optimizer, self.inner, self.numbers)
+        self.tokens = []
+        return self.shared_step
 
-    def count(self, targets: Sequence[int]) -> None:
-        """Takes in what each process trained in a step."""
-        self.tokens = [a + b for a, b in zip(self.tokens or [0] * len(targets), targets, strict=True)]
+    # -- inner steps --------------------------------------------------------------------------------------------------
+
+    def divisor(self, targets: Sequence[int], rank: int) -> int:
+        return targets[rank]
+
+    def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
+        return self.own.gradients(batches, weight)
+
+    def exchange(
+        self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
+    ) -> StepTiming:
+        """The inner step, and the sync where the round ends; nothing that all share changes here."""
+        with self.trained.changing():
+            self.tokens = [a + b for a, b in zip(self.tokens or [0] * len(targets), targets, strict=True)]
+            if targets[self.world.rank]:
+                self.trained.step(norm)
+        if not self.ends_with(step):
+            return timing
+        start = time.perf_counter()
+        deltas_s = self.sync(moments=saving)
+        return replace(timing, blocked_s=time.perf_counter() - start, deltas_s=deltas_s)
 
     def ends_with(self, step: int) -> bool:
-        return step - self.began >= self.steps or step == self.total_steps
+        return step - self.shared_step >= self.steps or step == self.total_steps
 
-    # -- meeting ----------------------------------------------------------------------------------------------------
+    def observe(self, timings: list[StepTiming]) -> list[StepTiming]:
+        longest_s = max(timing.compute_s for timing in timings)
+        self.seconds.append(longest_s)
+        self.exchange_s = min(timing.deltas_s for timing in timings)
+        if self.exchange_s:
+            return timings
+        # nothing is exchanged, but nobody is a step ahead
+        return [replace(timing, blocked_s=longest_s - timing.compute_s) for timing in timings]
 
-    def meet(self, rank: int, *, moments: bool) -> float:
-        """Averages the ways over all processes, and the optimizer's moments where these are to be saved: in between
-        each process keeps its own (averaged or not makes no difference to the loss). Seconds of the ways alone."""
-        weight = self.tokens[rank] / max(1, sum(self.tokens))
+    # -- the outer step -----------------------------------------------------------------------------------------------
+
+    def sync(self, *, moments: bool) -> float:
+        """Averages the deltas over all processes, and the optimizer's moments where these are to be saved: in between
+        each process keeps its own (averaged or not makes no difference to the loss). Seconds of the deltas alone."""
+        weight = self.tokens[self.world.rank] / max(1, sum(self.tokens))
         started = time.perf_counter()
-        ways = {name: weight * (self.weights[name] - p.detach()) for name, p in self.named.items()}
-        self.average = self._added_up(ways)
+        named = self.trained.named
+        self.average = self._all_reduce({name: weight * (self.weights[name] - p.detach()) for name, p in named.items()})
         next(iter(self.average.values())).flatten()[0].item()  # a GPU is done only now
-        taken = time.perf_counter() - started
+        taken_s = time.perf_counter() - started
         if moments:
             self._average_moments(weight)
-        return taken
+        if self.trained.scaler:
+            self._agree_on_scale()
+        return taken_s
 
-    def settle(self, step: int) -> None:
-        """The Nesterov step, from the weights that all had in common."""
+    def update(self, step: int, norm: float) -> None:
+        if self.ends_with(step):
+            self.outer_step()
+            self.begin(step)
+
+    def outer_step(self) -> None:
+        """The Nesterov step, from the weights that all shared."""
         with torch.no_grad():
-            for name, parameter in self.named.items():
+            for name, parameter in self.trained.named.items():
                 place = torch.device("cpu") if self.on_cpu else parameter.device
-                way, start = self.average[name].to(place), self.weights[name].to(place)
-                velocity = self.velocity[name].to(place) * self.momentum + way
+                delta, start = self.average[name].to(place), self.weights[name].to(place)
+                velocity = self.velocity[name].to(place) * self.momentum + delta
                 self.velocity[name].copy_(velocity)
-                parameter.copy_(start - self.rate * (way + self.momentum * velocity))
-        self.begin(step)
+                parameter.copy_(start - self.rate * (delta + self.momentum * velocity))
 
-    def _added_up(self, parts: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _all_reduce(self, named: dict[str, Tensor]) -> dict[str, Tensor]:
         if not dist.is_initialized():
-            return parts
-        flat = torch.cat([part.flatten() for part in parts.values()]).to(WIRES[self.wire])
-        dist.all_reduce(flat)
-        sums = flat.split([part.numel() for part in parts.values()])
-        return {name: some.view_as(part).to(part.dtype) for (name, part), some in zip(parts.items(), sums, strict=True)}
+            return named
+        return dict(zip(named, all_reduce(list(named.values()), self.wire), strict=True))
 
     def _average_moments(self, weight: float) -> None:
         """A process without rows has none yet: it takes the others'. The count of steps is that of the furthest."""
         if not dist.is_initialized():
             return
-        state = self.optimizer.state
+        named, state = self.trained.named, self.trained.optimizer.state
         for kind in MOMENTS:
-            own = {name: state[p].get(kind, torch.zeros_like(p)) * weight for name, p in self.named.items()}
-            for name, sum_ in self._added_up(own).items():
-                state[self.named[name]][kind] = sum_
-        counts = [state[p].get("step", torch.zeros(())) for p in self.named.values()]
+            own = {name: state[p].get(kind, torch.zeros_like(p)) * weight for name, p in named.items()}
+            for name, average in self._all_reduce(own).items():
+                state[named[name]][kind] = average
+        counts = [state[p].get("step", torch.zeros(())) for p in named.values()]
         furthest = torch.tensor(
             [float(max(counts))], dtype=torch.float64, device=next(iter(self.average.values())).device
         )
         dist.all_reduce(furthest, op=dist.ReduceOp.MAX)
-        for p in self.named.values():
+        for p in named.values():
             state[p]["step"] = torch.tensor(float(furthest.item()))
 
-    # -- how many steps -----------------------------------------------------------------------------------------------
+    def _agree_on_scale(self) -> None:
+        """The most careful rank's: an overflow that one of them met is met by all."""
+        state = self.trained.scaler.state_dict()
+        names = ("scale", "_growth_tracker")
+        everyone = self.world.numbers([float(state[name]) for name in names])
+        scale, tracker = (min(row[i] for row in everyone) for i in range(len(names)))
+        self.trained.scaler.load_state_dict({**state, "scale": scale, "_growth_tracker": int(tracker)})
 
-    def choose(self) -> str:
-        """The next round's number of steps from what this one took; why, where it changes. All ranks have the same
-        figures."""
-        step_s, exchange_s = statistics.median(self.seconds), self.exchange_s
-        self.seconds = []
-        if not self.measured:
-            return ""
-        wanted = speedup.local_steps(step_s, exchange_s, most_steps(self.total_steps))
-        if max(wanted, self.steps) < CHANGED * min(wanted, self.steps):
-            return ""
+    # -- how many inner steps -----------------------------------------------------------------------------------------
+
+    def decide(self) -> Choice | None:
+        """The next round's number of steps from what this one took. All ranks have the same figures."""
+        if self.tokens:  # in the middle of a round
+            return None
+        step_s, self.seconds = statistics.median(self.seconds), []
+        wanted = speedup.local_steps(step_s, self.exchange_s, most_steps(self.total_steps))
+        if not self.measured or max(wanted, self.steps) < CHANGED * min(wanted, self.steps):
+            return None
         self.steps = wanted
-        part = exchange_s / (exchange_s + wanted * step_s)
-        return (
-            f"an exchange takes {exchange_s:.2f} s, a step {step_s:.2f} s: {part:.0%} of the time with {wanted} steps"
+        part = self.exchange_s / (self.exchange_s + wanted * step_s)
+        reason = (
+            f"an exchange takes {self.exchange_s:.2f} s, a step {step_s:.2f} s: "
+            f"{part:.0%} of the time with {wanted} steps"
         )
+        message = f"rounds of {wanted} steps from step {self.shared_step + 1}: {reason}"
+        return Choice({"local_steps": str(wanted)}, message, {"steps": wanted, "reason": reason})
 
     # -- kept with a checkpoint ---------------------------------------------------------------------------------------
 
-    def load(self, velocity: Mapping[str, Tensor]) -> None:
-        """Empty where the checkpoint is none of `sync: local`: the first round starts at rest."""
-        for name, tensor in velocity.items():
+    def state(self) -> dict[str, Any]:
+        return {"local_steps": self.steps}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return self.velocity
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
             self.velocity[name].copy_(tensor)
 
-    def go_on(self, step: int, state: dict[str, Any] | None) -> None:
-        if state and self.measured and state.get("local_steps"):
+    def resume(self, step: int, state: Mapping[str, Any]) -> None:
+        if self.measured and state.get("local_steps"):
             self.steps = min(int(state["local_steps"]), most_steps(self.total_steps))
         self.begin(step)

@@ -1,21 +1,17 @@
-"""How gradients of unequal ranks become the gradient of the whole step.
+"""Gradients that are exchanged in every step: those of unequal ranks become the gradient of the whole step.
 
 Each rank back-propagates (Σ loss of its tokens) / (target tokens of the whole step); the sum over all ranks is then
-exactly the gradient that one machine would have computed, whatever the shares. Two ways to add up, the same numbers:
+exactly the gradient that one machine would have computed, whatever the shares. Two methods, the same numbers:
 
     ddp   torch's DistributedDataParallel: travels while the backward pass still runs
     flat  one all-reduce of all gradients behind the backward pass
-
-With `local` nothing is added up here: the ranks meet where a round of steps ends (local.py).
 """
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -24,48 +20,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from train.models.backends import Backend
+from train.models.backends import Batch, LossModule
+from train.models.weights import Trained
+from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.world import World
 from train.plan.speedup import wire_for
 
-Batch = dict[str, Tensor]
-
-
-class Shell(nn.Module):  # type: ignore[misc]
-    """The model as a function from a micro-batch to its summed loss. None stands for a rank without rows: a loss of
-    zero that still touches every trainable weight, so that ddp's exchange happens without computing anything."""
-
-    def __init__(self, model: nn.Module, loss_sum: Callable[[nn.Module, Batch], Tensor], autocast: Any = None) -> None:
-        super().__init__()
-        self.model = model
-        self.loss_sum = loss_sum
-        self.autocast = autocast or nullcontext
-
-    def forward(self, batch: Batch | None) -> Tensor:
-        if batch is None:
-            return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
-        with self.autocast():
-            return self.loss_sum(self.model, batch)
-
-
-def make_shell(backend: Backend, model: nn.Module, precision: str, device: str) -> Shell:
-    """The model behind a backend, computing in the run's precision."""
-    if precision == "fp32":
-        return Shell(model, backend.loss_sum)
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float16
-    return Shell(model, backend.loss_sum, partial(torch.autocast, torch.device(device).type, dtype))
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one rank did for one step."""
-
-    loss_sum: float
-    compute_s: float
-    blocked_s: float
-    """From the end of the own computing until the summed gradient was there: waiting and transfer."""
-    ways_s: float = 0.0
-    """Of it what the exchange of the ways of a round took; the rest is what a checkpoint needs beside them."""
+WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 class Stopwatch:
@@ -88,41 +49,48 @@ class Stopwatch:
         return float(start.elapsed_time(end)) / 1000
 
 
+def all_reduce(tensors: list[Tensor], wire: str) -> list[Tensor]:
+    """The sum of each over all ranks, in one exchange."""
+    flat = torch.cat([tensor.flatten() for tensor in tensors]).to(WIRES[wire])
+    dist.all_reduce(flat)
+    sums = flat.split([tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor).to(tensor.dtype) for tensor, part in zip(tensors, sums, strict=True)]
+
+
 class FlatSync:
-    """Also the sync of a world of one, where there is nothing to add, and of local steps."""
+    """Also for one process, and for a rank's own gradients, where nothing is exchanged."""
+
+    kind = "flat"
+    interrupted_exchange = False  # an out-of-memory cannot leave a collective half done
 
     def __init__(
-        self, shell: Shell, parameters: list[nn.Parameter], wire: str, device: str, *, adds_up: bool = True
+        self, module: LossModule, parameters: list[nn.Parameter], wire: str, device: str, *, exchanges: bool = True
     ) -> None:
-        self.kind = "flat" if adds_up else "local"
-        self.adds_up = adds_up
-        self.shell = shell
+        self.module = module
         self.parameters = parameters
         self.wire = wire
+        self.exchanges = exchanges and dist.is_initialized()
         self.watch = Stopwatch(device)
-        self.interrupted_exchange = False  # an out-of-memory cannot leave a collective half done
 
-    def step(self, batches: list[Batch], weight: float) -> Work:
+    def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
         start = self.watch.mark()
         total = torch.zeros((), dtype=torch.float64, device=self.parameters[0].device)
         for batch in batches:
-            loss = self.shell(batch)
+            loss = self.module(batch)
             (loss * weight).backward()
             total += loss.detach()
         computed = self.watch.mark()
-        if self.adds_up and dist.is_initialized():
-            self._add_up()
+        if self.exchanges:
+            self._all_reduce()
         end = self.watch.mark()
-        return Work(total.item(), self.watch.between(start, computed), self.watch.between(computed, end))
+        return StepTiming(total.item(), self.watch.between(start, computed), self.watch.between(computed, end))
 
-    def _add_up(self) -> None:
+    def _all_reduce(self) -> None:
         for p in self.parameters:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        flat = torch.cat([g.flatten() for g in gradients]).to(WIRES[self.wire])
-        dist.all_reduce(flat)
-        for gradient, part in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-            gradient.copy_(part.view_as(gradient))
+        for gradient, summed in zip(gradients, all_reduce(gradients, self.wire), strict=True):
+            gradient.copy_(summed)
 
 
 SYNC_BUFFERS = "forward_sync_buffers"
@@ -133,20 +101,20 @@ if SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
 class DdpSync:
     kind = "ddp"
 
-    def __init__(self, shell: Shell, parameters: list[nn.Parameter], wire: str, device: str) -> None:
+    def __init__(self, module: LossModule, parameters: list[nn.Parameter], wire: str, device: str) -> None:
         # init_sync would push the frozen base over the LAN at every start; what is trained has been broadcast already.
         self.ddp = DistributedDataParallel(
-            shell, init_sync=False, find_unused_parameters=False, **{SYNC_BUFFERS: False}
+            module, init_sync=False, find_unused_parameters=False, **{SYNC_BUFFERS: False}
         )
         # torch compares a hook's annotations with its own types; a lambda has none.
-        self.ddp.register_comm_hook(self, lambda me, bucket: me._exchange(bucket))
+        self.ddp.register_comm_hook(self, lambda me, bucket: me._all_reduce(bucket))
         self.wire = wire
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
         self.computed: Any = None
         self.interrupted_exchange = False
 
-    def step(self, batches: list[Batch], weight: float) -> Work:
+    def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
         start = self.watch.mark()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         todo: list[Batch | None] = list(batches) or [None]
@@ -159,10 +127,12 @@ class DdpSync:
                 total += loss.detach()
         self.interrupted_exchange = False
         end = self.watch.mark()
-        return Work(total.item(), self.watch.between(start, self.computed), self.watch.between(self.computed, end))
+        return StepTiming(
+            total.item(), self.watch.between(start, self.computed), self.watch.between(self.computed, end)
+        )
 
-    def _exchange(self, bucket: Any) -> Any:
-        """Adds one bucket up. The last call of a step marks the end of the own computing."""
+    def _all_reduce(self, bucket: Any) -> Any:
+        """One bucket of gradients. The last call of a step marks the end of the rank's own computing."""
         self.computed = self.watch.mark()
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
@@ -170,57 +140,62 @@ class DdpSync:
         return future.then(lambda done: buffer.copy_(done.value()[0]))
 
 
-WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 Sync = FlatSync | DdpSync
 
 
-def make(kind: str, wire: str, shell: Shell, parameters: list[nn.Parameter], device: str) -> Sync:
-    if kind == "ddp" and dist.is_initialized():
-        return DdpSync(shell, parameters, wire, device)
-    return FlatSync(shell, parameters, wire, device, adds_up=kind != "local")
+def make(kind: str, wire: str, module: LossModule, parameters: list[nn.Parameter], device: str) -> Sync:
+    made = DdpSync if kind == "ddp" and dist.is_initialized() else FlatSync
+    return made(module, parameters, wire, device)
 
 
-class SyncChoice:
-    """The sync in use. `auto` tries both for a few steps each (they give the same numbers) and keeps the faster."""
+class ExactSync(Strategy):
+    """ddp or flat. `auto` times both for a few steps each (they give the same numbers) and keeps the faster."""
 
     TRIAL_STEPS = 4  # the first of them warms up and is not counted
 
-    def __init__(self, wanted: str, wire: str, shell: Shell, parameters: list[nn.Parameter], device: str) -> None:
-        self._make = partial(make, wire=wire, shell=shell, parameters=parameters, device=device)
-        self.now: Sync = self._make("ddp" if wanted == "auto" else wanted)
-        self.reason = "as set"
+    def __init__(self, wanted: str, wire: str, module: LossModule, trained: Trained, device: str) -> None:
+        super().__init__(trained)
+        self._make = partial(make, wire=wire, module=module, parameters=trained.parameters, device=device)
+        self._use(self._make("ddp" if wanted == "auto" else wanted))
+        self._undecided = wanted == "auto" and dist.is_initialized()
+        self.why = "both are tried in the first steps" if self._undecided else "as set"
         if not dist.is_initialized():
-            self.reason = "one process, nothing to add up"
-        elif wanted == "auto":
-            self.reason = ""
+            self.why = "one process, nothing to exchange"
         self._seconds: list[float] = []
         self._ddp: tuple[Sync, float] | None = None
 
-    @property
-    def comparing(self) -> bool:
-        """The second way is being tried and is compared with what the first took: nothing else should change."""
-        return self._ddp is not None
+    def _use(self, sync: Sync) -> None:
+        self.now, self.kind = sync, sync.kind
 
-    def begin_anew(self) -> None:
-        """The steps so far are no measure of those that follow."""
+    @property
+    def interrupted_exchange(self) -> bool:
+        return self.now.interrupted_exchange
+
+    def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
+        return self.now.gradients(batches, weight)
+
+    def observe(self, timings: list[StepTiming]) -> list[StepTiming]:
+        if self._undecided:
+            self._seconds.append(max(t.compute_s for t in timings) + min(t.blocked_s for t in timings))
+        return timings
+
+    def forget_timings(self) -> None:
         self._seconds = []
 
-    def learn(self, seconds: float) -> None:
-        """Called after each step with a figure that is the same on every rank, so that all ranks choose alike."""
-        if self.reason:
-            return
-        self._seconds.append(seconds)
+    def decide(self) -> Choice | None:
         if len(self._seconds) < self.TRIAL_STEPS:
-            return
-        measured = min(self._seconds[1:])
+            return None
+        measured, self._seconds = min(self._seconds[1:]), []
         if self._ddp is None:
-            self._ddp, self.now, self._seconds = (self.now, measured), self._make("flat"), []
-            return
+            self._ddp, self.comparing = (self.now, measured), True
+            self._use(self._make("flat"))
+            return None
         ddp, ddp_s = self._ddp
         if ddp_s <= measured:
-            self.now = ddp
-        self._ddp = None
-        self.reason = f"measured: ddp {ddp_s:.3f} s a step, flat {measured:.3f} s"
+            self._use(ddp)
+        self._undecided = self.comparing = False
+        found = f"sync {self.kind}: measured: ddp {ddp_s:.3f} s a step, flat {measured:.3f} s"
+        return Choice({"sync": self.kind}, found)
 
 
 def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tuple[str, str]:

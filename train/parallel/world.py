@@ -78,14 +78,14 @@ class World:
                 self.store.set(FAILED, f"{self.node} cannot start: {error}")
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
-    def start_group(self, *, cards: bool) -> None:
-        """`cards`: every rank has one. Where some compute on processors, all must exchange the same way."""
+    def start_group(self, *, gpus: bool) -> None:
+        """`gpus`: every rank has one. Where some compute on CPUs, all must exchange the same way."""
         if self.size == 1:
             return
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
         # Half an exchange is never applied: the step's figures travel over gloo before the update, and need every peer.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
-        backend = "cpu:gloo,cuda:nccl" if cards else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
 

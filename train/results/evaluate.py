@@ -120,10 +120,10 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
 
 def score(backend: Any, model: Any, rows: Any, some: list[int], *, precision: str, device: str) -> Score:
     from train.engine.batches import loss_over
-    from train.parallel.sync import make_shell
+    from train.models.backends import loss_module
 
-    shell = make_shell(backend, model, precision, device)
-    total, tokens = loss_over(shell, rows, some, micro_batch=4, device=device)
+    module = loss_module(backend, model, precision, device)
+    total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
     return Score(total / tokens, tokens)
 
 

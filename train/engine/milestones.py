@@ -1,0 +1,146 @@
+"""Between steps: the proof that all ranks hold the same, the evaluation on held-out rows, the checkpoint, each when it
+is due. And the result, at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from train.engine import checkpoint, consistency, staging
+from train.engine.batches import loss_over
+from train.plan.shares import spans, split_rows
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+
+@dataclass(kw_only=True)
+class Milestones:
+    """Steps after which something was done."""
+
+    settled: int = 0
+    """The last one at which all of it had its turn."""
+    proven: int = -1
+    saved: int = -1
+    best: dict[str, Any] | None = None
+    """Step and loss of the best evaluation."""
+
+
+def between_steps(run: Run) -> bool:
+    """Does what is due, where all ranks hold the same; whether anything was."""
+    if run.step != run.strategy.shared_step:
+        return False
+    due = due_at(run, run.step)
+    run.milestones.settled = run.step
+    for act, now in due.items():
+        if now:
+            act(run)
+    return any(due.values())
+
+
+def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
+    """What has its turn after this step, the first since the last settled one at which all ranks hold the same."""
+    config, settled, last = run.config, run.milestones.settled, step == run.total_steps
+
+    def passed(every: int) -> bool:
+        return step // every > settled // every
+
+    return {
+        prove: settled == 0 or passed(config.proof_every),
+        evaluate: last or bool(config.eval_every and passed(config.eval_every)),
+        save: last or passed(config.save_every),
+    }
+
+
+def saves_after(run: Run, step: int) -> bool:
+    due = due_at(run, step)
+    return due[evaluate] or due[save]
+
+
+def prove(run: Run) -> None:
+    """All ranks hold the same adapter, bit for bit, or the run ends here."""
+    if run.milestones.proven == run.step:
+        return
+    mine = consistency.tensors_hash(run.trained.named.items())
+    claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
+    consistency.require_agreement(
+        claims, f"at step {run.step}", f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
+    )
+    run.milestones.proven = run.step
+    run.reporter.write("proof", step=run.step, adapter=mine)
+
+
+def evaluate(run: Run) -> None:
+    """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    count = min(len(run.held_out), run.config.eval_rows)
+    if not count:
+        return
+    first, end = spans(split_rows(count, [1.0] * run.world.size))[run.world.rank]
+    mine = loss_over(run.module, run.held_out, list(range(first, end)), micro_batch=run.micro_batch, device=run.device)
+    parts = run.world.numbers([float(number) for number in mine])
+    targets = int(sum(part[1] for part in parts))
+    loss = sum(part[0] for part in parts) / targets
+    best = run.milestones.best
+    better = best is None or loss < best["loss"]
+    if better:
+        run.milestones.best = {"step": run.step, "loss": loss}
+    run.reporter.held_out(run.step, loss, targets, best=better)
+    if better:
+        save(run)
+
+
+def save(run: Run) -> None:
+    """A proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
+    prove(run)
+    if run.world.writes:
+        write_checkpoint(run)
+
+
+def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
+    """On leaving into main memory where there is room: the GPU must be free within seconds, the disk may be slow."""
+    root, made = run.config.checkpoint_folder(), run.milestones
+    with run.trained.lock:
+        run.step = run.strategy.rollback()  # where not all ranks hold the same, the run ends: what all shared is kept
+        if made.saved == run.step:
+            return
+        started = time.perf_counter()
+        stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
+        try:
+            model, optimizer, tensors = run.module.model, run.trained.optimizer, run.strategy.tensors()
+            checkpoint.write(stage or root, run.step, model, optimizer, state_of(run), outer=tensors)
+        except checkpoint.WRITE_ERRORS as error:
+            message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
+            run.reporter.warn(run.step, message)
+            return
+        made.saved = run.step
+        checkpoint.prune(root, run.step, run.config.keep, made.best["step"] if made.best else None)
+        folder, took_s = str(root / f"step-{run.step}"), round(time.perf_counter() - started, 3)
+        run.reporter.write("checkpoint", step=run.step, folder=folder, seconds=took_s, staged=stage is not None)
+
+
+def state_of(run: Run) -> dict[str, Any]:
+    scaler = run.trained.scaler
+    return {
+        "math": run.math,
+        "best": run.milestones.best,
+        "proven": run.milestones.proven,
+        "shares": dict(zip(run.balance.names, run.balance.shares, strict=True)),
+        "speeds": run.balance.speeds,
+        "total_steps": run.total_steps,
+        "scaler": scaler.state_dict() if scaler else None,
+        "adapter": consistency.tensors_hash(run.trained.named.items()),
+        **run.strategy.state(),
+    }
+
+
+def write_result(run: Run) -> Path:
+    """results/RUN/adapter (last) and results/RUN/best, as PEFT or transformers loads them."""
+    target, best = run.config.result_folder / "adapter", run.milestones.best
+    checkpoint.publish(target, lambda draft: checkpoint.write_weights(draft, run.module.model))
+    folder = run.config.checkpoint_folder() / f"step-{best['step'] if best else 0}"
+    if folder.is_dir():  # a node that was away then does not have it
+        checkpoint.publish(run.config.result_folder / "best", lambda draft: checkpoint.copy_weights(folder, draft))
+    return target

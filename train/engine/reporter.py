@@ -1,0 +1,49 @@
+"""Where a run is reported: its event log, a line for the person watching, TensorBoard where that is wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.config import RunConfig
+from train.runlog.events import EventLog, Progress
+
+
+class Reporter:
+    def __init__(self, log: EventLog, progress: Progress) -> None:
+        self.write, self.say = log.write, progress.say
+        self.progress = progress
+        self.board: Any = None
+
+    def open_board(self, config: RunConfig, step: int) -> None:
+        """The curves; points of steps that are trained again after a resume are hidden."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise BadInput(
+                "tensorboard: it is not installed here", fix="pip install tensorboard, or leave it out"
+            ) from None
+        self.board = SummaryWriter(str(config.log_folder / "tensorboard"), purge_step=step + 1)
+
+    def step(self, event: dict[str, Any]) -> None:
+        self.write("step", **event)
+        self.progress.show(event)
+        for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):
+            self._plot(f"train/{name}", event[name], event["step"])
+
+    def held_out(self, step: int, loss: float, targets: int, *, best: bool) -> None:
+        self.write("eval", step=step, loss=loss, targets=targets, best=best)
+        self.say(f"held-out loss {loss:.4f} at step {step}{' (best)' if best else ''}")
+        self._plot("held_out/loss", loss, step)
+
+    def warn(self, step: int, message: str) -> None:
+        self.write("warning", step=step, message=message)
+        self.say(f"warning: {message}")
+
+    def close(self) -> None:
+        if self.board:
+            self.board.close()
+
+    def _plot(self, name: str, value: float, step: int) -> None:
+        if self.board:
+            self.board.add_scalar(name, value, step)

@@ -1,0 +1,114 @@
+"""What all ranks did in a step, and the step event made of it: the same on every rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any
+
+from train.engine.consistency import Disagreement
+from train.parallel.balance import Balance
+from train.parallel.strategy import StepTiming
+
+Ranks = list["RankStep"]
+
+
+class LossNotFiniteError(RuntimeError):
+    """The loss is NaN or infinite: to continue would only destroy the adapter."""
+
+
+@dataclass(kw_only=True)
+class Fed:
+    """The rows that a rank fed to its model in a step: the event log proves from it what was trained."""
+
+    micro_batch: int
+    first: int = 0
+    """Where they begin in the stream of all rows."""
+    rows: int = 0
+    rows_crc: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """One rank's step."""
+
+    timing: StepTiming
+    fed: Fed
+    grad_norm: float
+    """Of the whole gradient; of the rank's own, where it takes inner steps."""
+    step_s: float
+    gpu_gb: float
+
+    def numbers(self) -> list[float]:
+        facts = (*astuple(self.timing), self.grad_norm, self.step_s, self.gpu_gb, *astuple(self.fed))
+        return [float(fact) for fact in facts]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> RankStep:
+        *timing, grad_norm, step_s, gpu_gb = numbers[:7]
+        micro_batch, first, rows, rows_crc, tokens = map(int, numbers[7:])
+        fed = Fed(micro_batch=micro_batch, first=first, rows=rows, rows_crc=rows_crc, tokens=tokens)
+        return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb)
+
+    def timed(self, timing: StepTiming) -> RankStep:
+        return replace(self, timing=timing)
+
+
+def require_every_row(ranks: Ranks, names: Sequence[str], step: int, rows_per_step: int, kept: str) -> None:
+    """The slices of all ranks are the rows of this step, none skipped and none twice: shares are no rank's own."""
+    due = (step - 1) * rows_per_step
+    for rank, name in zip(ranks, names, strict=True):
+        if rank.fed.first != due:
+            raise Disagreement(
+                f"the nodes do not train the same thing: the rows of {name} begin with number "
+                f"{rank.fed.first} of the stream, those before end with {due - 1}",
+                f"found: at step {step}",
+                kept,
+            )
+        due += rank.fed.rows
+
+
+def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
+    """`scaled`: fp16's scaler skips a step whose gradient overflows."""
+
+    def on(values: list[float]) -> str:
+        return ", ".join(name for name, value in zip(names, values, strict=True) if not math.isfinite(value))
+
+    losses = [rank.timing.loss_sum for rank in ranks]
+    if at := on(losses):
+        raise LossNotFiniteError(f"the loss is {sum(losses)} (from {at}); try a lower learning_rate")
+    if not scaled and (at := on([rank.grad_norm for rank in ranks])):
+        raise LossNotFiniteError(f"the gradient is not finite (on {at}); try a lower learning_rate")
+
+
+def step_event(
+    ranks: Ranks, balance: Balance, *, step: int, lr: float, targets: Sequence[int], sync: str
+) -> dict[str, Any]:
+    whole = max(1, sum(targets))
+    sync_s = min(rank.timing.blocked_s for rank in ranks)  # who came last waited for nobody: its time is pure transfer
+    return {
+        "step": step,
+        "loss": sum(rank.timing.loss_sum for rank in ranks) / whole,
+        "lr": lr,
+        "grad_norm": sum(rank.grad_norm * count for rank, count in zip(ranks, targets, strict=True)) / whole,
+        "tokens": sum(rank.fed.tokens for rank in ranks),
+        "targets": sum(targets),
+        "step_s": round(ranks[0].step_s, 5),
+        "sync_s": round(sync_s, 5),
+        "sync": sync,
+        "shares": balance.shares,
+        "nodes": {name: _node(rank, sync_s) for name, rank in zip(balance.names, ranks, strict=True)},
+    }
+
+
+def _node(rank: RankStep, sync_s: float) -> dict[str, Any]:
+    fed, timing = rank.fed, rank.timing
+    return {
+        **{name: getattr(fed, name) for name in ("rows", "first", "rows_crc", "micro_batch")},
+        "compute_s": round(timing.compute_s, 5),
+        "wait_s": round(timing.blocked_s - sync_s, 5),
+        "tokens_per_s": round(fed.tokens / max(timing.compute_s, 1e-9), 1),
+        "gpu_gb": round(rank.gpu_gb, 3),
+    }

@@ -1,0 +1,105 @@
+"""A strategy: how the gradients of a step come about and become an update of the weights.
+
+The training loop calls, in each step, `divisor`, `gradients` and `exchange`; when all ranks have reported, `observe`,
+`update` and `decide`. It never asks which strategy it has. What stands here fits all that exchange gradients in every
+step (sync.py); diloco.py lets each rank take steps of its own in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from train.models.backends import Batch
+from train.models.weights import Trained
+
+
+@dataclass(frozen=True)
+class StepTiming:
+    """One rank's summed loss of one step, and its seconds."""
+
+    loss_sum: float
+    compute_s: float
+    blocked_s: float
+    """From the end of its own computing until the exchange was done: waiting and transfer."""
+    deltas_s: float = 0.0
+    """Of it the exchange of deltas (diloco.py); the rest is what a checkpoint needs beside them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a strategy found by measuring and keeps to from now on; the same on all ranks."""
+
+    decided: dict[str, str]
+    message: str
+    event: dict[str, Any] = field(default_factory=dict)
+    """Of an event `local`, where there is one."""
+
+
+class Strategy:
+    kind: str
+    """As the step event names it."""
+    why: str
+    """Why this one, for the start of a run."""
+    comparing = False
+    """Two options are being timed against each other: nothing else should change meanwhile."""
+
+    def __init__(self, trained: Trained) -> None:
+        self.trained = trained
+        self.shared_step = 0
+        """After this step all ranks held the same: only there a run is compared, evaluated and saved."""
+
+    def divisor(self, targets: Sequence[int], rank: int) -> int:
+        """What this rank's summed loss is divided by; `targets` are the target tokens of each rank's rows."""
+        return sum(targets)
+
+    def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
+        raise NotImplementedError
+
+    @property
+    def interrupted_exchange(self) -> bool:
+        """An error came in the middle of an exchange: the other ranks wait in it, so the step cannot be repeated."""
+        return False
+
+    def exchange(
+        self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
+    ) -> StepTiming:
+        """What travels beside gradients, before step `step` is reported; `saving`: a checkpoint may follow it."""
+        return timing
+
+    def observe(self, timings: list[StepTiming]) -> list[StepTiming]:
+        """Takes in what all ranks reported, in rank order, and gives it back as it is to be read."""
+        return timings
+
+    def update(self, step: int, norm: float) -> None:
+        """The weights after step `step`; `norm` is that of the whole gradient."""
+        self.trained.step(norm)
+        self.shared_step = step
+
+    def decide(self) -> Choice | None:
+        return None
+
+    def forget_timings(self) -> None:
+        """The shares changed: the steps so far do not compare with those that follow."""
+
+    def rollback(self) -> int:
+        """Back to the last step that all ranks shared; returns it."""
+        return self.shared_step
+
+    # -- kept with a checkpoint ---------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """From a checkpoint; empty where it was written under another strategy."""
+
+    def resume(self, step: int, state: Mapping[str, Any]) -> None:
+        """The weights are those after `step`; `state` is empty where no checkpoint was there."""
+        self.shared_step = step
