@@ -11,7 +11,8 @@ from transformers import AutoTokenizer
 
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
-from train.data.prepare import PrepareSettings, prepare, split_of
+from train.data.prepare import PrepareSettings, prepare
+from train.data.reader import split_of
 from train.data.rows import FILES, open_rows
 from train.errors import BadInput
 from train.models.locate import model_folder

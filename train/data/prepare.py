@@ -14,31 +14,25 @@ import datetime
 import hashlib
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, home_dir
 from train.data.chat import Chat, encode, load_chat
-from train.data.formats import FORMATS, BadRecord, Example, convert, detect
+from train.data.formats import FORMATS, BadRecord, Example
 from train.data.packing import Packer, Sample
-from train.data.progress import Bar
+from train.data.reader import Reader, Say, Tally, batches
 from train.data.rows import FORMAT, RowWriter
-from train.data.sources import Record, Source
 from train.errors import BadInput
 from train.models.locate import model_location
 from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.names import as_name
 
-BATCH_CHARS = 1 << 17
-BATCH_EXAMPLES = 128
 QUESTIONS = 64
-SHOWN_BAD = 5
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
 KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction", "format")
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,19 +66,6 @@ class PrepareSettings:
                 datetime.date.fromisoformat(self.date)
             except ValueError:
                 raise BadInput(f"date: '{self.date}' is no day", fix="write it as 2026-01-31") from None
-
-
-@dataclass(slots=True)
-class Tally:
-    """What became of the records."""
-
-    records: int = 0
-    bad: int = 0
-    truncated: int = 0
-    emptied: int = 0
-    """Records of which truncation left no target."""
-    longest: int = 0
-    first_bad: list[str] = field(default_factory=list)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -139,9 +120,11 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
             "name another with --out, or remove it",
         )
     known = folder.exists()
-    reader = Reader(files, settings, say)
+    reader = Reader(
+        files, say, format_name=settings.format, eval_fraction=settings.eval_fraction, max_bad=settings.max_bad
+    )
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
-    build_once(folder, lambda unfinished: _build(unfinished, reader, chat, facts))
+    build_once(folder, lambda unfinished: _build(unfinished, settings, reader, chat, facts))
     if not settings.out:
         _remember(asked, folder.name)
     _report(folder, known, say)
@@ -198,12 +181,12 @@ def dataset_files(data: Dataset) -> list[Path]:
     return [data.file]
 
 
-def _build(folder: Path, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
-    length = reader.settings.max_seq_length
+def _build(folder: Path, settings: PrepareSettings, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+    length = settings.max_seq_length
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    packers = {split: Packer(length, reader.settings.pack) for split in writers}
+    packers = {split: Packer(length, settings.pack) for split in writers}
     with Questions(folder / "questions.jsonl") as questions:
-        for example, split, encoded in encoded_examples(reader, chat):
+        for example, split, encoded in encoded_examples(reader, chat, settings.train_on == "answers"):
             if split == "eval":
                 questions.keep(example)
             for sample in fitted(encoded, length, bool(example.messages), reader.tally):
@@ -213,7 +196,7 @@ def _build(folder: Path, reader: Reader, chat: Chat, facts: dict[str, Any]) -> N
         for row in packer.finish():
             writers[split].add(row)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, reader)
+    _require_rows(splits, settings, reader)
     index = {
         "format": FORMAT,
         "row_length": length,
@@ -248,8 +231,7 @@ class Questions:
             self.file.write(json.dumps(list(example.messages)) + "\n")
 
 
-def encoded_examples(reader: Reader, chat: Chat) -> Iterator[tuple[Example, str, Sample]]:
-    answers_only = reader.settings.train_on == "answers"
+def encoded_examples(reader: Reader, chat: Chat, answers_only: bool) -> Iterator[tuple[Example, str, Sample]]:
     for batch in batches(reader.examples()):
         for read, sample in zip(batch, encode(chat, [read.example for read in batch], answers_only), strict=True):
             if isinstance(sample, BadRecord):
@@ -258,110 +240,8 @@ def encoded_examples(reader: Reader, chat: Chat) -> Iterator[tuple[Example, str,
                 yield read.example, read.split, sample
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """An example with the place it comes from and the split it belongs to."""
-
-    example: Example
-    where: str
-    split: str
-
-
-class Reader:
-    """Good examples of all files with the split they belong to; bad ones are said, counted, and stop it at a limit."""
-
-    def __init__(self, files: list[Path], settings: PrepareSettings, say: Say) -> None:
-        self.sources = [Source(file) for file in files]
-        self.size = sum(source.size for source in self.sources)
-        self.seen = 0
-        self.settings = settings
-        self.tally = Tally()
-        self.say = say
-        self.last_bad = ""
-        self.format = "" if settings.format == "auto" else settings.format
-
-    def examples(self) -> Iterator[Read]:
-        bar = Bar("preparing", self.size)
-        read = 0
-        for source in self.sources:
-            for record in source:
-                self.seen = read + source.position
-                bar.at(self.seen, f"{self.tally.records} records,")
-                self.tally.records += 1
-                where = f"{source.path.name} {record.unit} {record.line}"
-                if example := self._example(record, where):
-                    yield Read(example, where, split_of(record.value, self.settings.eval_fraction))
-            read += source.size
-            self.seen = read
-        bar.done()
-        self._stop_if_bad(self.tally.records)
-
-    def _example(self, record: Record, where: str) -> Example | None:
-        if record.value is None:
-            self.bad(where, record.problem)
-            return None
-        if not self.format:
-            self._detect(record.value, where)
-        try:
-            return convert(self.format, record.value)
-        except BadRecord as error:
-            self.bad(where, str(error))
-            return None
-
-    def _detect(self, value: dict[str, Any], where: str) -> None:
-        found = detect(value)
-        keys = ", ".join(map(str, list(value)[:8]))
-        if not found:
-            raise BadInput(
-                f"no known format has the keys {keys}",
-                f"file: {where}",
-                "rename the keys (docs/datasets.md shows what is known) or say which with --format",
-            )
-        self.format = found
-        self.say(f"format    {found}, as the first record has {keys}")
-
-    def bad(self, where: str, reason: str) -> None:
-        self.tally.bad += 1
-        if self.tally.bad <= SHOWN_BAD:
-            self.tally.first_bad.append(f"{where}: {reason}")
-            self.say(f"left out  {where}: {reason}")
-        self.last_bad = f"{where}: {reason}"
-        # As many as the whole file would have, were it all like this: a broken one is not read to its end.
-        self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
-
-    def _stop_if_bad(self, records: float) -> None:
-        tally, limit = self.tally, self.settings.max_bad
-        if tally.bad > (max(SHOWN_BAD, limit * records) if limit < 1 else limit):
-            raise BadInput(
-                f"{tally.bad} bad records of {tally.records}; the last: {self.last_bad}",
-                f"the first: {tally.first_bad[0]}",
-                "fix the file, or allow more of them: max_bad: 0.05 (5 %) or max_bad: 200",
-            )
-
-
-def batches(reads: Iterator[Read]) -> Iterator[list[Read]]:
-    """Enough for the tokenizer to use all cores, and no more than a bounded amount of text."""
-    batch: list[Read] = []
-    chars = 0
-    for read in reads:
-        batch.append(read)
-        chars += len(read.example.text) + sum(len(message["content"]) for message in read.example.messages)
-        if chars >= BATCH_CHARS or len(batch) >= BATCH_EXAMPLES:
-            yield batch
-            batch, chars = [], 0
-    if batch:
-        yield batch
-
-
-def split_of(record: Any, eval_fraction: float) -> str:
-    """By the record's content: it stays on its side when others come or go, and so do its copies."""
-    content = json.dumps(record, sort_keys=True, default=str).encode()
-    drawn = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
-    return "eval" if drawn < eval_fraction else "train"
-
-
 def fitted(sample: Sample, row_length: int, is_chat: bool, tally: Tally) -> Iterator[Sample]:
-    """A text goes on in the next row; a conversation is cut, and left out where none of its answer remains."""
+    """A text continues in the next row; a conversation is cut, and skipped where none of its answer remains."""
     tokens, trained = sample
     tally.longest = max(tally.longest, len(tokens))
     if is_chat:
@@ -375,10 +255,10 @@ def fitted(sample: Sample, row_length: int, is_chat: bool, tally: Tally) -> Iter
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], reader: Reader) -> None:
+def _require_rows(splits: dict[str, Any], settings: PrepareSettings, reader: Reader) -> None:
     if splits["train"]["targets"]:
         return
-    tally, settings, where = reader.tally, reader.settings, f"file: {reader.sources[0].path}"
+    tally, where = reader.tally, f"file: {reader.sources[0].path}"
     if tally.emptied:
         raise BadInput(
             f"of {tally.emptied} records, none has any of its answer within {settings.max_seq_length} tokens",

@@ -13,24 +13,16 @@ import argparse
 import json
 import math
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from train.results import finished_run
 from train.errors import BadInput
 
+if TYPE_CHECKING:
+    from train.models.backends import LossModule
+
 Messages = list[dict[str, str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    loss: float
-    tokens: int
-
-    @property
-    def perplexity(self) -> float:
-        return math.exp(min(self.loss, 700))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,64 +59,57 @@ def main(args: argparse.Namespace) -> int:
 
 
 def evaluate(args: argparse.Namespace) -> dict[str, Any]:
-    import torch
-
-    from train.models import backends
-    from train.results.answers import Questioner
-    from train.engine.device import precision_of
-    from train.models.locate import model_folder
     from train.data.rows import open_rows
+    from train.engine.batches import loss_over
+    from train.models.locate import model_folder
+    from train.results.answers import Questioner
 
     folder = prepared_folder(args)
     rows = open_rows(folder, "eval")
     if not len(rows):
-        raise BadInput(
-            "nothing is held out in this data set", f"folder: {folder}", "prepare it with --eval-fraction 0.05"
-        )
-    device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    precision = precision_of(device)
-    backend = backends.get("hf")
+        fix = "prepare it with --eval-fraction 0.05"
+        raise BadInput("nothing is held out in this data set", f"folder: {folder}", fix)
     base_folder = model_folder(args.model)
+    module, device = load(args, base_folder, rows.row_length)
+    model: Any = module.model
+    ask = Questioner(model, base_folder, args.answer_tokens, device, rows=folder)
+    questions = held_out_questions(folder)[: args.questions]
+    some = list(range(min(args.rows, len(rows))))
+
+    def measure() -> tuple[dict[str, Any], list[str]]:
+        total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
+        loss = total / tokens
+        figures = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "tokens": tokens}
+        return figures, [ask(question[:-1]) for question in questions]
+
+    adapter, tuned = measure()
+    with model.disable_adapter():
+        base, untuned = measure()
+    asked = [
+        {"question": question[-2]["content"], "wanted": question[-1]["content"], "base": before, "adapter": after}
+        for question, before, after in zip(questions, untuned, tuned, strict=True)
+    ]
+    return {"rows": len(some), "adapter": adapter, "base": base, "questions": asked}
+
+
+def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[LossModule, str]:
+    """The base with its adapter, and the device that it is on."""
+    import torch
+
+    from train.engine.device import precision_of
+    from train.models import backends
+
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    precision, backend = precision_of(device), backends.get("hf")
     spec = backends.ModelSpec(
         folder=base_folder,
         device=device,
         precision=precision,
         load_in=args.load_in or "16bit",
         adapter=args.adapter,
-        max_seq_length=rows.row_length,
+        max_seq_length=row_length,
     )
-    model: Any = backend.build(spec)
-    some = list(range(min(args.rows, len(rows))))
-    ask = Questioner(model, base_folder, args.answer_tokens, device, rows=folder)
-    questions = held_out_questions(folder)[: args.questions]
-    scores, answers = {}, {}
-    scores["adapter"] = score(backend, model, rows, some, precision=precision, device=device)
-    answers["adapter"] = [ask(question[:-1]) for question in questions]
-    with model.disable_adapter():
-        scores["base"] = score(backend, model, rows, some, precision=precision, device=device)
-        answers["base"] = [ask(question[:-1]) for question in questions]
-    return {
-        "rows": len(some),
-        **{name: {"loss": s.loss, "perplexity": s.perplexity, "tokens": s.tokens} for name, s in scores.items()},
-        "questions": [
-            {
-                "question": question[-2]["content"],
-                "wanted": question[-1]["content"],
-                "base": answers["base"][number],
-                "adapter": answers["adapter"][number],
-            }
-            for number, question in enumerate(questions)
-        ],
-    }
-
-
-def score(backend: Any, model: Any, rows: Any, some: list[int], *, precision: str, device: str) -> Score:
-    from train.engine.batches import loss_over
-    from train.models.backends import loss_module
-
-    module = loss_module(backend, model, precision, device)
-    total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
-    return Score(total / tokens, tokens)
+    return backends.loss_module(backend, backend.build(spec), precision, device), device
 
 
 def held_out_questions(folder: Path) -> list[Messages]:

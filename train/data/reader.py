@@ -1,0 +1,160 @@
+"""From files to examples: records are read, converted, and put on their side of the split; bad ones are named and
+counted, and stop it at a limit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from train.data.formats import BadRecord, Example, convert, detect
+from train.data.sources import Record, Source
+from train.errors import BadInput
+
+BATCH_CHARS = 1 << 17
+BATCH_EXAMPLES = 128
+SHOWN_BAD = 5
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the records."""
+
+    records: int = 0
+    bad: int = 0
+    truncated: int = 0
+    emptied: int = 0
+    """Records of which truncation left no target."""
+    longest: int = 0
+    first_bad: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An example with the place it comes from and the split it belongs to."""
+
+    example: Example
+    where: str
+    split: str
+
+
+class Reader:
+    """Good examples of all files with the split they belong to; bad ones are shown, counted, and stop it at a limit."""
+
+    def __init__(self, files: list[Path], say: Say, *, format_name: str, eval_fraction: float, max_bad: float) -> None:
+        self.sources = [Source(file) for file in files]
+        self.size = sum(source.size for source in self.sources)
+        self.seen = 0
+        self.eval_fraction, self.max_bad = eval_fraction, max_bad
+        self.tally = Tally()
+        self.say = say
+        self.last_bad = ""
+        self.format = "" if format_name == "auto" else format_name
+
+    def examples(self) -> Iterator[Read]:
+        bar = Bar("preparing", self.size)
+        read = 0
+        for source in self.sources:
+            for record in source:
+                self.seen = read + source.position
+                bar.at(self.seen, f"{self.tally.records} records,")
+                self.tally.records += 1
+                where = f"{source.path.name} {record.unit} {record.line}"
+                if example := self._example(record, where):
+                    yield Read(example, where, split_of(record.value, self.eval_fraction))
+            read += source.size
+            self.seen = read
+        bar.done()
+        self._stop_if_bad(self.tally.records)
+
+    def _example(self, record: Record, where: str) -> Example | None:
+        if record.value is None:
+            self.bad(where, record.problem)
+            return None
+        if not self.format:
+            self._detect(record.value, where)
+        try:
+            return convert(self.format, record.value)
+        except BadRecord as error:
+            self.bad(where, str(error))
+            return None
+
+    def _detect(self, value: dict[str, Any], where: str) -> None:
+        found = detect(value)
+        keys = ", ".join(map(str, list(value)[:8]))
+        if not found:
+            raise BadInput(
+                f"no known format has the keys {keys}",
+                f"file: {where}",
+                "rename the keys (docs/datasets.md shows what is known) or say which with --format",
+            )
+        self.format = found
+        self.say(f"format    {found}, as the first record has {keys}")
+
+    def bad(self, where: str, reason: str) -> None:
+        self.tally.bad += 1
+        if self.tally.bad <= SHOWN_BAD:
+            self.tally.first_bad.append(f"{where}: {reason}")
+            self.say(f"skipped   {where}: {reason}")
+        self.last_bad = f"{where}: {reason}"
+        # As many as the whole file would have, were it all like this: a broken one is not read to its end.
+        self._stop_if_bad(self.tally.records * self.size / max(1, self.seen))
+
+    def _stop_if_bad(self, records: float) -> None:
+        tally, limit = self.tally, self.max_bad
+        if tally.bad > (max(SHOWN_BAD, limit * records) if limit < 1 else limit):
+            raise BadInput(
+                f"{tally.bad} bad records of {tally.records}; the last: {self.last_bad}",
+                f"the first: {tally.first_bad[0]}",
+                "fix the file, or allow more of them: max_bad: 0.05 (5 %) or max_bad: 200",
+            )
+
+
+def batches(reads: Iterator[Read]) -> Iterator[list[Read]]:
+    """Enough for the tokenizer to use all cores, and no more than a bounded amount of text."""
+    batch: list[Read] = []
+    chars = 0
+    for read in reads:
+        batch.append(read)
+        chars += len(read.example.text) + sum(len(message["content"]) for message in read.example.messages)
+        if chars >= BATCH_CHARS or len(batch) >= BATCH_EXAMPLES:
+            yield batch
+            batch, chars = [], 0
+    if batch:
+        yield batch
+
+
+def split_of(record: Any, eval_fraction: float) -> str:
+    """By the record's content: it stays on its side when others come or go, and so do its copies."""
+    content = json.dumps(record, sort_keys=True, default=str).encode()
+    drawn = int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) / 2**64
+    return "eval" if drawn < eval_fraction else "train"
+
+
+class Bar:
+    def __init__(self, what: str, total: int) -> None:
+        self.what = what
+        self.total = max(1, total)
+        self.started = self.shown = time.monotonic()
+        self.visible = sys.stderr.isatty()
+
+    def at(self, done: int, note: str = "") -> None:
+        now = time.monotonic()
+        if not self.visible or now - self.shown < 0.2:
+            return
+        self.shown = now
+        part = min(1.0, done / self.total)
+        left_s = (now - self.started) * (1 - part) / part if part else 0
+        filled = "█" * round(part * 24)
+        print(f"\r{self.what} {filled:░<24} {part:4.0%} {note} {left_s:.0f} s left \033[K", end="", file=sys.stderr)
+
+    def done(self) -> None:
+        if self.visible:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
