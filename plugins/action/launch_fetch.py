@@ -54,6 +54,6 @@ class ActionModule(ActionBase):
             said = []
             for line in process.stderr:
                 said.append(line)
-                if " · " in line or "fetched anew" in line:
+                if " · " in line or "fetched again" in line:
                     self._display.display(f"  {line.rstrip()}")
             return hub.answer(process.stdout.read(), "".join(said), about, token)

@@ -35,9 +35,9 @@ from train.plan.config import RunConfig
 from train.plan.hashes import package_hash
 from train.results import export
 from train.results.answers import Listener
-from train.results.ask import Voice
+from train.results.ask import AnswerPrinter
 from train.results.export import environment_of, modelfile
-from train.results.finished_run import Made, made_by
+from train.results.finished_run import FinishedRun, find
 
 
 @pytest.fixture(scope="module")
@@ -186,9 +186,9 @@ def test_questions_are_typed_and_answers_told_while_they_come(capsys, launched, 
 
 
 def test_an_answer_of_several_lines_stands_below_its_name(capsys):
-    voice = Voice("after")
+    printer = AnswerPrinter("after")
     for part in ("\n ", "one", " line\n", "\ntwo\nthree ", "\n"):
-        voice.says(part)
+        printer.write(part)
     assert capsys.readouterr().out == "  after   one line\n\n          two\n          three "
 
 
@@ -223,16 +223,16 @@ def test_the_base_is_the_copy_that_this_node_trained_on(launched, tmp_path):
     (home / "results/run/adapter").mkdir(parents=True)
     copy = home / "models/base/tiny"
     shutil.copytree(model_folder("tiny"), copy)
-    assert made_by(Namespace(run="run", home=home)).base == str(copy)
+    assert find(Namespace(run="run", home=home)).base == str(copy)
 
 
 def test_a_merge_wants_the_base_in_16_bit(tmp_path):
     """The quantised copy is what was trained on; the original is what is merged with."""
     facts = {"run": "r", "folder": tmp_path, "dataset": "d", "max_seq_length": 8, "load_in": "4bit"}
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {}}))
-    assert Made(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == "llama2-7b"
+    assert FinishedRun(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == "llama2-7b"
     (tmp_path / "config.json").write_text("{}")
-    assert Made(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == str(tmp_path)
+    assert FinishedRun(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == str(tmp_path)
 
 
 TOKENS = torch.arange(3, 40)[None]

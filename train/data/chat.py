@@ -81,10 +81,10 @@ class Chat:
         """The system message that the template writes where a conversation brings none."""
         mark, user = "\ue000", {"role": "user", "content": "?"}
         try:
-            bare, told = self.render([user]), self.render([{"role": "system", "content": mark}, user])
+            bare, marked = self.render([user]), self.render([{"role": "system", "content": mark}, user])
         except BadRecord:
             return ""
-        before, found, after = told.partition(mark)
+        before, found, after = marked.partition(mark)
         is_default = found and bare.startswith(before) and bare.endswith(after) and len(bare) >= len(before + after)
         return bare[len(before) : len(bare) - len(after)].strip() if is_default else ""
 
@@ -103,7 +103,7 @@ def load_chat(model: Model, date: str = "") -> Chat:
         ) from None
     if not tokenizer.is_fast:
         raise BadInput(
-            f"{model.name} has no fast tokenizer, which is what tells the answer's tokens from the question's",
+            f"{model.name} has no fast tokenizer, which is needed to know the answer's tokens from the question's",
             f"model: {location}",
             "use a variant of the model that ships tokenizer.json",
         )
@@ -158,10 +158,10 @@ def arrangements(template: str, messages: tuple[Message, ...]) -> Iterator[tuple
     known = tuple(_known(template, message) for message in messages)
     system = [message for message in known if message["role"] == "system"]
     rest = tuple(message for message in known if message["role"] != "system")
-    told = "\n\n".join(message["content"] for message in system)
-    joined = ({**system[0], "content": told}, *rest) if system else rest
+    instructions = "\n\n".join(message["content"] for message in system)
+    joined = ({**system[0], "content": instructions}, *rest) if system else rest
     opened = next((at for at, message in enumerate(rest) if message["role"] != "assistant"), 0)
-    asked = {**rest[opened], "content": f"{told}\n\n{rest[opened]['content']}".strip()}
+    asked = {**rest[opened], "content": f"{instructions}\n\n{rest[opened]['content']}".strip()}
     yield known
     tried = [known]
     for form in (joined, (*joined[: len(joined) - len(rest)], *rest[opened:]), (asked, *rest[opened + 1 :])):

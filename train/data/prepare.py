@@ -104,8 +104,8 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
     hashes, chosen = [_hash(file) for file in files], {name: getattr(settings, name) for name in KEY_SETTINGS}
-    asked = _asked(model, [FORMAT, hashes, chosen])
-    if not settings.out and (there := _remembered(asked)):
+    request = _request_hash(model, [FORMAT, hashes, chosen])
+    if not settings.out and (there := _remembered(request)):
         _report(there, True, say)
         return there
     chat = load_chat(model, settings.date)
@@ -126,16 +126,16 @@ def prepare(settings: PrepareSettings, say: Say = print) -> Path:
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
     build_once(folder, lambda unfinished: _build(unfinished, settings, reader, chat, facts))
     if not settings.out:
-        _remember(asked, folder.name)
+        _remember(request, folder.name)
     _report(folder, known, say)
     return folder
 
 
-# What was asked for before is found again without loading a tokenizer, which takes seconds.
+# What was requested before is found again without loading a tokenizer, which takes seconds.
 
 
-def _asked(model: Model, key: list[Any]) -> str:
-    """The request as a hash, by the tokenizer's files; empty where they are not here."""
+def _request_hash(model: Model, key: list[Any]) -> str:
+    """By the tokenizer's files; empty where they are not here."""
     folder = Path(model_location(model)) if model.folder or model.embedded else None
     if folder is None:
         return ""
@@ -143,22 +143,22 @@ def _asked(model: Model, key: list[Any]) -> str:
     return hashlib.sha256(json.dumps([key, tokenizer]).encode()).hexdigest()
 
 
-def _remembered(asked: str) -> Path | None:
+def _remembered(request: str) -> Path | None:
     try:
-        folder = home_dir() / "data" / "processed" / str(json.loads(_memory().read_text())[asked])
+        folder = home_dir() / "data" / "processed" / str(json.loads(_memory().read_text())[request])
     except (OSError, ValueError, KeyError):
         return None
     return folder if (folder / "index.json").is_file() else None
 
 
-def _remember(asked: str, name: str) -> None:
+def _remember(request: str, name: str) -> None:
     try:
         known = dict(json.loads(_memory().read_text()))
     except (OSError, ValueError):
         known = {}
-    if asked and known.get(asked) != name:
+    if request and known.get(request) != name:
         new = _memory().with_suffix(".new")
-        new.write_text(json.dumps(known | {asked: name}))
+        new.write_text(json.dumps(known | {request: name}))
         new.replace(_memory())
 
 

@@ -98,7 +98,7 @@ def read_json(source: Source) -> Iterator[Record]:
                 raise BadInput(
                     f"not JSON: {error}",
                     f"file: {source.path}, in the record that starts at line {line}",
-                    "mend the file, or write one object per line and call it .jsonl",
+                    "fix the file, or write one object per line and call it .jsonl",
                 ) from None
             yield _object(line, value)
             line += text.count("\n", start, end)

@@ -1,8 +1,8 @@
-"""Checkpoints: all that a run needs to go on, and the adapter in PEFT's own format. Safetensors and JSON only.
+"""Checkpoints: all that a run needs to continue, and the adapter in PEFT's own format. Safetensors and JSON only.
 
     step-N/  adapter_model.safetensors adapter_config.json    (full fine-tuning: model.safetensors config.json)
              optimizer.safetensors                            tensors named "WEIGHT|KIND"
-             outer.safetensors                                sync: local's momentum, by weight
+             outer.safetensors                                sync: local's outer momentum, by weight
              state.json                                       step, best, settings, hashes
              manifest.json                                    SHA-256 of each file above; written last
 

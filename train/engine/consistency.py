@@ -21,7 +21,7 @@ class Disagreement(CheckFailed):
     """The ranks do not train the same thing."""
 
     odd: frozenset[str] = frozenset()
-    """The nodes that differ, where most of the others agree: these can go on without them."""
+    """The nodes that differ, where most of the others agree: these can continue without them."""
 
 
 def odd_nodes(claims: list[tuple[str, dict[str, Any]]]) -> frozenset[str]:

@@ -31,10 +31,10 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
     return Device(node, device, memory, bf16=bf16, base_bytes=weights, **has)
 
 
-def has_bf16(card: int) -> bool:
+def has_bf16(gpu: int) -> bool:
     import torch
 
-    return bool(torch.cuda.get_device_capability(card) >= (8, 0))  # before that torch only emulates it
+    return bool(torch.cuda.get_device_capability(gpu) >= (8, 0))  # before that torch only emulates it
 
 
 def precision_of(device: str) -> str:

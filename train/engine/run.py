@@ -61,7 +61,7 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     try:
         run = set_up(config, world, out)
     except Exception as error:
-        world.tell_failure(error)
+        world.report_failure(error)
         raise
     leaver.run = run
     try:

@@ -30,7 +30,7 @@ class Leaver:
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
         for number in LEAVE_ON:
-            signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is wanted
+            signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is needed
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
 
     def _wait(self) -> None:

@@ -44,7 +44,7 @@ class Stage:
         return ""
 
     def is_kept(self) -> bool:
-        """Whether nothing waits there any more; what does is on its way to the disk."""
+        """Whether nothing waits there any more; what does is being written to the disk."""
         if self.thread is not None:
             if self.thread.is_alive():
                 return False

@@ -44,7 +44,7 @@ class Speed:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
     parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
-    parser.add_argument("--micro-batch", type=int, help="rows at a time (default: as a run on a CPU; 1 on a card)")
+    parser.add_argument("--micro-batch", type=int, help="rows at a time (default: as a run on a CPU; 1 on a GPU)")
     parser.add_argument("--method", default="lora", help="lora (default) or full")
     parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
     parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
     parser.add_argument("--gradient-checkpointing", default="auto", help="auto|true|false|unsloth")
     parser.add_argument("--precision", default="auto", help="auto|bf16|fp16|fp32")
-    parser.add_argument("--known-only", action="store_true", help="tell what was measured before; measure nothing")
+    parser.add_argument("--known-only", action="store_true", help="show what was measured before; measure nothing")
 
 
 SETTINGS = (
@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def key_of(args: argparse.Namespace) -> str:
-    """Everything that a speed depends on; no torch is needed to tell."""
+    """Everything that a speed depends on; needs no torch."""
     from train.measure.versions import environment_lock
     from train.plan.catalogue import resolve_model
 
@@ -98,13 +98,13 @@ def key_of(args: argparse.Namespace) -> str:
         "model": folder.name if folder.is_dir() else model.name,
         "weights": sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else None,
         "environment": environment_lock(),
-        "machine": [platform.machine(), cards() or processor()],
+        "machine": [platform.machine(), gpus() or processor()],
         **{name: getattr(args, name) for name in SETTINGS},
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
 
-def cards() -> list[str]:
+def gpus() -> list[str]:
     from train.cluster.gpu_log import read_gpus
 
     try:

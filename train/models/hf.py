@@ -78,7 +78,7 @@ def _quantisation(form: str, dtype: torch.dtype) -> Any:
 
 def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     """4-bit layers that compute in this precision, whatever their files say, and keep to one form: for evaluation
-    bitsandbytes turns them into another on CPUs with AVX512-BF16, less exact, without gradients and for good."""
+    bitsandbytes turns them into another on CPUs with AVX512-BF16, less exact, without gradients, and permanently."""
     for module in model.modules():
         if hasattr(module, "support_avx512bf16_for_cpu"):
             module.support_avx512bf16_for_cpu = False
@@ -92,7 +92,7 @@ def _config(spec: ModelSpec) -> Any:
     try:
         return AutoConfig.from_pretrained(spec.folder, local_files_only=True)
     except (OSError, ValueError):
-        return None  # loading the model says what is wrong
+        return None  # loading the model shows what is wrong
 
 
 def _attention(config: Any) -> str:

@@ -2,7 +2,7 @@
 
 tests/unsloth shows it without a GPU: its kernels in Triton's interpreter, and unsloth's own CPU backend
 (UNSLOTH_FORCE_CPU=1). What it asks of its host, and why:
-    RANK, LOCAL_RANK, WORLD_SIZE before the import    else a one-GPU node is patched to non-distributed for good
+    RANK, LOCAL_RANK, WORLD_SIZE before the import    else a one-GPU node is patched to non-distributed permanently
     import before transformers and peft               it patches them
     private compile folders, one a process            they are no shared disk
     the model before the process group                afterwards its compile cache turns collective
@@ -88,7 +88,7 @@ def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
     longest = batch["input_ids"].shape[1]
     if longest > model.row_length:
         raise BadInput(
-            f"a row has {longest} tokens, and unsloth was told that {model.row_length} are the most",
+            f"a row has {longest} tokens, and unsloth was loaded for {model.row_length} at most",
             fix="prepare the data set again",
         )
     one_row = {name: values.reshape(1, -1) for name, values in batch.items()}

@@ -1,4 +1,4 @@
-"""Who takes part in a run, and how they tell each other small things before and beside the gradients.
+"""Who takes part in a run, and how they exchange small things before and beside the gradients.
 
 `join` only opens the store that every launcher provides (torchrun or plain environment variables). The process group
 proper starts later, by `start_group`: models must be built before it (unsloth turns its compile cache collective
@@ -36,7 +36,7 @@ class World:
 
     @property
     def speaks(self) -> bool:
-        """One process of all talks to the person."""
+        """One process of all reports to the person watching."""
         return self.rank == 0
 
     @property
@@ -45,7 +45,7 @@ class World:
         return self.local_rank == 0
 
     def gather(self, value: Any) -> list[Any]:
-        """What each rank has to say, in rank order; also a barrier. A rank that failed meanwhile ends it for all."""
+        """The value of each rank, in rank order; also a barrier. A rank that failed meanwhile ends it for all."""
         if self.size == 1:
             return [json.loads(json.dumps(value))]
         self._gathers += 1
@@ -53,7 +53,7 @@ class World:
         self.store.set(keys[self.rank], json.dumps(value))
         self._wait(keys)
         values = [json.loads(self.store.get(key)) for key in keys]
-        # Rank 0 may be the host of the store: it goes on, or leaves, only when everyone has read.
+        # Rank 0 may be the host of the store: it continues, or leaves, only when everyone has read.
         self.store.set(f"{keys[self.rank]}/read", "")
         if self.rank == 0:
             self._wait([f"{key}/read" for key in keys])
@@ -69,11 +69,11 @@ class World:
                 raise CheckFailed(f"rank {', '.join(missing)} did not answer for {self.timeout.total_seconds():.0f} s")
             time.sleep(0.002)
 
-    def tell_failure(self, error: Exception) -> None:
-        """Before the first step the others wait in `gather`: let them know at once, not after a time-out."""
+    def report_failure(self, error: Exception) -> None:
+        """Before the first step the others wait in `gather`: they see it at once, not after a time-out."""
         if self.size == 1:
             return
-        with contextlib.suppress(RuntimeError):  # the store went down with its host: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the store went down with its host: nobody is left to read it
             if not self.store.check([FAILED]):
                 self.store.set(FAILED, f"{self.node} cannot start: {error}")
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process

@@ -14,7 +14,7 @@ from train.plan.catalogue import resolve_model
 from train.data.chat import load_chat
 from train.engine.device import precision_of
 from train.models.locate import model_folder
-from train.results.finished_run import Made
+from train.results.finished_run import FinishedRun
 from train.data.rows import date_of
 
 Messages = list[dict[str, str]]
@@ -29,8 +29,8 @@ class Questioner:
         self.answer_tokens = answer_tokens
         self.device = device
 
-    def __call__(self, question: Messages, *, hears: Callable[[str], None] | None = None) -> str:
-        """The whole answer; who hears is told each part of it as it comes."""
+    def __call__(self, question: Messages, *, on_text: Callable[[str], None] | None = None) -> str:
+        """The whole answer; `on_text` gets each part of it as it comes."""
         prompt = self.chat.render(question, answer_next=True)
         tokens = self.chat.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(self.device)
         self.model.eval()
@@ -42,20 +42,20 @@ class Questioner:
                 do_sample=False,
                 use_cache=True,
                 pad_token_id=self.chat.pad_id,
-                streamer=Listener(self.chat.tokenizer, hears) if hears else None,
+                streamer=Listener(self.chat.tokenizer, on_text) if on_text else None,
             )
         answer = out[0, tokens["input_ids"].shape[1] :]
         return str(self.chat.tokenizer.decode(answer, skip_special_tokens=True)).strip()
 
 
 class Listener:
-    """Is told the tokens of an answer one by one, and tells the text of them as far as it is certain."""
+    """Gets the tokens of an answer one by one, and passes their text on as far as it is certain."""
 
-    def __init__(self, tokenizer: Any, hears: Callable[[str], None]) -> None:
+    def __init__(self, tokenizer: Any, on_text: Callable[[str], None]) -> None:
         self.tokenizer = tokenizer
-        self.hears = hears
+        self.on_text = on_text
         self.tokens: list[int] | None = None
-        self.told = 0
+        self.passed_on = 0
 
     def put(self, tokens: torch.Tensor) -> None:
         if self.tokens is None:  # the question comes first
@@ -64,8 +64,8 @@ class Listener:
         self.tokens += tokens.flatten().tolist()
         text = self.tokenizer.decode(self.tokens, skip_special_tokens=True)
         if not text.endswith("\ufffd"):  # half a letter: the other half is the next token
-            self.hears(text[self.told :])
-            self.told = len(text)
+            self.on_text(text[self.passed_on :])
+            self.passed_on = len(text)
 
     def end(self) -> None:
         pass
@@ -74,27 +74,27 @@ class Listener:
 class BeforeAndAfter:
     """The base model of a run and what the run has made of it, which are one model where it made an adapter."""
 
-    def __init__(self, made: Made, answer_tokens: int) -> None:
+    def __init__(self, run: FinishedRun, answer_tokens: int) -> None:
         self.device = "cuda:0" if torch.cuda.is_available() else "cpu"
-        base_folder = model_folder(made.base)
+        base_folder = model_folder(run.base)
         options: dict[str, Any] = {
             "device": self.device,
             "precision": precision_of(self.device),
-            "max_seq_length": made.max_seq_length,
-            "load_in": made.load_in,
+            "max_seq_length": run.max_seq_length,
+            "load_in": run.load_in,
         }
         build = backends.get("hf").build
         self.without: Callable[[], AbstractContextManager[Any]] = nullcontext
-        if made.is_adapter:
-            after: Any = build(backends.ModelSpec(folder=base_folder, adapter=made.folder, **options))
+        if run.is_adapter:
+            after: Any = build(backends.ModelSpec(folder=base_folder, adapter=run.folder, **options))
             before, self.without = after, after.disable_adapter
         else:
             before, after = (
                 build(backends.ModelSpec(folder=str(folder), method="base", **options))
-                for folder in (base_folder, made.folder)
+                for folder in (base_folder, run.folder)
             )
         self._before, self._after = (
-            Questioner(model, base_folder, answer_tokens, self.device, rows=made.dataset) for model in (before, after)
+            Questioner(model, base_folder, answer_tokens, self.device, rows=run.dataset) for model in (before, after)
         )
 
     def before(self, question: Messages, **how: Any) -> str:

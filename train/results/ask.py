@@ -25,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     finished_run.add_arguments(parser, required=True)
     parser.add_argument("--question", help="one question (default: those on standard input, a line each)")
     parser.add_argument("--answer-tokens", type=int, default=200, help="longest answer (default 200)")
-    parser.add_argument("--prompt", action="store_true", help="somebody types: say when the next question may come")
+    parser.add_argument("--prompt", action="store_true", help="somebody types: show when the next question may come")
 
 
 def main(args: argparse.Namespace) -> int:
-    run = finished_run.made_by(args)
+    run = finished_run.find(args)
     if not args.json:
         print(f"{run.original} before and after run {run.run}: loading …", flush=True)
 
@@ -42,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
             turn = [{"role": "user", "content": question}]
             answers.append({"question": question, **{name: getattr(pair, name)(turn) for name in NAMES}})
         else:
-            tell(pair, question, again=not args.prompt)
+            answer(pair, question, again=not args.prompt)
     if args.json:
         print(json.dumps({"ok": True, "run": run.run, "answers": answers}))
     return 0
@@ -60,16 +60,16 @@ def typed(*, prompt: bool) -> Iterator[str]:
             yield line.strip()
 
 
-def tell(pair: BeforeAndAfter, question: str, *, again: bool) -> None:
+def answer(pair: BeforeAndAfter, question: str, *, again: bool) -> None:
     if again:
         print(f"\n{question}")
     for name in NAMES:
-        voice = Voice(name)
-        getattr(pair, name)([{"role": "user", "content": question}], hears=voice.says)
+        printer = AnswerPrinter(name)
+        getattr(pair, name)([{"role": "user", "content": question}], on_text=printer.write)
         print(flush=True)
 
 
-class Voice:
+class AnswerPrinter:
     """Prints an answer while it comes, its further lines below its first."""
 
     def __init__(self, name: str) -> None:
@@ -79,7 +79,7 @@ class Voice:
         self.line_ends = 0
         print(f"  {name:<{width}}  ", end="", flush=True)
 
-    def says(self, text: str) -> None:
+    def write(self, text: str) -> None:
         """Line ends wait for what comes behind them: at the end of an answer nothing does."""
         for part in re.findall(r"\n|[^\n]+", text.lstrip() if self.empty else text):
             if part == "\n":

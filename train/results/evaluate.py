@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     if args.run:
-        run = finished_run.made_by(args)
+        run = finished_run.find(args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
     finished_run.require(args, "model", "adapter", "dataset")
     if not (args.adapter / "adapter_config.json").is_file():

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     if args.run:
-        run = finished_run.made_by(args)
+        run = finished_run.find(args)
         base = run.original if args.what == "adapter" else run.original_or_base
         finished_run.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / args.what)
     finished_run.require(args, "model", "adapter", "out")
@@ -117,7 +117,7 @@ def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
         command += ["--outtype", args.outtype, "--outfile", str(file)]
         done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise CheckFailed(
             f"the converter cannot write {model.name} as gguf: {reason[:200]}",
             "converter: convert-hf-to-gguf",
@@ -139,7 +139,7 @@ def save_tokenizer(chat: Chat, folder: Path) -> None:
 
 
 def modelfile(gguf: str, chat: Chat) -> str:
-    """Ollama knows the common templates by the one in the gguf; these two it is told, and a template's own message."""
+    """Ollama knows the common templates by the one in the gguf; these two are written out, and a template's own message."""
     template, system = chat.template, chat.default_system()
     known = PLAIN_MODELFILE if template == PLAIN_TEMPLATE else CHATML_MODELFILE if "<|im_start|>" in template else ""
     return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
@@ -154,7 +154,7 @@ def gguf_converter() -> Path:
         command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--target", str(folder)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["pip said nothing"])[-1]
+            reason = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
             raise BadInput("the gguf converter could not be fetched", f"pip: {reason[:200]}", "check the connection")
 
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]

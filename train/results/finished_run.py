@@ -18,7 +18,7 @@ from train.plan.names import check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Made:
+class FinishedRun:
     run: str
     folder: Path
     """results/RUN/adapter; of a run with method full it is a model of its own."""
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, required: bool) -> None:
     )
 
 
-def made_by(args: argparse.Namespace) -> Made:
+def find(args: argparse.Namespace) -> FinishedRun:
     if args.home:
         os.environ["MOTLEY_HOME"] = str(args.home.resolve())
     home, run = home_dir(), args.run
@@ -58,7 +58,8 @@ def made_by(args: argparse.Namespace) -> Made:
     folder, logs = paths.results(home, run) / "adapter", paths.logs(home, run)
     if not folder.is_dir():
         if logs.is_dir():
-            raise BadInput(f"run '{run}' has made nothing yet: an adapter is written at its end", fix="go on with it")
+            what = f"run '{run}' has made nothing yet: an adapter is written at its end"
+            raise BadInput(what, fix=f"wait for its end, or: make launch RESUME={run}")
         done = [path.parent.name for path in (home / "results").glob("*/adapter")]
         raise BadInput(
             f"there is no run '{run}' here{nearest(run, done)}",
@@ -73,7 +74,7 @@ def made_by(args: argparse.Namespace) -> Made:
     settings = launched["all"]
     base, rows = home / "models/base" / launched["model"]["folder_name"], launched.get("rows")
     starts = [event for event in read(logs / paths.EVENTS) if event["event"] == "start"]
-    return Made(
+    return FinishedRun(
         run=run,
         folder=folder,
         base=str(base) if base.is_dir() else settings["model"],
