@@ -25,7 +25,7 @@ from tests.train.cluster import ROOT, environment, free_port
 from train.__main__ import main
 from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.data.prepare import PrepareSettings, prepare
-from train.engine.setup import make_board
+from train.engine.reporter import Reporter
 from train.measure.bench import ring_bytes
 from train.measure.versions import collect
 from train.models import backends
@@ -38,6 +38,7 @@ from train.results.answers import Listener
 from train.results.ask import AnswerPrinter
 from train.results.export import environment_of, modelfile
 from train.results.finished_run import FinishedRun, find
+from train.runlog.events import EventLog, Progress
 
 
 @pytest.fixture(scope="module")
@@ -318,7 +319,7 @@ def test_curves_hide_the_steps_that_a_resume_makes_again(monkeypatch, tmp_path):
     made = []
     writer = SimpleNamespace(SummaryWriter=lambda folder, purge_step: made.append((folder, purge_step)))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
-    make_board(RunConfig(home=str(tmp_path), run="a"), 40)
+    Reporter(EventLog(None), Progress(None, 50)).open_board(RunConfig(home=str(tmp_path), run="a"), 40)
     assert made == [(str(tmp_path / "logs/runs/a/tensorboard"), 41)]
 
 
