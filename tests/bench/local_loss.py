@@ -3,7 +3,7 @@
     ~/.cache/motley/envs/train/bin/python -m tests.bench.local_loss DATA --base FOLDER
 
 DATA is a prepared folder (`train prepare --dataset stdlib-qa --model tiny --max-seq-length 128 --out DATA`). First all
-weights of `tiny` are trained to FOLDER, then an adapter on it: exactly, and by each of WAYS. Shares are 7 : 3 : 2.
+weights of `tiny` are trained to FOLDER, then an adapter on it: exactly, and by each of VARIANTS. Shares are 7 : 3 : 2.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EVEN = ROWS / len(COUNTS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Way:
+class Variant:
     """Local steps in one of the forms that were weighed; 0 steps a round is exact sync."""
 
     steps: int = 16
@@ -41,16 +41,16 @@ class Way:
     """What a node with few rows does: a step of these rows, fewer steps of more rows, or a lower learning rate."""
 
 
-WAYS = (
-    Way(steps=0),
-    Way(),
-    Way(momentum=0.9),
-    Way(outer_rate=1.0, momentum=0.0),
-    Way(small="fewer steps"),
-    Way(small="rate by root"),
-    Way(small="rate by share"),
-    Way(steps=5),
-    Way(steps=50),
+VARIANTS = (
+    Variant(steps=0),
+    Variant(),
+    Variant(momentum=0.9),
+    Variant(outer_rate=1.0, momentum=0.0),
+    Variant(small="fewer steps"),
+    Variant(small="rate by root"),
+    Variant(small="rate by share"),
+    Variant(steps=5),
+    Variant(steps=50),
 )
 
 
@@ -105,7 +105,7 @@ def exact(play: Play, steps: int) -> None:
         play.update(optimizer, count(play.rows, chosen), rate_of(step, steps))
 
 
-def local(play: Play, steps: int, way: Way) -> None:
+def local(play: Play, steps: int, variant: Variant) -> None:
     nodes = range(len(COUNTS))
     inner = [play.optimizer() for _ in nodes]
     common = play.now()
@@ -114,31 +114,31 @@ def local(play: Play, steps: int, way: Way) -> None:
     held: list[list[int]] = [[] for _ in nodes]
     for step in range(steps):
         chosen = rows_of_step(step, rows=len(play.rows), rows_per_step=ROWS, seed=play.seed)
-        ends = (step + 1) % way.steps == 0 or step + 1 == steps
+        ends = (step + 1) % variant.steps == 0 or step + 1 == steps
         for node, (first, end) in enumerate(spans(COUNTS)):
             held[node] += chosen[first:end]
-            if way.small == "fewer steps" and len(held[node]) < EVEN and not ends:
+            if variant.small == "fewer steps" and len(held[node]) < EVEN and not ends:
                 continue
             mine, held[node] = held[node], []
             play.put(own[node])
             play.backward(mine)
-            play.update(inner[node], count(play.rows, mine), rate_of(step, steps) * factor(way, COUNTS[node]))
+            play.update(inner[node], count(play.rows, mine), rate_of(step, steps) * factor(variant, COUNTS[node]))
             own[node], trained[node] = play.now(), trained[node] + count(play.rows, mine)
         if ends:
             for i, start in enumerate(common):
-                step_way = sum(
+                delta = sum(
                     tokens / sum(trained) * (start - mine[i]) for tokens, mine in zip(trained, own, strict=True)
                 )
-                velocity[i] = way.momentum * velocity[i] + step_way
-                common[i] = start - way.outer_rate * (step_way + way.momentum * velocity[i])
+                velocity[i] = variant.momentum * velocity[i] + delta
+                common[i] = start - variant.outer_rate * (delta + variant.momentum * velocity[i])
             own, trained = [common for _ in nodes], [0 for _ in nodes]
             common = [weight.clone() for weight in common]
     play.put(common)
 
 
-def factor(way: Way, rows: int) -> float:
+def factor(variant: Variant, rows: int) -> float:
     share = rows / EVEN
-    return {"rate by root": math.sqrt(share), "rate by share": share}.get(way.small, 1.0)
+    return {"rate by root": math.sqrt(share), "rate by share": share}.get(variant.small, 1.0)
 
 
 def count(rows: PackedRows, chosen: list[int]) -> int:
@@ -158,10 +158,10 @@ def main() -> int:
         play = Play(args.data, model_folder("tiny"), method="full", seed=1)
         exact(play, BASE_STEPS)
         play.model.save_pretrained(args.base)
-    for way in WAYS:
+    for variant in VARIANTS:
         play = Play(args.data, str(args.base), method="lora", seed=3407)
-        exact(play, STEPS) if way.steps == 0 else local(play, STEPS, way)
-        print(f"{play.loss():.4f}  {'exact' if way.steps == 0 else way}", flush=True)
+        exact(play, STEPS) if variant.steps == 0 else local(play, STEPS, variant)
+        print(f"{play.loss():.4f}  {'exact' if variant.steps == 0 else variant}", flush=True)
     return 0
 
 

@@ -93,7 +93,7 @@ def local_losses(
     model_folder, data, *, steps, counts, round_steps, outer_rate=0.7, momentum=0.5, averaged=(), rate=2e-3, clip=0.3
 ):
     """Local steps with an outer Nesterov step, one process playing all nodes: each has a model and an optimizer of its
-    own. `counts(step)` is the nodes' rows; after the meetings in `averaged` all have the same moments."""
+    own. `counts(step)` is the nodes' rows; after the syncs in `averaged` all have the same moments."""
     rows, warmup, seed = open_rows(data), 5, 3407
     models = [build(model_folder, seed) for _ in counts(0)]
     common = [p.detach().clone().requires_grad_() for p in models[0].parameters() if p.requires_grad]

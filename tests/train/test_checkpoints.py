@@ -50,7 +50,7 @@ def finished(finished_in, form) -> cluster.Cluster:
 
 @pytest.fixture
 def copy(finished, form, tmp_path) -> tuple[Path, dict]:
-    """The first node's home after the run, free to be damaged, and the options that go on with it."""
+    """The first node's home after the run, free to be damaged, and the options that continue it."""
     shutil.copytree(finished.node_home(0), tmp_path / "node-0")
     return tmp_path, {**OPTIONS, "dataset": finished.home / "data", "load_in": form}
 
@@ -119,7 +119,7 @@ def test_a_damaged_checkpoint_is_recognised(harm, copy):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_run_goes_on_from_the_one_before_a_damaged_checkpoint(copy, finished):
+def test_a_run_continues_from_the_one_before_a_damaged_checkpoint(copy, finished):
     home, options = copy
     damage_weights(root(home) / "step-9")
     run = cluster.train(home, options, 1)
@@ -158,7 +158,7 @@ def test_a_quantised_base_with_one_other_weight_is_another_base(tmp_path):
     assert "cannot continue with other settings: base weights was" in run.said()
 
 
-def test_never_resume_starts_anew_and_keeps_the_old_checkpoints_aside(copy):
+def test_never_resume_starts_again_and_keeps_the_old_checkpoints_aside(copy):
     home, options = copy
     run = cluster.train(home, {**options, "resume": "never", "learning_rate": 0.001, "max_steps": 2}, 1)
     assert [event["step"] for event in run.steps()] == [1, 2]
@@ -173,7 +173,7 @@ def test_a_finished_run_is_not_trained_again(copy):
     assert len([event for event in run.events() if event["event"] == "step"]) == 9
 
 
-def test_a_run_can_go_on_from_another_one(copy):
+def test_a_run_can_continue_another_one(copy):
     home, options = copy
     run = cluster.train(home, {**options, "run": "second", "resume": "run"}, 1)
     assert "resumed at step 9" in run.said()

@@ -67,7 +67,7 @@ def largest_error(found: list[float], truth: list[float]) -> float:
 
 def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
     """From the event log alone: the steps are 1, 2, 3 …, their slices have no gap and no overlap, and each process fed
-    exactly the rows of its slice. The row order is worked out here anew."""
+    exactly the rows of its slice. The row order is worked out here again."""
     stream = np.concatenate([np.random.Generator(np.random.PCG64([SEED, e])).permutation(ROWS) for e in range(20)])
     steps = run.steps(rank)
     assert [event["step"] for event in steps] == list(range(1, len(steps) + 1))
@@ -137,10 +137,10 @@ def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recov
     assert rows[0][2] == 0
     assert rows[10] == rows[29] == [4, 1, 3]
     assert sorted(rows[40]) == sorted(rows[49]) == [2, 3, 3]
-    told = [event for event in run.events() if event["event"] == "balance"]
-    for event in told:
+    changes = [event for event in run.events() if event["event"] == "balance"]
+    for event in changes:
         assert list(event["shares"].values()) == rows[event["step"]] != rows[event["step"] - 1]
-    assert "node-1 sped up from" in told[-1]["reason"]
+    assert "node-1 sped up from" in changes[-1]["reason"]
     assert largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 

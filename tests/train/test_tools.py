@@ -194,7 +194,7 @@ def test_an_answer_of_several_lines_stands_below_its_name(capsys):
 
 
 def test_a_letter_of_two_tokens_is_told_whole():
-    """As byte-level tokens bring it; nothing that was told is taken back."""
+    """As byte-level tokens bring it; nothing that was passed on is taken back."""
     heard = []
     tokenizer = SimpleNamespace(decode=lambda tokens, **_: bytes(tokens).decode(errors="replace"))
     listener = Listener(tokenizer, heard.append)
