@@ -17,7 +17,7 @@ from train.data.rows import PackedRows, open_rows
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.plan.config import RunConfig
-from train.plan.decide import Decisions
+from train.plan.fit import Decisions
 
 
 def rows(config: RunConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
