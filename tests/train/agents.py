@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tests.support import pace
 from tests.train import cluster
-from train.cluster.agent_files import read_members
 from train.cluster.worker_process import NAME
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -96,7 +95,8 @@ class Agents:
 
     def members(self, name: str, kind: str = "") -> list[dict]:
         file = self.log(name) / "members.jsonl"
-        events = read_members(file) if file.exists() else []
+        lines = file.read_text(encoding="utf-8").split("\n")[:-1] if file.exists() else []
+        events = [json.loads(line) for line in lines]
         return [event for event in events if kind in ("", event["event"])]
 
     def events(self, name: str) -> list[dict]:

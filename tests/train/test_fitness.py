@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from tests.support import pace
-from tests.train.test_membership import said, seen_by
+from tests.train.test_membership import seen_by, status
 from train.cluster.agent_files import Progress
 from train.cluster.fitness import AGAIN_S, Fitness
 from train.cluster.heartbeat import now
-from train.cluster.membership import End, Propose, Rest, Verdict, decide
+from train.cluster.membership import End, Idle, Propose, Verdict, decide
 from train.cluster.workers import Group, Work, used_by
 
 
@@ -48,12 +48,12 @@ def test_while_a_worker_cannot_be_ended_its_node_is_skipped():
 
 
 def test_the_others_train_without_a_resting_node():
-    tired = said("b", condition="resting", cause="out of memory")
-    action = decide(seen_by("a", [tired, said("c")], me={"begun": True}))
+    tired = status("b", condition="resting", cause="out of memory")
+    action = decide(seen_by("a", [tired, status("c")], me={"begun": True}))
     assert isinstance(action, Propose) and action.members == ("a", "c")
-    action = decide(seen_by("b", [said("a"), said("c")], me={"condition": "resting", "cause": "out of memory"}))
-    assert action == Rest("left out for now: out of memory")
-    action = decide(seen_by("a", [tired, said("c", condition="unfit", cause="no driver")]))
+    action = decide(seen_by("b", [status("a"), status("c")], me={"condition": "resting", "cause": "out of memory"}))
+    assert action == Idle("skipped for now: out of memory")
+    action = decide(seen_by("a", [tired, status("c", condition="unfit", cause="no driver")]))
     assert action == End(Verdict(done=False, reason="b: out of memory; c: no driver")), "nobody would train any more"
 
 
@@ -69,16 +69,16 @@ class Unkillable:
         pass
 
 
-def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch):
+def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch, tmp_path):
     monkeypatch.setattr("train.cluster.workers._signal", lambda *_: None)
-    monkeypatch.setattr("train.cluster.workers._halted", lambda _: False)
-    group = Group(plan=None, processes=[Unkillable()], causes=[])
+    monkeypatch.setattr("train.cluster.workers._stopped", lambda _: False)
+    group = Group(None, [Unkillable()], [], Progress(tmp_path / "events.jsonl", 0))
     group.stop()
-    assert group.unkillable == [] and not group.poll()
+    assert group.unkillable == [] and not group.is_gone()
     group.kill_at = now() - 3.1
     assert group.unkillable == [4242]
     group.processes[0].returncode = -9
-    assert group.poll() and group.unkillable == []
+    assert group.is_gone() and group.unkillable == []
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
@@ -86,11 +86,13 @@ def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path)
     progress.begin()
     began = progress.started
     assert progress.limit_s == 60
-    assert progress.idle_s(began + 300, loading=True) == 0
-    assert progress.idle_s(began + 361, loading=False) == pytest.approx(61) and progress.limit_s == 60
-    assert progress.idle_s(began + Progress.FIRST_S + 1, loading=True) > progress.limit_s
+    progress.note_loading(began + 300)
+    assert progress.since == began + 300 and progress.limit_s == 60
+    progress.note_loading(began + Progress.FIRST_S + 1)
+    assert progress.since == began + 300, "it loads for ever"
     progress.stepped = True
-    assert progress.idle_s(began + 400, loading=True) > progress.idle_s(began + 350, loading=True)
+    progress.note_loading(began + 400)
+    assert progress.since == began + 300
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The agent's files in logs/runs/RUN: members.jsonl (what happened), agent.json (how it is now), epoch.json (its
+"""The agent's files in logs/runs/RUN: members.jsonl (what happened), agent.json (its state now), epoch.json (its
 memory), and its reading of the trainer's events.jsonl. docs/inside/events.md describes the first two."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,23 +17,22 @@ from train.cluster.membership import Verdict
 from train.files import write_atomic
 
 KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
-FIELDS = ("event", "time", "node", "epoch", "step", "host", "nodes", "reason")
 
 
-class Diary:
+class MemberLog:
     """members.jsonl, and the same for a person in the journal."""
 
     def __init__(self, folder: Path, node: str) -> None:
         self.file, self.node = folder / "members.jsonl", node
-        self.last: tuple[Any, ...] = ()
 
-    def write(self, kind: str, *, epoch: int, step: int, host: str, nodes: list[str], reason: str) -> None:
+    def write(self, kind: str, *, number: int, step: int, host: str, nodes: Sequence[str], reason: str) -> None:
         if kind not in KINDS:
             raise ValueError(f"no event '{kind}'")
-        facts = {"event": kind, "time": round(time.time(), 3), "node": self.node, "epoch": epoch, "step": step}
+        facts = {"event": kind, "time": round(time.time(), 3), "node": self.node, "epoch": number, "step": step}
         line = json.dumps(facts | {"host": host, "nodes": nodes, "reason": reason}) + "\n"
-        print(f"{self.node}: {kind}{f' {epoch}' if kind == 'plan' else ''}  {reason}", file=sys.stderr, flush=True)
-        with contextlib.suppress(OSError):  # a full disk: training goes on
+        title = f"generation {number}" if kind == "plan" else kind
+        print(f"{self.node}: {title}  {reason}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # a full disk: training continues
             self.file.parent.mkdir(parents=True, exist_ok=True)
             _end_torn_line(self.file)
             with self.file.open("a", encoding="utf-8") as file:
@@ -40,7 +40,7 @@ class Diary:
 
 
 def _end_torn_line(file: Path) -> None:
-    """A power cut may have left half a line: what follows must not be glued to it."""
+    """A power cut may have left half a line: the next one must not continue it."""
     if file.exists() and (size := file.stat().st_size):
         with file.open("rb+") as handle:
             handle.seek(max(0, size - 4096))
@@ -49,17 +49,13 @@ def _end_torn_line(file: Path) -> None:
                 handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
-def read_members(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
-
-
 @dataclass
 class Memory:
-    """What an agent must know after it was killed: its highest epoch, whether this launch has begun or ended."""
+    """What an agent must know after it was killed: its newest generation, whether this launch has begun or ended."""
 
     file: Path
     token: str
-    epoch: int = 0
+    number: int = 0
     begun: bool = False
     verdict: Verdict | None = None
 
@@ -68,7 +64,7 @@ class Memory:
         memory = cls(file, token)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             facts = json.loads(file.read_text())
-            memory.epoch = int(facts["epoch"])
+            memory.number = int(facts["epoch"])
             if facts["token"] == token:
                 memory.begun = bool(facts["begun"])
                 memory.verdict = Verdict(**facts["verdict"]) if facts["verdict"] else None
@@ -76,17 +72,30 @@ class Memory:
 
     def save(self) -> None:
         verdict = vars(self.verdict) if self.verdict else None
-        facts = {"token": self.token, "epoch": self.epoch, "begun": self.begun, "verdict": verdict}
+        facts = {"token": self.token, "epoch": self.number, "begun": self.begun, "verdict": verdict}
         with contextlib.suppress(OSError):
             write_atomic(self.file, json.dumps(facts).encode())
 
 
-def write_now(file: Path, facts: dict[str, Any]) -> None:
-    """agent.json: replaced whole, not worth an fsync each second."""
-    with contextlib.suppress(OSError):
-        draft = file.with_name(f".{file.name}.draft")
-        draft.write_text(json.dumps(facts, indent=1))
-        draft.replace(file)
+@dataclass
+class StatusFile:
+    """agent.json: replaced whole once a second, not worth an fsync."""
+
+    file: Path
+    state: str = ""
+    since: float = field(default_factory=now)
+    next_at: float = 0.0
+
+    def write(self, state: str, facts: dict[str, Any]) -> None:
+        at = now()
+        self.next_at = at + 1.0
+        if state != self.state:
+            self.state, self.since = state, at
+        facts = {"time": round(time.time(), 3), "since": round(time.time() - (at - self.since), 3), **facts}
+        with contextlib.suppress(OSError):
+            draft = self.file.with_name(f".{self.file.name}.draft")
+            draft.write_text(json.dumps({"state": state, **facts}, indent=1))
+            draft.replace(self.file)
 
 
 @dataclass
@@ -102,7 +111,7 @@ class Progress:
     done: bool = False
     since: float = field(default_factory=now)
     setup_s: float = 0.0
-    """The longest way from start to first step so far."""
+    """The longest time from start to first step so far."""
     step_s: float = 0.0
     started: float = field(default_factory=now)
     stepped: bool = False
@@ -112,7 +121,7 @@ class Progress:
     """What a checkpoint may take: by its size, until one has been seen."""
     saved: bool = False
     old: bool = True
-    """Whether what is read was there before this agent: it tells the step, it is no progress."""
+    """Whether what is read was there before this agent: it shows the step, it is no progress."""
 
     FIRST_S = 900.0
     LEAST_S = 20.0
@@ -147,11 +156,10 @@ class Progress:
                 self.best_step = max(self.best_step, self.step)
             self.since = at
 
-    def idle_s(self, at: float, *, loading: bool) -> float:
-        """Seconds without a sign of life; until the first step loading is one: a joining node's disk is cold."""
-        if loading and not self.stepped and at - self.started < self.FIRST_S:
+    def note_loading(self, at: float) -> None:
+        """Until the first step loading is a sign of life: a joining node's disk is cold."""
+        if not self.stepped and at - self.started < self.FIRST_S:
             self.since = at
-        return at - self.since
 
     @property
     def limit_s(self) -> float:

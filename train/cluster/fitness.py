@@ -1,11 +1,14 @@
-"""Whether this node's workers can run: skipped after failures of its own, and tried again later and later.
+"""Whether this node's workers can run: skipped after failures of its own, with a retry after longer and longer pauses.
 
 A game that takes the GPU's memory for an evening excludes it for that evening, not until somebody restarts the agent.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from train.cluster.heartbeat import Peer
 
 OWN_FAILURES = 3
 AGAIN_S = (120.0, 300.0, 900.0, 1800.0, 3600.0)
@@ -16,11 +19,12 @@ class Fitness:
     failures: int = 0
     """Of its own, in a row without a new step."""
     cause: str = ""
+    """Why its workers failed last, or what holds them up now."""
     rests: int = 0
     """How often it was skipped since it last trained a step."""
     rests_until: float = 0.0
     unfit: bool = False
-    """For good: nothing here changes by waiting."""
+    """Permanent: nothing here changes by waiting."""
     stuck: str = ""
     """A worker that does not even end by SIGKILL, as long as that lasts."""
 
@@ -45,3 +49,38 @@ class Fitness:
         self.rests += 1
         self.failures = OWN_FAILURES - 1  # the first failure after the rest is one too many
         return "resting"
+
+
+@dataclass
+class Failures:
+    """How often this host started a generation in a row because the last one failed, without a new step."""
+
+    count: int = 0
+    since: float = 0.0
+    """When the first failure in the present generation was seen; 0: none."""
+    step: int = -1
+    """The highest that was trained when a worker here failed last."""
+    host_step: int = -1
+    """And when this host last started a generation because of a failure."""
+
+    def next_generation(self, best_step: int) -> None:
+        self.count = self.count + 1 if best_step <= self.host_step else 1
+        self.host_step = best_step
+
+
+@dataclass
+class Newcomers:
+    """A node that was lost soon after it had joined must be reachable for longer each time before it joins again."""
+
+    since: dict[str, float] = field(default_factory=dict)
+    hold_s: dict[str, float] = field(default_factory=dict)
+
+    def note(self, members: Sequence[str], at: float) -> None:
+        for name in [name for name in self.since if name not in members]:
+            stayed_s = at - self.since.pop(name)
+            self.hold_s[name] = min(60.0, 2 * self.hold_s.get(name, 2.0)) if stayed_s < 20 else 0.0
+        for name in members:
+            self.since.setdefault(name, at)
+
+    def welcome(self, peers: Mapping[str, Peer], at: float) -> list[str]:
+        return [name for name, peer in peers.items() if at - peer.since >= self.hold_s.get(name, 0.0)]

@@ -49,14 +49,9 @@ def read_gpus() -> list[dict[str, str]]:
 
 def summary(gpus: list[dict[str, str]]) -> dict[str, float | None]:
     """All GPUs of the node in one line: the hottest, and the sum of power and memory; None where none is known."""
-    celsius = _numbers(gpus, "temperature.gpu")
-    watts = _numbers(gpus, "power.draw")
-    used = _numbers(gpus, "memory.used")
-    return {
-        "celsius": max(celsius, default=None),
-        "watts": round(sum(watts), 1) if watts else None,
-        "used_mb": sum(used) if used else None,
-    }
+    celsius, watts, used = (_numbers(gpus, name) for name in ("temperature.gpu", "power.draw", "memory.used"))
+    power, memory = round(sum(watts), 1) if watts else None, sum(used) if used else None
+    return {"celsius": max(celsius, default=None), "watts": power, "used_mb": memory}
 
 
 def _numbers(gpus: list[dict[str, str]], name: str) -> list[float]:

@@ -1,7 +1,7 @@
-"""What agents tell each other: every node asks every other one twice a second, and is told when something changed.
+"""The agents' heartbeat: every node asks every other one twice a second, and at once when something changed.
 
 One line each way, `MAC JSON`. The MAC (HMAC-SHA256 with the launch's token as key) covers the whole message, and an
-answer repeats the asker's random number: nobody without the token can speak, nothing old can be played back.
+answer repeats the asker's random number: nobody without the token can take part, nothing old can be replayed.
 
 When a peer counts as lost
     absent   not even its kernel takes the connection (power, cable, sleep): 3 rounds in a row and 3 s
@@ -20,11 +20,11 @@ import socket
 import socketserver
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from train.cluster.membership import Plan, Said, Verdict
+from train.cluster.membership import Generation, NodeStatus, Verdict
 from train.plan.cluster_config import ClusterConfig, Node
 
 EVERY_S = 0.5
@@ -34,6 +34,9 @@ ROUNDS = 3
 ABSENT_S = 3.0
 MUTE_S = 5.0
 LONGEST = 1 << 16
+WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
+"""What a status calls some things between nodes."""
+OURS = {wire: ours for ours, wire in WIRE.items()}
 
 
 def now() -> float:
@@ -43,21 +46,21 @@ def now() -> float:
 
 @dataclass
 class Peer:
-    said: Said | None = None
+    status: NodeStatus | None = None
     at: float = 0.0
     since: float = 0.0
-    """Heard without a break since then."""
+    """Reachable without a break since then."""
     beat: tuple[int, int] = (0, 0)
     answered_boot: int = 0
-    """Which life of its agent has answered a number of ours: only that one is heard unasked."""
+    """Which life of its agent has answered a number of ours: only that one is believed unasked."""
     absent_rounds: int = 0
     mute_rounds: int = 0
-    how: str = "not heard yet"
+    how: str = "no answer yet"
 
-    def heard(self, said: Said, at: float, beat: tuple[int, int]) -> None:
-        if self.said is None or self.lost(at):
+    def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
+        if not self.reachable(at):
             self.since = at
-        self.said, self.at, self.beat, self.how = said, at, beat, "answers"
+        self.status, self.at, self.beat, self.how = status, at, beat, "answers"
         self.absent_rounds = self.mute_rounds = 0
 
     def missed(self, connected: bool, how: str) -> None:
@@ -70,18 +73,28 @@ class Peer:
         absent = self.absent_rounds >= ROUNDS and silent_s > ABSENT_S
         return absent or (self.mute_rounds >= ROUNDS and silent_s > MUTE_S)
 
+    def reachable(self, at: float) -> bool:
+        return self.status is not None and not self.lost(at)
 
-class Presence:
-    """Answers the peers and asks them. `say` gives this node's words; `news` is set when a peer's words change."""
+    def facts(self, at: float) -> dict[str, Any]:
+        """For agent.json."""
+        silent_s = round(at - self.at, 1) if self.at else None
+        said = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
+        own = {name: said[name] for name in ("condition", "cause", "step")}
+        return {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, **own}
 
-    def __init__(self, config: ClusterConfig, say: Callable[[], Said]) -> None:
+
+class Heartbeat:
+    """Asks the peers and answers them with this node's status; `news` is set when a peer's status changes."""
+
+    def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus]) -> None:
         self.config = config
-        self.say = say
+        self.status = status
         self.news = threading.Event()
         self.lock = threading.Lock()
         self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
         self.boot, self.beats = time.time_ns(), 0
-        self.hurry = {name: threading.Event() for name in self.peers}
+        self.ask_now = {name: threading.Event() for name in self.peers}
 
     def start(self) -> None:
         server = _Server((self.config.of(self.config.node).address, self.config.presence_port), self)
@@ -89,33 +102,27 @@ class Presence:
         for name in self.peers:
             threading.Thread(target=self._ask_for_ever, args=(self.config.of(name),), daemon=True).start()
 
-    def tell(self) -> None:
+    def send_now(self) -> None:
         """Something changed here: do not wait for the next round."""
-        for event in self.hurry.values():
+        for event in self.ask_now.values():
             event.set()
 
-    def alive(self) -> dict[str, Peer]:
-        at = now()
+    def snapshot(self) -> dict[str, Peer]:
         with self.lock:
-            known = {name: Peer(**vars(peer)) for name, peer in self.peers.items()}
-        return {name: peer for name, peer in known.items() if peer.said is not None and not peer.lost(at)}
-
-    def look(self) -> dict[str, Peer]:
-        with self.lock:
-            return {name: Peer(**vars(peer)) for name, peer in self.peers.items()}
+            return {name: replace(peer) for name, peer in self.peers.items()}
 
     def forget(self) -> None:
-        """After a pause: whoever is there must be heard anew."""
+        """After a pause: every peer must answer again."""
         with self.lock:
             for peer in self.peers.values():
-                peer.said, peer.answered_boot, peer.how = None, 0, "not heard since this node woke"
+                peer.status, peer.answered_boot, peer.how = None, 0, "no answer since this node woke"
 
     # -- the wire ------------------------------------------------------------------------------------------------
 
-    def pack(self, nonce: str, extra: dict[str, Any]) -> bytes:
+    def pack(self, nonce: str) -> bytes:
         self.beats += 1
-        body = {"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce, **extra}
-        text = json.dumps(body | {"said": to_json(self.say())}).encode()
+        body = {"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce}
+        text = json.dumps(body | {"said": to_json(self.status())}).encode()
         return self._mac(text) + b" " + text + b"\n"
 
     def unpack(self, line: bytes) -> dict[str, Any] | None:
@@ -128,36 +135,36 @@ class Presence:
     def _mac(self, text: bytes) -> bytes:
         return hmac.new(self.config.token.encode(), text, hashlib.sha256).hexdigest().encode()
 
-    def take(self, body: dict[str, Any], *, answered: bool) -> None:
-        """Words of a peer. Those it sends unasked must be newer than all before: they could be played back."""
+    def receive(self, body: dict[str, Any], *, answered: bool) -> None:
+        """A peer's status. One that it sends unasked must be newer than all before: it could be a replay."""
         beat = (int(body["boot"]), int(body["beat"]))
-        said = from_json(body["said"])
+        status = from_json(body["said"])
         with self.lock:
             peer = self.peers[body["from"]]
-            # An answer holds a number of ours and is fresh; only one that was overtaken is dropped.
+            # An answer repeats a number of ours and is fresh; only one that was overtaken is dropped.
             old = beat <= peer.beat if not answered else beat[0] == peer.beat[0] and beat < peer.beat
-            if said.name != body["from"] or old:
+            if status.name != body["from"] or old:
                 return
             if answered:
                 peer.answered_boot = beat[0]
-            elif peer.answered_boot != beat[0]:  # perhaps a recording, from before this listener began
-                self.hurry[body["from"]].set()
+            elif peer.answered_boot != beat[0]:  # perhaps a recording, from before this listener started
+                self.ask_now[body["from"]].set()
                 return
-            changed = peer.said is None or peer.said != said
-            peer.heard(said, now(), beat)
+            changed = peer.status != status
+            peer.answered(status, now(), beat)
         if changed:
             self.news.set()
 
     def _ask_for_ever(self, node: Node) -> None:
         while True:
-            self.hurry[node.name].clear()
+            self.ask_now[node.name].clear()
             began = now()
             connected, how = self._ask(node)
             took = now() - began
             if how and took < REPLY_S + LATE_S:
                 with self.lock:
                     self.peers[node.name].missed(connected, how)
-            self.hurry[node.name].wait(max(0.02, EVERY_S - took))
+            self.ask_now[node.name].wait(max(0.02, EVERY_S - took))
 
     def _ask(self, node: Node) -> tuple[bool, str]:
         """One round: whether the machine took the connection, and what went wrong, if anything did."""
@@ -168,18 +175,18 @@ class Presence:
             with socket.create_connection((node.address, self.config.presence_port), REPLY_S) as link:
                 connected = True
                 link.settimeout(max(0.05, deadline - now()))
-                link.sendall(self.pack(nonce, {}))
+                link.sendall(self.pack(nonce))
                 body = self.unpack(_line(link, deadline))
         except ConnectionRefusedError:
             return False, "its machine answers, but no agent runs on it"
         except OSError:
             return connected, "takes connections but does not answer" if connected else "does not answer"
         except ValueError:
-            return True, "speaks nonsense"
+            return True, "its answer cannot be read"
         if body is None or body.get("nonce") != nonce or body["from"] != node.name:
             return False, "belongs to another launch"
         try:
-            self.take(body, answered=True)
+            self.receive(body, answered=True)
         except (KeyError, TypeError, ValueError):
             return False, "runs another version of the agent"
         return True, ""
@@ -190,8 +197,8 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], presence: Presence) -> None:
-        self.presence = presence
+    def __init__(self, address: tuple[str, int], heartbeat: Heartbeat) -> None:
+        self.heartbeat = heartbeat
         super().__init__(address, _Answer)
 
     def server_bind(self) -> None:
@@ -199,19 +206,19 @@ class _Server(socketserver.ThreadingTCPServer):
         super().server_bind()
 
     def handle_error(self, *_: Any) -> None:
-        """A stranger, or a peer that gave up: nothing to tell."""
+        """A stranger, or a peer that gave up: nothing to report."""
 
 
 class _Answer(socketserver.BaseRequestHandler):
     def handle(self) -> None:
-        presence: Presence = self.server.presence  # type: ignore[attr-defined]
+        heartbeat: Heartbeat = self.server.heartbeat  # type: ignore[attr-defined]
         self.request.settimeout(REPLY_S)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            body = presence.unpack(_line(self.request, now() + REPLY_S))
+            body = heartbeat.unpack(_line(self.request, now() + REPLY_S))
             if body is None:
                 return
-            presence.take(body, answered=False)
-            self.request.sendall(presence.pack(str(body["nonce"]), {}))
+            heartbeat.receive(body, answered=False)
+            self.request.sendall(heartbeat.pack(str(body["nonce"])))
 
 
 def _line(link: socket.socket, deadline: float) -> bytes:
@@ -224,17 +231,22 @@ def _line(link: socket.socket, deadline: float) -> bytes:
     return data
 
 
-def to_json(said: Said) -> dict[str, Any]:
-    return asdict(said)
+def to_json(status: NodeStatus) -> dict[str, Any]:
+    return _rename(asdict(status), WIRE)
 
 
-def from_json(facts: dict[str, Any]) -> Said:
-    plan, verdict = facts["plan"], facts["verdict"]
-    return Said(
+def from_json(facts: dict[str, Any]) -> NodeStatus:
+    facts = _rename(facts, OURS)
+    generation, verdict = facts["generation"], facts["verdict"]
+    return NodeStatus(
         **facts
         | {
-            "plan": Plan(**plan | {"members": tuple(plan["members"])}) if plan else None,
+            "generation": Generation(**generation | {"members": tuple(generation["members"])}) if generation else None,
             "verdict": Verdict(**verdict) if verdict else None,
-            "hears": tuple(facts["hears"]),
+            "reachable": tuple(facts["reachable"]),
         }
     )
+
+
+def _rename(facts: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    return {names.get(k, k): _rename(value, names) if isinstance(value, dict) else value for k, value in facts.items()}

@@ -1,20 +1,20 @@
 """Who trains: the agents' decisions as one pure function. `decide` takes what a node knows and returns what it is to
 do; no clock, socket, file or process is touched here. tests/train/test_membership.py tries it on all orders of events.
 
-A plan {epoch, host, members} is made by its host alone and is followed only while that host still says it.
+A generation {number, host, members} is published by its host alone, and followed only while that host publishes it.
 
-Why two groups never train at once: a plan holds a majority; a step needs every member of its plan (the gradients of
-all are added up); a node follows one plan at a time, and its next one has a higher epoch. Two majorities share a node,
-so at most one of two plans can have all of its members.
+Why two groups never train at once: a generation has a majority; a step needs every member of its generation (it
+combines the gradients of all); a node follows one generation at a time, and its next one has a higher number. Two
+majorities share a node, so at most one of two generations can have all of its members.
 
 Why the head and not the gateway or the controller is the tie-breaker of an even cluster: when the cable between two
-halves is cut, both may still reach a third machine. What both sides can ask says yes to both, unless it keeps count of
-whom it said yes to, and then it is one more machine that must be up. The head is on one side only, and needs nothing.
+halves is cut, both may still reach a third machine. What both sides can ask says yes to both, unless it counts whom it
+said yes to, and then it is one more machine that must be up. The head is on one side only, and needs nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MOST_FAILURES = 8
@@ -23,8 +23,8 @@ DOUBT_S = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    epoch: int
+class Generation:
+    number: int
     host: str
     members: tuple[str, ...]
     """In rank order, the host first."""
@@ -40,24 +40,24 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
-    """What a node says of itself."""
+class NodeStatus:
+    """What a node reports of itself."""
 
     name: str
-    epoch: int = 0
-    """The highest that it ever took part in, also before it was restarted."""
-    plan: Plan | None = None
-    hears: tuple[str, ...] = ()
+    number: int = 0
+    """Of the newest generation that it ever took part in, also before it was restarted."""
+    generation: Generation | None = None
+    reachable: tuple[str, ...] = ()
     condition: str = "fit"
-    """fit, unfit (its own workers cannot run), resting (the same, and it will be tried again) or leaving."""
+    """fit, unfit (its own workers cannot run), resting (the same, with a retry later) or leaving."""
     cause: str = ""
     group: str = "none"
-    """Its workers, in its plan: none, running, failed, done."""
+    """Its workers, in its generation: none, running, failed, done."""
     loading: bool = False
     """Its workers read or compute on their way to the first step."""
     step: int = 0
     begun: bool = False
-    """Whether this launch has had a plan already."""
+    """Whether this launch has had a generation already."""
     verdict: Verdict | None = None
 
 
@@ -66,21 +66,21 @@ class View:
     """All that a decision rests on."""
 
     order: Sequence[str]
-    me: Said
-    heard: Mapping[str, Said] = field(default_factory=dict)
-    """The peers that answer, by name."""
+    me: NodeStatus
+    peers: Mapping[str, NodeStatus] = field(default_factory=dict)
+    """Those that answer, by name."""
     age_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds since each of them answered last."""
     welcome: Collection[str] | None = None
-    """Peers that have answered long enough to be taken in (None: all): one that comes and goes has to wait."""
+    """Peers that have answered long enough to join (None: all): one that comes and goes has to wait."""
     up_s: float = 1e9
     """Seconds since this agent started, or woke."""
     wait_all_s: float = 60.0
-    """How long the very first plan waits for nodes that are missing."""
+    """How long the very first generation waits for missing nodes."""
     failures: int = 0
-    """Plans of this host in a row that failed without a new step."""
+    """Generations of this host in a row that failed without a new step."""
     failed_s: float = 0.0
-    """Seconds since the first failure in the present plan was seen."""
+    """Seconds since the first failure in the present generation was seen."""
     idle_s: float = 0.0
     limit_s: float = 1e9
     """Seconds without a sign of progress, and how many are too many."""
@@ -88,11 +88,11 @@ class View:
 
 @dataclass(frozen=True)
 class Keep:
-    """Go on as it is."""
+    """Change nothing."""
 
 
 @dataclass(frozen=True)
-class Rest:
+class Idle:
     """Run no workers."""
 
     reason: str
@@ -100,18 +100,18 @@ class Rest:
 
 @dataclass(frozen=True)
 class Follow:
-    plan: Plan
+    generation: Generation
 
 
 @dataclass(frozen=True)
 class Propose:
-    """Make a plan and be its host."""
+    """Publish a generation and be its host."""
 
-    epoch: int
+    number: int
     members: tuple[str, ...]
     reason: str
     kind: str = "plan"
-    """plan, lost, joined, failed or stalled: what the diary calls it."""
+    """plan, lost, joined, failed or stalled: its event in members.jsonl."""
     nodes: tuple[str, ...] = ()
     """Those that the reason is about."""
 
@@ -121,7 +121,7 @@ class End:
     verdict: Verdict
 
 
-Action = Keep | Rest | Follow | Propose | End
+Action = Keep | Idle | Follow | Propose | End
 
 
 def majority(names: Collection[str], order: Sequence[str]) -> bool:
@@ -132,30 +132,31 @@ def majority(names: Collection[str], order: Sequence[str]) -> bool:
 
 def decide(view: View) -> Action:  # noqa: PLR0911 - one rule after the other, in the order in which they count
     me, everyone = view.me, _everyone(view)
-    if verdict := me.verdict or next((said.verdict for said in everyone.values() if said.verdict), None):
+    if verdict := me.verdict or next((node.verdict for node in everyone.values() if node.verdict), None):
         return End(verdict)
     if me.condition == "leaving":
-        return Rest("this node was told to stop")
-    unfit = {name: said.cause for name, said in everyone.items() if said.condition in ("unfit", "resting")}
+        return Idle("this node is stopping")
+    unfit = {name: node.cause for name, node in everyone.items() if node.condition in ("unfit", "resting")}
     if not majority([name for name in view.order if name not in unfit], view.order):
         return End(Verdict(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
     if me.name in unfit:
-        return Rest(f"left out{' for now' if me.condition == 'resting' else ''}: {me.cause}")
-    fit = {name: said for name, said in everyone.items() if said.condition == "fit"}
+        return Idle(f"skipped{' for now' if me.condition == 'resting' else ''}: {me.cause}")
+    fit = {name: node for name, node in everyone.items() if node.condition == "fit"}
     if not majority(fit, view.order):
-        return Rest(why_too_few(fit, view.order))
-    newest = _newest_plan(fit, view.order)
+        return Idle(why_too_few(fit, view.order))
+    newest = _newest_generation(fit, view.order)
     if newest is None:
         return _begin(view, fit)
-    if newest.host == me.name and newest == me.plan:
-        return _host(view, fit, newest)
+    if newest.host == me.name and newest == me.generation:
+        facts = host_facts(view, fit, newest)
+        return next(rule for rule in HOST_RULES if rule.applies(facts)).action(facts)
     return _follow(view, fit, newest)
 
 
 def why_too_few(fit: Collection[str], order: Sequence[str]) -> str:
     missing = ", ".join(name for name in order if name not in fit)
     if 2 * len(fit) == len(order):
-        return f"no answer from {missing}; of two halves the one with {order[0]} goes on, this one waits"
+        return f"no answer from {missing}; of two halves the one with {order[0]} continues, this one waits"
     return f"no answer from {missing}; {len(fit)} of {len(order)} are no majority, waiting"
 
 
@@ -164,114 +165,157 @@ def backoff_s(failures: int) -> float:
     return 0.0 if failures < 3 else min(30.0, 2.0 ** (failures - 3))
 
 
-def choose_members(fit: Mapping[str, Said], order: Iterable[str], host: str) -> tuple[str, ...]:
-    """The host and, in this order, all who hear one another: a group cannot train over a link that is cut."""
+def choose_members(fit: Mapping[str, NodeStatus], order: Iterable[str], host: str) -> tuple[str, ...]:
+    """The host and, in this order, all who reach one another: a group cannot train over a link that is cut."""
     chosen = [host]
     for name in order:
-        if name in fit and name not in chosen and all(_hear(fit[name], fit[other]) for other in chosen):
+        if name in fit and name not in chosen and all(_linked(fit[name], fit[other]) for other in chosen):
             chosen.append(name)
     return tuple(chosen)
 
 
-def _everyone(view: View) -> dict[str, Said]:
-    known = {**view.heard, view.me.name: view.me}
+def _everyone(view: View) -> dict[str, NodeStatus]:
+    known = {**view.peers, view.me.name: view.me}
     return {name: known[name] for name in view.order if name in known}
 
 
-def _hear(one: Said, other: Said) -> bool:
-    return other.name in one.hears and one.name in other.hears
+def _linked(one: NodeStatus, other: NodeStatus) -> bool:
+    return other.name in one.reachable and one.name in other.reachable
 
 
-def _newest_plan(fit: Mapping[str, Said], order: Sequence[str]) -> Plan | None:
-    """Of all that is followed, also where its host cannot be heard from here; of equal epochs the earlier host's."""
-    plans = [said.plan for said in fit.values() if said.plan]
-    return max(plans, key=lambda plan: (plan.epoch, -list(order).index(plan.host)), default=None)
+def _newest_generation(fit: Mapping[str, NodeStatus], order: Sequence[str]) -> Generation | None:
+    """Of all that are followed, also one whose host is silent here; of equal numbers the earlier host's."""
+    followed = [node.generation for node in fit.values() if node.generation]
+    return max(followed, key=lambda one: (one.number, -list(order).index(one.host)), default=None)
 
 
-def _next_epoch(view: View) -> int:
-    return max(said.epoch for said in _everyone(view).values()) + 1
+def _next_number(view: View) -> int:
+    return max(node.number for node in _everyone(view).values()) + 1
 
 
-def _begin(view: View, fit: Mapping[str, Said]) -> Action:
-    """Nobody follows anything: the first of those who can makes a plan."""
+def _begin(view: View, fit: Mapping[str, NodeStatus]) -> Action:
+    """Nobody follows anything: the first of those who can publishes a generation."""
     first = next(iter(fit))
     missing = [name for name in view.order if name not in fit]
     if first != view.me.name:
-        return Rest(f"waiting for a plan from {first}")
-    if missing and not any(said.begun for said in fit.values()) and view.up_s < view.wait_all_s:
-        return Rest(f"waiting up to {view.wait_all_s:.0f} s for {', '.join(missing)}")
+        return Idle(f"waiting for {first} to begin")
+    if missing and not any(node.begun for node in fit.values()) and view.up_s < view.wait_all_s:
+        return Idle(f"waiting up to {view.wait_all_s:.0f} s for {', '.join(missing)}")
     members = choose_members(fit, view.order, first)
     if (missing or len(members) < len(fit)) and view.up_s < SETTLE_S:
-        return Rest("looking for the others")
+        return Idle("looking for the others")
     if not majority(members, view.order):
-        return Rest(f"{first} and {', '.join(n for n in fit if n not in members)} do not hear each other yet")
-    return Propose(_next_epoch(view), members, "first plan" if not view.me.begun else "a new host", "plan", members)
+        return Idle(f"{first} and {', '.join(n for n in fit if n not in members)} do not reach each other yet")
+    return Propose(_next_number(view), members, "first generation" if not view.me.begun else "new host", nodes=members)
 
 
-def _follow(view: View, fit: Mapping[str, Said], newest: Plan) -> Action:  # noqa: PLR0911
+def _follow(view: View, fit: Mapping[str, NodeStatus], newest: Generation) -> Action:  # noqa: PLR0911
     me = view.me
     if newest.host not in fit:
-        return Rest(f"others follow {newest.host}, which does not answer here")
-    if fit[newest.host].plan != newest:
-        return Rest(f"{newest.host} is making a new plan")
+        return Idle(f"others follow {newest.host}, which does not answer here")
+    if fit[newest.host].generation != newest:
+        return Idle(f"{newest.host} is starting a new generation")
     if me.name not in newest.members:
-        return Rest(f"waiting for {newest.host} to take this node in")
+        return Idle(f"waiting for {newest.host} to add this node")
     if not majority(newest.members, view.order):
-        return Rest(f"the plan of {newest.host} has no majority")
-    if newest == me.plan:
+        return Idle(f"the generation of {newest.host} has no majority")
+    if newest == me.generation:
         return Keep()
-    if newest.epoch > me.epoch:
+    if newest.number > me.number:
         return Follow(newest)
-    return Rest(f"waiting for {newest.host} to make a newer plan")
+    return Idle(f"waiting for {newest.host} to start a newer generation")
 
 
-def _host(view: View, fit: Mapping[str, Said], plan: Plan) -> Action:  # noqa: PLR0911
-    me = view.me
-    # Who is in stays in: a newcomer that one of them does not hear yet waits, and pushes nobody out.
-    can = choose_members(fit, dict.fromkeys([*plan.members, *view.order]), me.name)
-    chosen = tuple(n for n in can if n in plan.members or view.welcome is None or n in view.welcome)
-    if not majority(chosen, view.order):
-        return Rest(why_too_few(chosen, view.order))
-
-    def again(reason: str, kind: str, nodes: Collection[str]) -> Propose:
-        return Propose(_next_epoch(view), chosen, reason, kind, tuple(nodes))
-
-    others = [name for name in plan.members if name != me.name]
-    lost = [name for name in plan.members if name not in chosen]
-    if lost and all(name in fit for name in lost) and any(view.age_s.get(name, 0) > DOUBT_S for name in others):
-        return Keep()  # one of two who do not hear each other is falling silent here too: soon it is clear which
-    if lost:
-        return again(f"lost {', '.join(why_lost(view, name) for name in lost)}", "lost", lost)
-    if anew := [name for name in others if fit[name].epoch >= plan.epoch and fit[name].plan != plan]:
-        return again(f"{', '.join(anew)} began anew", "joined", anew)
-    failed = [name for name in plan.members if fit[name].plan == plan and fit[name].group == "failed"]
-    if failed:
-        causes = "; ".join(f"{name}: {fit[name].cause or 'failed'}" for name in failed)
-        if view.failures + 1 >= MOST_FAILURES:
-            return End(Verdict(done=False, reason=f"{MOST_FAILURES} failures in a row without a step ({causes})"))
-        # One that died takes the others' workers with it and is silent only a little later: first hear from everyone.
-        answered = all(view.age_s.get(name, 1e9) < view.failed_s for name in others)
-        if answered and view.failed_s >= backoff_s(view.failures):
-            return again(causes, "failed", failed)
-        return Keep()
-    if new := [name for name in chosen if name not in plan.members]:
-        return again(f"{', '.join(new)} can take part", "joined", new)
-    if me.group == "running" and view.idle_s > view.limit_s:
-        if view.failures + 1 >= MOST_FAILURES:
-            return End(Verdict(done=False, reason=f"{MOST_FAILURES} times in a row no step for {view.limit_s:.0f} s"))
-        hints = ", ".join(f"{name} ({fit[name].cause})" for name in plan.members if fit[name].cause)
-        return again(
-            f"no step for {view.idle_s:.0f} s (limit {view.limit_s:.0f} s){': ' + hints if hints else ''}",
-            "stalled",
-            plan.members,
-        )
-    return Keep()
+# -- the host --------------------------------------------------------------------------------------------------------
 
 
-def why_lost(view: View, name: str) -> str:
-    said = view.heard.get(name)
-    if said is None:
+@dataclass(frozen=True, kw_only=True)
+class HostFacts:
+    """What the host of a generation decides on."""
+
+    view: View
+    ours: Generation
+    chosen: tuple[str, ...]
+    """Who can be a member of the next generation."""
+    lost: Mapping[str, str]
+    """Who cannot any more. This, `failed` and `stalled` say so in words."""
+    loss_is_unclear: bool
+    """One of two members that do not reach each other is falling silent here too: soon it is clear which."""
+    restarted: Sequence[str]
+    failed: Mapping[str, str]
+    may_retry: bool
+    """A node that dies takes the others' workers with it and is silent only a little later: first all must answer."""
+    is_last_try: bool
+    joining: Sequence[str]
+    stalled: str
+
+
+def host_facts(view: View, fit: Mapping[str, NodeStatus], ours: Generation) -> HostFacts:
+    # Members stay: a newcomer that one of them does not reach yet waits, and pushes nobody out.
+    can = choose_members(fit, dict.fromkeys([*ours.members, *view.order]), view.me.name)
+    chosen = tuple(n for n in can if n in ours.members or view.welcome is None or n in view.welcome)
+    members = {name: fit[name] for name in ours.members if name in fit}
+    others = [name for name in ours.members if name != view.me.name]
+    lost = {name: why_lost(name, view.peers.get(name)) for name in ours.members if name not in chosen}
+    failed = [node for node in members.values() if node.generation == ours and node.group == "failed"]
+    falling_silent = any(view.age_s.get(name, 0) > DOUBT_S for name in others)
+    answered = all(view.age_s.get(name, 1e9) < view.failed_s for name in others)
+    return HostFacts(
+        view=view,
+        ours=ours,
+        chosen=chosen,
+        lost=lost,
+        loss_is_unclear=bool(lost) and falling_silent and all(name in fit for name in lost),
+        restarted=[n for n, node in members.items() if node.number >= ours.number and node.generation != ours],
+        failed={node.name: f"{node.name}: {node.cause or 'failed'}" for node in failed},
+        may_retry=answered and view.failed_s >= backoff_s(view.failures),
+        is_last_try=view.failures + 1 >= MOST_FAILURES,
+        joining=[name for name in chosen if name not in ours.members],
+        stalled=why_stalled(view, members) if view.me.group == "running" and view.idle_s > view.limit_s else "",
+    )
+
+
+def why_lost(name: str, node: NodeStatus | None) -> str:
+    if node is None:
         return f"{name} (silent)"
-    if said.condition == "fit":
-        return f"{name} (it and another member do not hear each other)"
-    return f"{name} ({said.condition}{': ' + said.cause if said.cause else ''})"
+    if node.condition == "fit":
+        return f"{name} (it and another member do not reach each other)"
+    return f"{name} ({node.condition}{': ' + node.cause if node.cause else ''})"
+
+
+def why_stalled(view: View, members: Mapping[str, NodeStatus]) -> str:
+    hints = ", ".join(f"{name} ({node.cause})" for name, node in members.items() if node.cause)
+    return f"no step for {view.idle_s:.0f} s (limit {view.limit_s:.0f} s){': ' + hints if hints else ''}"
+
+
+def _next(facts: HostFacts, kind: str, nodes: Iterable[str], reason: str) -> Propose:
+    return Propose(_next_number(facts.view), facts.chosen, reason, kind, tuple(nodes))
+
+
+def _give_up(reason: str) -> End:
+    return End(Verdict(done=False, reason=f"{MOST_FAILURES} failures in a row without a step ({reason})"))
+
+
+@dataclass(frozen=True)
+class Rule:
+    name: str
+    applies: Callable[[HostFacts], object]
+    action: Callable[[HostFacts], Action]
+
+
+HOST_RULES = (
+    Rule("no majority", lambda h: not majority(h.chosen, h.view.order),
+         lambda h: Idle(why_too_few(h.chosen, h.view.order))),
+    Rule("unclear loss", lambda h: h.loss_is_unclear, lambda _: Keep()),
+    Rule("lost", lambda h: h.lost, lambda h: _next(h, "lost", h.lost, f"lost {', '.join(h.lost.values())}")),
+    Rule("restarted", lambda h: h.restarted,
+         lambda h: _next(h, "joined", h.restarted, f"{', '.join(h.restarted)} restarted")),
+    Rule("failed too often", lambda h: h.failed and h.is_last_try, lambda h: _give_up("; ".join(h.failed.values()))),
+    Rule("failed just now", lambda h: h.failed and not h.may_retry, lambda _: Keep()),
+    Rule("failed", lambda h: h.failed, lambda h: _next(h, "failed", h.failed, "; ".join(h.failed.values()))),
+    Rule("joining", lambda h: h.joining, lambda h: _next(h, "joined", h.joining, f"{', '.join(h.joining)} can join")),
+    Rule("stalled too often", lambda h: h.stalled and h.is_last_try, lambda h: _give_up(h.stalled)),
+    Rule("stalled", lambda h: h.stalled, lambda h: _next(h, "stalled", h.ours.members, h.stalled)),
+    Rule("all is well", lambda _: True, lambda _: Keep()),
+)  # fmt: skip
+"""The first that applies counts."""

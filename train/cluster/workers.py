@@ -1,6 +1,6 @@
-"""A node's worker processes in one plan: started (by warm.py, while there is a warm process), watched, and ended.
+"""This node's worker processes: started (by the fork server, while there is one), watched, and ended.
 
-Nothing here waits: `poll` is called several times a second and moves things on.
+Nothing waits here but `finish`: `follow` is called several times a second and does the next thing.
 """
 
 from __future__ import annotations
@@ -12,19 +12,25 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from train.cluster.agent_files import Progress
 from train.cluster.forkserver import ForkServer, Worker, with_source
 from train.cluster.heartbeat import now
-from train.cluster.membership import Plan
-from train.engine import staging
+from train.cluster.membership import Generation
+from train.engine.staging import VARIABLE, Stage
 from train.plan.cluster_config import ClusterConfig
+from train.plan.config import RunConfig
 
 SAVE_S = 3.5
 UNKILLABLE_S = 3.0
+LEAVE_S = 4.5
+KEEP_S = 40.0
+"""Together less than the unit's TimeoutStopSec."""
 Process = subprocess.Popen[bytes] | Worker
 
 
@@ -32,12 +38,23 @@ Process = subprocess.Popen[bytes] | Worker
 class Failure:
     kind: str
     message: str
-    code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkersSeen:
+    """The workers of the generation that is followed, in one round."""
+
+    state: str = "none"
+    failure: Failure | None = None
+    """Once for each group."""
+    stopped: bool = False
+    loading: bool = False
+    unkillable: Sequence[int] = ()
 
 
 @dataclass
 class Work:
-    """Whether processes compute or read from the disk: looked at every two seconds, with all that they have started."""
+    """Whether processes compute or read from the disk: checked every two seconds, with all that they have started."""
 
     EVERY_S = 2.0
     at: float = 0.0
@@ -69,19 +86,16 @@ def used_by(sessions: Collection[int]) -> tuple[float, int]:
 
 @dataclass
 class Group:
-    """The workers of one plan on this node."""
+    """The workers of one generation on this node."""
 
-    plan: Plan
+    generation: Generation
     processes: list[Process]
     causes: list[IO[bytes]]
-    """Where each of them says why it failed."""
-    started: float = field(default_factory=now)
-    kill_at: float | None = None
-    finished: bool = False
-    """Set when the diary says that the run is done: what a process does after that does not count."""
+    """Where each of them reports its failure."""
+    progress: Progress
     staged: bool = False
     """They save into main memory when they leave; otherwise to the disk, which may take longer."""
-    save_s: float = 0.0
+    kill_at: float | None = None
     failure: Failure | None = None
     work: Work = field(default_factory=Work)
 
@@ -91,54 +105,50 @@ class Group:
 
     @property
     def state(self) -> str:
-        """running, failed or done."""
-        codes = [process.poll() for process in self.processes]
-        if all(code == 0 for code in codes) or (self.finished and None not in codes):
+        """running, failed or done. How a process exits once the run is done does not count."""
+        codes, done = [process.poll() for process in self.processes], self.progress.done
+        if all(code == 0 for code in codes) or (done and None not in codes):
             return "done"
-        return "failed" if any(code not in (None, 0) for code in codes) and not self.finished else "running"
+        return "failed" if any(code not in (None, 0) for code in codes) and not done else "running"
 
-    def find_failure(self) -> Failure | None:
-        """Why it failed: of several causes the one that is not only the echo of another process's end."""
-        if self.failure is None and self.state == "failed":
-            found = [self._failure(i, code) for i, p in enumerate(self.processes) if (code := p.poll())]
-            self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
+    def new_failure(self) -> Failure | None:
+        """Why it failed, once: of several causes the one that is not only the echo of another process's end."""
+        if self.failure is not None or self.state != "failed":
+            return None
+        found = [self._failure(i, code) for i, p in enumerate(self.processes) if (code := p.poll())]
+        self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
         return self.failure
 
     def _failure(self, index: int, code: int) -> Failure:
         with contextlib.suppress(OSError, ValueError, KeyError):
             self.causes[index].seek(0)
-            told = json.loads(self.causes[index].read())
-            return Failure(told["kind"], told["message"], code)
+            facts = json.loads(self.causes[index].read())
+            return Failure(facts["kind"], facts["message"])
         if code == 143:
-            return Failure("peer", "ended by SIGTERM from elsewhere", code)
-        if code == -signal.SIGABRT and len(self.plan.members) > 1 and Path("/dev/nvidiactl").exists():
-            return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer", code)
+            return Failure("peer", "ended by SIGTERM from elsewhere")
+        if code == -signal.SIGABRT and len(self.generation.members) > 1 and Path("/dev/nvidiactl").exists():
+            return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer")
         if code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
-            return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}", code)
-        return Failure("own", f"its worker ended with status {code}", code)
-
-    def halted(self) -> bool:
-        """Whether a process is stopped (SIGSTOP, a debugger)."""
-        return any(_halted(process) for process in self.living)
+            return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}")
+        return Failure("own", f"its worker ended with status {code}")
 
     @property
     def unkillable(self) -> list[int]:
-        """Those that have outlived their SIGKILL: they wait in the kernel, as for a card that has left its bus."""
+        """Those that have outlived their SIGKILL: they wait in the kernel, as for a GPU that is gone from its bus."""
         if self.kill_at is None or now() < self.kill_at + UNKILLABLE_S:
             return []
         return [process.pid for process in self.living if process.pid]
 
     def stop(self) -> None:
-        """Let them save what is finished; what has not left in time is killed by `poll`."""
+        """Let them save what is finished; what has not left in time is killed by `is_gone`."""
         if self.kill_at is not None:
             return
-        self.kill_at = now() + (SAVE_S if self.staged else max(SAVE_S, self.save_s))
+        self.kill_at = now() + (SAVE_S if self.staged else max(SAVE_S, self.progress.save_s))
         for process in self.living:
-            _signal(process, signal.SIGKILL if _halted(process) else signal.SIGTERM)
+            _signal(process, signal.SIGKILL if _stopped(process) else signal.SIGTERM)
 
-    def poll(self) -> bool:
-        """Whether all are gone."""
+    def is_gone(self) -> bool:
         if self.kill_at is not None and now() > self.kill_at:
             for process in self.living:
                 _signal(process, signal.SIGKILL)
@@ -146,51 +156,102 @@ class Group:
             return False
         if self.kill_at is not None:
             for process in self.processes:
-                _signal(process, signal.SIGKILL)  # what a worker itself had started
+                _signal(process, signal.SIGKILL)  # and what it had started itself
         return True
 
 
 _WEIGHT = ("input", "check", "odd", "own", "port", "peer")
 
 
-def start(
-    config: ClusterConfig, plan: Plan, words: Sequence[str], warm: ForkServer | None = None, *, stage: str = ""
-) -> Group:
-    """The processes of this node, `python WORDS…`; ranks follow the plan, the host's first."""
-    sizes = [config.of(name).processes for name in plan.members]
-    first = sum(sizes[: plan.members.index(config.node)])
-    mine = config.of(config.node).processes
-    processes: list[Process] = []
-    causes: list[IO[bytes]] = []
-    for local in range(mine):
-        causes.append(os.fdopen(os.memfd_create("failure"), "rb"))
-        env = with_source(os.environ) | {
-            "RANK": str(first + local),
-            "WORLD_SIZE": str(sum(sizes)),
-            "LOCAL_RANK": str(local),
-            "LOCAL_WORLD_SIZE": str(mine),
-            "MASTER_ADDR": config.of(plan.host).address,
-            "MASTER_PORT": str(plan.port),
-            "MOTLEY_NODE": config.node,
-            "MOTLEY_AGENT": str(os.getpid()),
-            "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{causes[local].fileno()}",
-            staging.VARIABLE: stage,
-        }
-        if config.interface:
-            env.setdefault("GLOO_SOCKET_IFNAME", config.interface)
-            env.setdefault("NCCL_SOCKET_IFNAME", f"={config.interface}")
-        born = warm.start(words, env) if warm else None
-        processes.append(born or _cold(words, env))
-    return Group(plan, processes, causes, staged=bool(stage))
+class LocalWorkers:
+    """This node's workers: one group at a time, and what the last one has left in main memory."""
+
+    def __init__(self, cluster: ClusterConfig, settings: RunConfig, settings_file: Path, program: str) -> None:
+        self.cluster = cluster
+        self.progress = Progress(settings.log_folder / "events.jsonl", settings.eval_rows / settings.rows_per_step)
+        self.stage = Stage(settings.checkpoint_folder(), cluster.node)
+        self.group: Group | None = None
+        self.forkserver: ForkServer | None = None
+        self.command = [*program.split(), "run", "--config", str(settings_file), "--home", str(settings.home_folder)]
+        # A launch that resumes never has set the old checkpoints aside: what is there now is its own.
+        resume = "auto" if settings.resume == "never" else settings.resume
+        self.command += ["--run", cluster.run, "--resume", resume]
+
+    def of(self, generation: Generation | None) -> Group | None:
+        """The group of this generation, unless it is ending."""
+        group = self.group
+        return group if group and group.generation == generation and group.kill_at is None else None
+
+    def look(self, generation: Generation | None) -> WorkersSeen:
+        self.progress.read()
+        if (group := self.of(generation)) is None:
+            return WorkersSeen(unkillable=self.group.unkillable if self.group else ())
+        failure, state = group.new_failure(), group.state
+        running = state == "running"
+        return WorkersSeen(
+            state=state,
+            failure=failure,
+            stopped=running and any(map(_stopped, group.living)),
+            loading=running and not self.progress.stepped and group.work.seen(group.living, now()),
+        )
+
+    def follow(self, generation: Generation | None) -> None:
+        """Run the workers of this generation, as soon as those of another are gone and their checkpoint is kept."""
+        if self.group and not self.of(generation):
+            self.stop()
+        if self.group is None and self.stage.is_kept() and generation is not None:
+            self.progress.begin()
+            self.group = self._start(generation)
+
+    def stop(self) -> None:
+        if self.group:
+            self.group.stop()
+            if self.group.is_gone():
+                self.group = None
+
+    def finish(self, show: Callable[[], None]) -> None:
+        """Until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
+        deadline = now() + LEAVE_S + (0 if self.group and self.group.staged else self.progress.save_s)
+        while self.group and now() < deadline:
+            self.stop()
+            time.sleep(0.05)
+        deadline = now() + KEEP_S
+        while not self.stage.is_kept() and now() < deadline:
+            show()  # who stops a run waits for an agent that still shows its state
+            time.sleep(0.05)
+        if self.stage.is_kept():
+            self.stage.close()
+
+    def _start(self, generation: Generation) -> Group:
+        """Ranks follow the generation's order, the host's first."""
+        own, sizes = self.cluster.node, [self.cluster.of(name).processes for name in generation.members]
+        first, stage = sum(sizes[: generation.members.index(own)]), self.stage.open()
+        processes: list[Process] = []
+        causes: list[IO[bytes]] = []
+        for local in range(self.cluster.of(own).processes):
+            causes.append(os.fdopen(os.memfd_create("failure"), "rb"))
+            env = with_source(os.environ) | {
+                "RANK": str(first + local),
+                "WORLD_SIZE": str(sum(sizes)),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(self.cluster.of(own).processes),
+                "MASTER_ADDR": self.cluster.of(generation.host).address,
+                "MASTER_PORT": str(generation.port),
+                "MOTLEY_NODE": own,
+                "MOTLEY_AGENT": str(os.getpid()),
+                "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{causes[local].fileno()}",
+                VARIABLE: stage,
+            }
+            if self.cluster.interface:
+                env.setdefault("GLOO_SOCKET_IFNAME", self.cluster.interface)
+                env.setdefault("NCCL_SOCKET_IFNAME", f"={self.cluster.interface}")
+            forked = self.forkserver.start(self.command, env) if self.forkserver else None
+            processes.append(forked or _start_cold(self.command, env))
+        return Group(generation, processes, causes, self.progress, staged=bool(stage))
 
 
-def _cold(words: Sequence[str], env: dict[str, str]) -> Process:
-    return subprocess.Popen([sys.executable, *words], env=env, stdin=subprocess.DEVNULL, start_new_session=True)
-
-
-def run_words(config: ClusterConfig, settings: Path, home: Path, resume: str, program: str) -> list[str]:
-    words = [*program.split(), "run", "--config", str(settings), "--home", str(home)]
-    return [*words, "--run", config.run, "--resume", resume]
+def _start_cold(command: Sequence[str], env: dict[str, str]) -> Process:
+    return subprocess.Popen([sys.executable, *command], env=env, stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
@@ -201,7 +262,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
         os.killpg(process.pid, number)
 
 
-def _halted(process: Process) -> bool:
+def _stopped(process: Process) -> bool:
     try:
         return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
     except OSError:
