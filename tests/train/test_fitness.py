@@ -10,8 +10,8 @@ import pytest
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
 from train.cluster.agent_files import Progress
-from train.cluster.fitness import AGAIN_S, Fitness
-from train.cluster.heartbeat import now
+from train.cluster.fitness import AGAIN_S, Fitness, Newcomers
+from train.cluster.heartbeat import Peer, now
 from train.cluster.membership import End, Idle, Propose, Verdict, decide
 from train.cluster.workers import Group, Work, used_by
 
@@ -74,11 +74,11 @@ def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch, 
     monkeypatch.setattr("train.cluster.workers._stopped", lambda _: False)
     group = Group(None, [Unkillable()], [], Progress(tmp_path / "events.jsonl", 0))
     group.stop()
-    assert group.unkillable == [] and not group.is_gone()
+    assert group.unkillable == [] and not group.poll()
     group.kill_at = now() - 3.1
     assert group.unkillable == [4242]
     group.processes[0].returncode = -9
-    assert group.is_gone() and group.unkillable == []
+    assert group.poll() and group.unkillable == []
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
@@ -117,3 +117,15 @@ def test_what_a_worker_has_started_counts_as_its_own():
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def test_who_is_lost_soon_after_joining_waits_longer_each_time():
+    newcomers = Newcomers()
+    for joined, held_s in ((100.0, 4.0), (200.0, 8.0)):
+        newcomers.note(["a", "b"], joined)
+        newcomers.note(["a"], joined + 5)
+        assert not newcomers.welcome({"b": Peer(since=joined + 5)}, joined + 5 + held_s - 0.1)
+        assert newcomers.welcome({"b": Peer(since=joined + 5)}, joined + 5 + held_s)
+    newcomers.note(["a", "b"], 300.0)
+    newcomers.note(["a"], 330.0)
+    assert newcomers.welcome({"b": Peer(since=330.0)}, 330.0), "it stayed"

@@ -15,6 +15,7 @@ from typing import Any
 from train.cluster.heartbeat import now
 from train.cluster.membership import Verdict
 from train.files import write_atomic
+from train.runlog.events import drop_torn_line
 
 KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
 
@@ -34,19 +35,9 @@ class MemberLog:
         print(f"{self.node}: {title}  {reason}", file=sys.stderr, flush=True)
         with contextlib.suppress(OSError):  # a full disk: training continues
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            _end_torn_line(self.file)
+            drop_torn_line(self.file)
             with self.file.open("a", encoding="utf-8") as file:
                 file.write(line)
-
-
-def _end_torn_line(file: Path) -> None:
-    """A power cut may have left half a line: the next one must not continue it."""
-    if file.exists() and (size := file.stat().st_size):
-        with file.open("rb+") as handle:
-            handle.seek(max(0, size - 4096))
-            tail = handle.read()
-            if not tail.endswith(b"\n"):
-                handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
 
 
 @dataclass

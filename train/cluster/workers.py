@@ -141,14 +141,15 @@ class Group:
         return [process.pid for process in self.living if process.pid]
 
     def stop(self) -> None:
-        """Let them save what is finished; what has not left in time is killed by `is_gone`."""
+        """Let them save what is finished; what has not left in time is killed by `poll`."""
         if self.kill_at is not None:
             return
         self.kill_at = now() + (SAVE_S if self.staged else max(SAVE_S, self.progress.save_s))
         for process in self.living:
             _signal(process, signal.SIGKILL if _stopped(process) else signal.SIGTERM)
 
-    def is_gone(self) -> bool:
+    def poll(self) -> bool:
+        """Whether all are gone; what has not left in time is killed."""
         if self.kill_at is not None and now() > self.kill_at:
             for process in self.living:
                 _signal(process, signal.SIGKILL)
@@ -173,7 +174,7 @@ class LocalWorkers:
         self.group: Group | None = None
         self.forkserver: ForkServer | None = None
         self.command = [*program.split(), "run", "--config", str(settings_file), "--home", str(settings.home_folder)]
-        # A launch that resumes never has set the old checkpoints aside: what is there now is its own.
+        # `never` has set the old checkpoints aside once: what is there now is this launch's own.
         resume = "auto" if settings.resume == "never" else settings.resume
         self.command += ["--run", cluster.run, "--resume", resume]
 
@@ -206,7 +207,7 @@ class LocalWorkers:
     def stop(self) -> None:
         if self.group:
             self.group.stop()
-            if self.group.is_gone():
+            if self.group.poll():
                 self.group = None
 
     def finish(self, show: Callable[[], None]) -> None:

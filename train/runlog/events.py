@@ -40,7 +40,7 @@ class EventLog:
         self.unwritten = b""
         if file is not None:
             file.parent.mkdir(parents=True, exist_ok=True)
-            _drop_torn_line(file)
+            drop_torn_line(file)
             self.file = FileIO(str(file), "a")
 
     def write(self, kind: str, **facts: Any) -> None:
@@ -101,7 +101,7 @@ def person(json_wanted: bool) -> TextIO:
     return sys.stderr if json_wanted else sys.stdout
 
 
-def _drop_torn_line(file: Path) -> None:
+def drop_torn_line(file: Path) -> None:
     if not file.exists():
         return
     with file.open("rb+") as handle:
