@@ -16,6 +16,7 @@ from train.cluster.heartbeat import now
 from train.cluster.membership import Verdict
 from train.files import write_atomic
 from train.runlog.events import drop_torn_line
+from train.runlog.tail import Tail
 
 KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
 
@@ -106,7 +107,6 @@ class Progress:
     step_s: float = 0.0
     started: float = field(default_factory=now)
     stepped: bool = False
-    offset: int | None = None
     touched_ns: int = 0
     save_s: float = 0.0
     """What a checkpoint may take: by its size, until one has been seen."""
@@ -128,8 +128,15 @@ class Progress:
         self.stepped = self.done = False
         self.step_s = 0.0
 
+    def __post_init__(self) -> None:
+        self.tail = Tail(self.file, last_bytes=1 << 16)
+
     def read(self) -> None:
-        for event in self._new_events():
+        with contextlib.suppress(OSError):
+            touched_ns = self.file.stat().st_mtime_ns
+            if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
+                self.touched_ns, self.since = touched_ns, now()
+        for event in self.tail.events():
             at = now()
             kind = event.get("event")
             if kind == "step" and not self.old:
@@ -157,28 +164,3 @@ class Progress:
         if not self.stepped:
             return max(60.0, 4 * self.setup_s) if self.setup_s else self.FIRST_S
         return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s) + self.save_s
-
-    def _new_events(self) -> list[dict[str, Any]]:
-        try:
-            size, touched_ns = self.file.stat().st_size, self.file.stat().st_mtime_ns
-            if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
-                self.touched_ns, self.since = touched_ns, now()
-            if self.offset is None:
-                self.offset = max(0, size - (1 << 16))
-            if size <= self.offset:
-                self.offset = min(size, self.offset)
-                return []
-            with self.file.open("rb") as file:
-                file.seek(self.offset)
-                data = file.read(1 << 20)
-        except OSError:
-            return []
-        whole = data[: data.rfind(b"\n") + 1]
-        self.offset += len(whole)
-        events = []
-        for line in whole.splitlines():
-            with contextlib.suppress(ValueError):  # the first may be cut by the offset
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    events.append(event)
-        return events
