@@ -67,7 +67,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         ("data", plan.request.dataset.reason),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("network", network if count > 1 else ""),
-        ("foretold", speed),
+        ("predicted", speed),
         ("run", plan.request.why if plan.request.why != START else ""),
     ]
 

@@ -90,7 +90,7 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
 
 
 def launched(plan: dict[str, Any]) -> dict[str, Any]:
-    """What is wanted to know of it later: to go on with it, to foretell another's speed, to use what it has made."""
+    """What is wanted to know of it later: to continue it, to predict another's speed, to use what it has made."""
     kept = {
         "run": plan["run"],
         "time": plan["time"],

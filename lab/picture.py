@@ -19,7 +19,7 @@ WIDE, CHARACTER, LINE, EDGE = 118, 7.25, 18, 22
 FONT = "ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace"
 COLOURS = {"⚡": "#f2c94c", "✓": "#7fd1a0", "step": "#8fb8e8", "$": "#ffffff", "learned": "#ffffff"}
 QUIET = re.compile(
-    r"  (model|data|network|foretold) |shares |sync |starting|waiting|held-out loss|gpu-\S+  (tiny|smollm2|stdlib)"
+    r"  (model|data|network|predicted) |shares |sync |starting|waiting|held-out loss|gpu-\S+  (tiny|smollm2|stdlib)"
     r"|.*\(starting\)$"
 )
 

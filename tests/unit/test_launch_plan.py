@@ -208,7 +208,7 @@ def test_what_is_predicted_is_what_stands_in_the_table() -> None:
     assert told["shares"] == {"n0": 8, "n1": 4} and 2.0 < told["step_s"] < 3.0
     text = "\n".join(plan_view.lines(found))
     assert (
-        "8  (4.00 rows/s)" in text and f"foretold  {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
+        "8  (4.00 rows/s)" in text and f"predicted {told['step_s']:.2f} s a step (measured in earlier), 0:01:" in text
     )
     found.settings["balance"] = "even"
     assert plan.predicted(found)["step_s"] == pytest.approx(told["step_s"] + 1.0, abs=0.01)

@@ -6,7 +6,7 @@
     python -m train plan --model llama2-7b --speeds a=11.3,b=6.1,c=2.8 --rows-per-step 24 --links c=187
 
 A node is NAME=GB of its card's memory, or NAME=cpu:GB of its RAM. Exit code 1 if a node does not fit.
-With --speeds (rows per second of each node alone) it foretells shares, the step's time and what each node adds.
+With --speeds (rows per second of each node alone) it predicts shares, the step's time and what each node adds.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--without-bf16", default="", help="NAME,… whose GPU is too old for it")
     parser.add_argument("--without-unsloth", default="", help="NAME,… that have it not")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
-    parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: foretell the run instead")
+    parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: predict the run instead")
     parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
-    parser.add_argument("--sync", default="auto", help="with --speeds: local foretells local steps")
+    parser.add_argument("--sync", default="auto", help="with --speeds: local predicts local steps")
     parser.add_argument("--wireless", default="", help="with --speeds: NAME,… whose link is Wi-Fi")
     parser.add_argument("--fixed", default="", help="with --speeds: NAME=SECONDS,… of a step whatever its rows")
     parser.add_argument("--rows-per-step", type=int, default=16, help="with --speeds: rows of a step (default 16)")
