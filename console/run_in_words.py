@@ -1,6 +1,6 @@
 """A run in words for whoever watches it: a calm line for each thing that happens, and one live line.
 
-Pure: tests/unit/test_follow.py feeds it event logs of real runs.
+Pure: tests/unit/console/test_run_in_words.py feeds it event logs of real runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Becomes root by whichever sudo a machine has: sudo, or the sudo-rs that Ubuntu links in its place since 25.10.
 
 sudo-rs puts words of its own around the prompt that it is given, and refuses in other words. Our prompt holds a random
-key, so the key alone tells whose question it is. Covered by tests/unit/test_become.py and tests/lab/test_sudo.py.
+key, so the key alone tells whose question it is. Covered by tests/lab/test_sudo.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether this machine can build what Triton starts GPU kernels with: a module in C for its Python, built at run time.
 
 Triton takes gcc, else clang, and the headers where the interpreter's sysconfig has them. `look` tries just that; what
-is missing and which packages bring it follow from what it found. Covered by tests/unit/test_compiler.py.
+is missing and which packages bring it follow from what it found.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ ENV/motley-files.json lists every file with its package, its hash, its size and 
 ctime are as listed is taken for unchanged; of the others the hash decides, with `full` of all. Where it is right, as
 after a backup was put back, the new times are listed. An environment that an earlier Motley built has no list: it gets
 one once all its files have the hashes of their wheels' RECORD. Python's caches follow from the files: they are left
-out. Covered by tests/unit/test_env_files.py.
+out.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Several times as quick as pip, which works on one core and looks at each wheel three times. Every wheel is compared
 with its hash before anything of it is written, and zipfile compares each file with its checksum. What is installed is
-what pip installs (PEP 427): the same files, scripts and RECORD. Covered by tests/unit/test_wheels.py.
+what pip installs (PEP 427): the same files, scripts and RECORD.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from lab import __main__ as lab
 from train import __main__ as train
 from train.plan.config import RunConfig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OURS = (
     "make",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, str, float]:

@@ -8,7 +8,7 @@ import yaml
 from plugins.module_utils.motley import run_control
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT, PORTS, PORTS_IN_USE
 
-ROLES = Path(__file__).parents[2] / "roles"
+ROLES = Path(__file__).parents[3] / "roles"
 
 
 def default(role: str, name: str) -> Any:

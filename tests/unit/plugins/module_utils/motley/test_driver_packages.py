@@ -14,7 +14,7 @@ from plugins.filter import python_env as env_filter
 from plugins.module_utils.motley import driver_packages as rules
 from plugins.module_utils.motley.driver_packages import Package, Simulated
 
-ROLE = Path(__file__).resolve().parents[2] / "roles/motley_gpu_driver"
+ROLE = Path(__file__).resolve().parents[5] / "roles/motley_gpu_driver"
 CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]
 
 UBUNTU = {

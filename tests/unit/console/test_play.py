@@ -17,7 +17,7 @@ from console import play, receipt
 from console.inventory.read import Inventory
 from console.progress import Progress
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SH = "ansible.builtin.shell"
 
 

@@ -12,7 +12,7 @@ import yaml
 
 from console.ansible_errors import KNOWN
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
     *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_info", "recorded_state"),

@@ -14,7 +14,7 @@ from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
 from train.plan.cluster_config import ClusterConfig
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 RULES = """\
 table inet owner {
 \tchain input {

@@ -13,7 +13,7 @@ from console.ask import parse_hosts, write_inventory
 from console.inventory.check import check
 from train.errors import BadInput
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[4]
 GOOD: dict[str, Any] = {
     "vars": {"ansible_user": "anna", "motley_subnet": "192.168.1.0/24", "motley_gateway": "192.168.1.1"},
     "hosts": {"one": {"motley_address": "192.168.1.10"}, "two": {"motley_address": "192.168.1.11"}},

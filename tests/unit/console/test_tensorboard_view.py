@@ -11,7 +11,7 @@ from pathlib import Path
 from console import curves, tensorboard_view
 from console.infra.local import LocalNode
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 LOG = Path(__file__).with_name("event_logs") / "lost-and-back.events.jsonl"
 LINES = LOG.read_text().splitlines(keepends=True)
 

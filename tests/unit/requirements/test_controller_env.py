@@ -10,7 +10,7 @@ import pytest
 
 from requirements.fetch_wheels import for_python
 
-REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 
 
 @pytest.mark.parametrize(

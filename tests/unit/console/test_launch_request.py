@@ -13,7 +13,7 @@ from console import launch_request
 from train.errors import BadInput
 from train.plan import request
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
 BAD = {
     "model": ("llama2-7c", "did you mean llama2-7b?"),

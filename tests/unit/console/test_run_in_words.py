@@ -1,4 +1,4 @@
-"""What a person reads of a run, from event logs that real runs have written (tests/unit/event_logs)."""
+"""What a person reads of a run, from event logs that real runs have written (tests/unit/console/event_logs)."""
 
 from __future__ import annotations
 

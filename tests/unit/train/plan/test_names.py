@@ -18,13 +18,13 @@ from console.infra.local import LocalNode
 from console.inventory.check import check
 from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
-from tests.unit.test_launch_plan import files, look, nodes
+from tests.unit.train.plan.test_plan import files, look, nodes
 from train.errors import BadInput
 from train.plan import request
 from train.plan.config import RunConfig
 from train.plan.runs import free_name
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[4]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]
 
 
