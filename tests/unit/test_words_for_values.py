@@ -165,7 +165,7 @@ def test_the_doctor_takes_texts_for_what_they_say() -> None:
     values = {"motley_address": "10.0.0.1", "motley_manage_host": "false"}
     values |= {"motley_firewall_manage": "false", "motley_gpu_driver_manage": "no"}
     node = doctor_judge.node_of("one", {"one": values})
-    assert (node.managed, node.wish["firewall"], node.wish["gpu_driver"]) == (False, False, False)
+    assert (node.managed, node.expected["firewall"], node.expected["gpu_driver"]) == (False, False, False)
 
 
 @pytest.mark.parametrize(
