@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.unit.test_launch_plan import GB, VERSIONS, card, look
+from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
 from train.plan import plan, request
 from train.plan.config import load_config
