@@ -17,7 +17,7 @@ from lab.lab import Lab
 from lab.place import Place
 from lab.profile import CLUSTER_HOME, PASSWORD, USER
 from lab.shell import LabError, outcome
-from plugins.module_utils.motley import run_control
+from plugins.module_utils.motley import run_control, run_files
 
 ROOT = Path(__file__).parents[1]
 RUN = "demo"
@@ -151,7 +151,7 @@ class Folders:
 
     def _stop(self) -> None:
         for node in NODES:
-            if run_control.processes(self.home(node)) and run_control.named_run(self.home(node)) == RUN:
+            if run_control.processes(self.home(node)) and run_files.named_run(self.home(node)) == RUN:
                 run_control.stop(self.home(node))
 
     def console(self, verb: str, *words: str) -> list[str]:

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 ROOT = Path(__file__).parents[2]
-TAIL, RUN_CONTROL = "train/runlog/tail.py", "plugins/module_utils/motley/run_control.py"
+MOTLEY = "plugins.module_utils.motley"
+SENT_ALONG = ("train.runlog.tail", f"{MOTLEY}.nvidia_smi", f"{MOTLEY}.run_files")
 ANSWER_S = 6.0
 STOP_S = 60.0
 
@@ -32,13 +33,20 @@ class Silent(Exception):
 
 
 def program() -> IO[bytes]:
-    """What a node reads on its standard input: run_control.py behind the one module that it imports of ours."""
-    tail, control = ((ROOT / name).read_text() for name in (TAIL, RUN_CONTROL))
+    """What a node reads on its standard input: run_control.py behind the modules of ours that it imports."""
+
+    def text(name: str) -> str:
+        return (ROOT / f"{name.replace('.', '/')}.py").read_text()
+
     lines = [
         "import sys, types",
-        "tail = sys.modules['train.runlog.tail'] = types.ModuleType('train.runlog.tail')",
-        f"exec({tail!r}, tail.__dict__)",
-        f"exec({control!r})",
+        "def bring(name, text):",
+        "    module = sys.modules[name] = types.ModuleType(name)",
+        "    module.__package__ = name.rpartition('.')[0]",
+        "    exec(text, module.__dict__)",
+        *(f"bring({name!r}, {text(name)!r})" for name in SENT_ALONG),
+        f"__package__ = {MOTLEY!r}",
+        f"exec({text(f'{MOTLEY}.run_control')!r})",
     ]
     sent = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     sent.write("\n".join(lines).encode())

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from . import firewall_rules, run_control
+from . import firewall_rules, run_control, run_files
 from .undo_record import ROOT, Before, read_text, undone
 
 CLUSTER = "config/cluster_config.yaml"
@@ -111,8 +111,8 @@ def runs(home: Path) -> dict[str, Any]:
     """Processes of runs below this home, and what would start one."""
     here = run_control.processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
-    run = run_control.named_run(home)
-    view = run_control.read_json(home / "logs/runs" / run / "agent.json")
+    run = run_files.named_run(home)
+    view = run_files.read_json(home / "logs/runs" / run / "agent.json")
     return {
         "on": bool(agents),
         "run": run,
@@ -127,7 +127,7 @@ def runs(home: Path) -> dict[str, Any]:
 
 def files(home: Path) -> dict[str, Any]:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
-    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_control.read(home / CLUSTER))
+    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_files.read(home / CLUSTER))
     return {
         "exists": home.is_dir(),
         "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),

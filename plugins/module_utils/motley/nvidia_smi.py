@@ -1,4 +1,4 @@
-"""nvidia-smi's tables. (run_control.py asks it the same: it is sent alone, and knows no reason.)"""
+"""nvidia-smi's tables."""
 
 from __future__ import annotations
 

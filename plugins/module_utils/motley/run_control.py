@@ -11,7 +11,6 @@ their environment, so an orphan and a run by hand are found as well; nothing is 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -19,19 +18,31 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from train.runlog.tail import Tail
+from .nvidia_smi import Silent, table
+from .run_files import (
+    end_of,
+    kept_files,
+    launched_start,
+    more,
+    named_run,
+    newest_checkpoint,
+    newest_run,
+    pack,
+    read,
+    read_json,
+    sha256,
+    size_of,
+)
 
 UNIT = "motley-run.service"
+GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
 WANTED = "config/run-wanted"
 OUT = "logs/run.out"
-TAIL_BYTES = 1 << 18
 PORTS = range(29400, 29490)
 SAVE_S = 6.0
 KEEP_S = 45.0
@@ -71,8 +82,8 @@ def listening(home: Path) -> list[int]:
             with contextlib.suppress(OSError):
                 sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
     ports = set()
-    for table in ("tcp", "tcp6"):
-        for line in read(Path("/proc/net", table)).splitlines()[1:]:
+    for kind in ("tcp", "tcp6"):
+        for line in read(Path("/proc/net", kind)).splitlines()[1:]:
             parts = line.split()
             port = int(parts[1].rsplit(":", 1)[1], 16)
             if parts[3] == "0A" and port in PORTS and parts[9] in sockets:
@@ -110,44 +121,11 @@ def look(home: Path) -> dict[str, Any]:
     }
 
 
-def launched_start(folder: Path) -> dict[str, Any]:
-    """The newest start of a run so long that it is no longer in the end of its event log."""
-    found = {}
-    with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
-        for line in file:
-            if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
-                found = json.loads(line)
-    return found
-
-
-def named_run(home: Path) -> str:
-    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / "config/cluster_config.yaml"))
-    return named[1].strip() if named else newest_run(home)
-
-
-def newest_run(home: Path) -> str:
-    files = [*(home / "logs/runs").glob("*/events.jsonl"), *(home / "logs/runs").glob("*/members.jsonl")]
-    return max(files, key=lambda file: file.stat().st_mtime).parent.name if files else ""
-
-
-def newest_checkpoint(home: Path, run: str) -> int:
-    if not run:
-        return 0
-    names = [path.name for path in (home / "models/checkpoints" / run).glob("step-*")]
-    return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
-
-
-def gpus() -> list[dict[str, Any]]:
-    keys = ("name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total")
-    program = shutil.which("nvidia-smi")
-    if not program:
-        return []
-    ask = [program, f"--query-gpu={','.join(keys)}", "--format=csv,noheader,nounits"]
+def gpus() -> list[dict[str, str]]:
     try:
-        said = subprocess.run(ask, capture_output=True, text=True, check=True, timeout=2).stdout
-    except (OSError, subprocess.SubprocessError):
+        return table("gpu", GPU_FIELDS, timeout_s=2)
+    except Silent:
         return []
-    return [dict(zip(keys, [word.strip() for word in line.split(",")], strict=False)) for line in said.splitlines()]
 
 
 # -- start and stop --------------------------------------------------------------------------------------------------
@@ -353,72 +331,13 @@ def clean(home: Path, names: list[str]) -> dict[str, Any]:
     return {"freed": freed}
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
-
-
-def kept_files(home: Path, run: str) -> list[Path]:
-    """What is worth bringing home: results, event logs and settings; no checkpoint, no base model, no token."""
-    tops = [home / "results" / run, home / "logs/runs" / run]
-    files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
-    return [path for path in files if not path.name.startswith(".")] + [
-        path for path in [home / "config/training_config.yaml"] if path.is_file() and named_run(home) == run
-    ]
-
-
 def hashes(home: Path, run: str) -> dict[str, Any]:
     files = {str(path.relative_to(home)): sha256(path) for path in kept_files(home, run)}
     return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run}
 
 
-def pack(home: Path, run: str) -> None:
-    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
-        for path in kept_files(home, run):
-            archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
-
-
-def more(home: Path, run: str, offset: int) -> None:
-    """The whole lines of an event log from there on; of a shorter one all. Nothing where there is none."""
-    file = home / "logs/runs" / run / "events.jsonl"
-    if not file.exists():
-        return
-    offset = offset if offset <= file.stat().st_size else 0
-    with file.open("rb") as stream:
-        stream.seek(offset)
-        data = stream.read()
-    sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# -- small things ----------------------------------------------------------------------------------------------------
-
-
-def end_of(log: Path) -> Tail:
-    from train.runlog.tail import Tail  # noqa: PLC0415 - console/infra sends it along; Ansible's modules need no log
-
-    return Tail(log, last_bytes=TAIL_BYTES)
-
-
 def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name, value in facts.items() if name not in names}
-
-
-def read(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    try:
-        return dict(json.loads(file.read_text()))
-    except (OSError, ValueError):
-        return {}
 
 
 VERBS: dict[str, Callable[..., Any]] = {

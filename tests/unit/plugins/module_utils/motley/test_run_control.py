@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from console.infra.node import program
 from plugins.module_utils.motley import run_control
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
@@ -178,3 +179,10 @@ def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home
     (home / "logs/runs/r/members.jsonl").write_text("")
     told = here.look(home)
     assert told["run"] == "r" and not told["on"] and told["now"]["state"] == "training"
+
+
+def test_what_is_sent_needs_nothing_of_ours_on_the_node(home: Path) -> None:
+    with program() as sent:
+        ask = [sys.executable, "-IS", "-", "runs", json.dumps({"home": str(home)})]
+        done = subprocess.run(ask, stdin=sent, cwd=home, capture_output=True, text=True, check=False)
+    assert json.loads(done.stdout)["runs"]["r"]["step"] == 10, done.stderr

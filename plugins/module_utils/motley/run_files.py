@@ -1,0 +1,101 @@
+# MIT License, see LICENSE
+"""What runs leave in a node's folder: which there are, how far they came, and what is worth bringing home."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+import tarfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from train.runlog.tail import Tail
+
+TAIL_BYTES = 1 << 18
+
+
+def launched_start(folder: Path) -> dict[str, Any]:
+    """The newest start of a run so long that it is no longer in the end of its event log."""
+    found = {}
+    with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
+        for line in file:
+            if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
+                found = json.loads(line)
+    return found
+
+
+def named_run(home: Path) -> str:
+    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / "config/cluster_config.yaml"))
+    return named[1].strip() if named else newest_run(home)
+
+
+def newest_run(home: Path) -> str:
+    files = [*(home / "logs/runs").glob("*/events.jsonl"), *(home / "logs/runs").glob("*/members.jsonl")]
+    return max(files, key=lambda file: file.stat().st_mtime).parent.name if files else ""
+
+
+def newest_checkpoint(home: Path, run: str) -> int:
+    if not run:
+        return 0
+    names = [path.name for path in (home / "models/checkpoints" / run).glob("step-*")]
+    return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.exists() else 0
+
+
+def kept_files(home: Path, run: str) -> list[Path]:
+    """What is worth bringing home: results, event logs and settings; no checkpoint, no base model, no token."""
+    tops = [home / "results" / run, home / "logs/runs" / run]
+    files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
+    return [path for path in files if not path.name.startswith(".")] + [
+        path for path in [home / "config/training_config.yaml"] if path.is_file() and named_run(home) == run
+    ]
+
+
+def pack(home: Path, run: str) -> None:
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
+        for path in kept_files(home, run):
+            archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
+
+
+def more(home: Path, run: str, offset: int) -> None:
+    """The whole lines of an event log from there on; of a shorter one all. Nothing where there is none."""
+    file = home / "logs/runs" / run / "events.jsonl"
+    if not file.exists():
+        return
+    offset = offset if offset <= file.stat().st_size else 0
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        data = stream.read()
+    sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def end_of(log: Path) -> Tail:
+    from train.runlog.tail import Tail  # noqa: PLC0415 - console/infra sends it along; Ansible's modules need no log
+
+    return Tail(log, last_bytes=TAIL_BYTES)
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        return {}
