@@ -120,7 +120,7 @@ class Follower:
             answers = ask_all(self.nodes, lambda node: node.status())[0]
             if not answers and not self.all_silent:
                 self.all_silent = True
-                self.show("… no node answers; the run goes on without us, and this goes on looking")
+                self.show("… no node answers; the run continues without us, and this keeps looking")
             running = [name for name, look in answers.items() if look["on"]]
             self.place = names.index(running[0]) if running else self.place
 

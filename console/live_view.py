@@ -12,7 +12,7 @@ from console.infra.node import Node
 from console.run_in_words import Ended, RunView
 from train.safe_stdio import unread
 
-DETACHED = "detached; the run goes on.   follow: make follow   status: make status   stop: make stop"
+DETACHED = "detached; the run continues.   follow: make follow   status: make status   stop: make stop"
 
 
 class Screen:

@@ -74,17 +74,17 @@ def figures(history: History) -> list[tuple[str, str]]:
         return []
     steps = history.steps
     few = max(1, min(5, len(steps) // 4))
-    told = [("training loss", change(mean(steps[:few], "loss"), mean(steps[-few:], "loss")))]
+    found = [("training loss", change(mean(steps[:few], "loss"), mean(steps[-few:], "loss")))]
     if history.evals:
-        told.append(("held-out loss", change(history.evals[0]["loss"], history.evals[-1]["loss"])))
+        found.append(("held-out loss", change(history.evals[0]["loss"], history.evals[-1]["loss"])))
     tokens = sum(step["tokens"] for step in steps)
-    told.append(("throughput", f"{tokens / max(1e-9, sum(step['step_s'] for step in steps)):,.0f} tokens/s"))
-    told.append(("tokens", f"{tokens:,}"))
+    found.append(("throughput", f"{tokens / max(1e-9, sum(step['step_s'] for step in steps)):,.0f} tokens/s"))
+    found.append(("tokens", f"{tokens:,}"))
     if history.repeated:
-        told.append(("steps trained twice", str(history.repeated)))
+        found.append(("steps trained twice", str(history.repeated)))
     if energy := sum(kwh(readings) for readings in history.cards.values()):
-        told.append(("energy of the cards", f"{energy:.3g} kWh"))
-    return told
+        found.append(("energy of the cards", f"{energy:.3g} kWh"))
+    return found
 
 
 def change(first: float, last: float) -> str:
@@ -104,12 +104,8 @@ def all_charts(history: History) -> list[dict[str, str]]:
         return []
     clock = minutes_since(history.began)
     marks = time_marks(history, clock)
-    tokens = charts.stacked_chart(
-        "throughput",
-        per_node(history, tokens_by_node, clock),
-        Axes(x_name="minutes", y_name="tokens/s"),
-        marks,
-    )
+    axes = Axes(x_name="minutes", y_name="tokens/s")
+    tokens = charts.stacked_chart("throughput", per_node(history, tokens_by_node, clock), axes, marks)
     return [
         loss_chart(history),
         chart("throughput", "Throughput", "Tokens a second, by the node that trained them.", tokens),
@@ -133,26 +129,18 @@ def loss_chart(history: History) -> dict[str, str]:
 
 
 def share_charts(history: History) -> list[dict[str, str]]:
-    marks = step_marks(history)
-    rows = per_node(history, lambda step: by_node(step, "rows"), None)
+    marks, rows = step_marks(history), per_node(history, lambda step: by_node(step, "rows"), None)
     waits = [
         Line(name=line.name, points=charts.smoothed(line.points), colour=line.colour)
         for line in per_node(history, waiting_by_node, None)
     ]
     return [
-        chart(
-            "shares",
-            "Shares",
-            "Rows of a step that each node took. They follow its speed.",
-            charts.stacked_chart("shares", rows, Axes(x_name="step", y_name="rows"), marks),
-        ),
-        chart(
-            "waiting",
-            "Waiting",
-            "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
-            charts.line_chart("waiting", waits, Axes(x_name="step", y_name="% of the step"), marks),
-        ),
-    ]
+        chart("shares", "Shares", "Rows of a step that each node took. They follow its speed.",
+              charts.stacked_chart("shares", rows, Axes(x_name="step", y_name="rows"), marks)),
+        chart("waiting", "Waiting",
+              "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
+              charts.line_chart("waiting", waits, Axes(x_name="step", y_name="% of the step"), marks)),
+    ]  # fmt: skip
 
 
 def training_lines(loss: list[tuple[float, float]]) -> list[Line]:
@@ -195,16 +183,16 @@ def per_node(
     history: History, figure: Callable[[Event], dict[str, float]], clock: Callable[[float], float] | None
 ) -> list[Line]:
     """A line for each node, 0 where it was away; over steps, or over minutes where there is a clock."""
-    told: list[tuple[float, dict[str, float]]] = []
+    found: list[tuple[float, dict[str, float]]] = []
     ended = history.began
     for step in history.steps:
         began = step["time"] - step["step_s"]
         if clock and began - ended > max(2.0, step["step_s"]):  # nobody trained then
-            told += [(clock(ended), {}), (clock(began), {})]
-        told.append((clock(step["time"]) if clock else float(step["step"]), figure(step)))
+            found += [(clock(ended), {}), (clock(began), {})]
+        found.append((clock(step["time"]) if clock else float(step["step"]), figure(step)))
         ended = step["time"]
     return [
-        Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in told], colour=colour(number))
+        Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in found], colour=colour(number))
         for number, node in enumerate(history.nodes)
     ]
 
@@ -231,7 +219,7 @@ def minutes_since(began: float) -> Callable[[float], float]:
 
 
 def numbered_news(history: History) -> list[dict[str, Any]]:
-    told = []
+    found = []
     number = 0
     for word in history.news:
         if word["time"] < history.began:  # they waited for each other to be up: nothing was on yet
@@ -239,8 +227,8 @@ def numbered_news(history: History) -> list[dict[str, Any]]:
         if word.get("mark"):
             number += 1
         label = str(number) if word.get("mark") else ""
-        told.append({**word, "label": label, "after": duration(word["time"] - history.began)})
-    return told
+        found.append({**word, "label": label, "after": duration(word["time"] - history.began)})
+    return found
 
 
 def time_marks(history: History, clock: Callable[[float], float]) -> list[Mark]:
@@ -289,9 +277,9 @@ def longest_compute(step: Event, node: str) -> float:
 
 def kwh(readings: list[Event]) -> float:
     """Power over time, gaps in the readings left out."""
-    told = [(float(r["time"]), float(r["watts"])) for r in readings if r.get("watts") is not None]
+    found = [(float(r["time"]), float(r["watts"])) for r in readings if r.get("watts") is not None]
     joules = 0.0
-    for (before, low), (now, high) in pairwise(told):
+    for (before, low), (now, high) in pairwise(found):
         if now - before <= LONGEST_GAP_S:
             joules += (now - before) * (low + high) / 2
     return joules / 3.6e6
@@ -302,19 +290,14 @@ def plan_against_reality(history: History) -> list[dict[str, Any]]:
     if not history.plan or not history.steps:
         return []
     settled = history.steps[len(history.steps) // 4 :]
-    told = []
+    found = []
     if predicted := history.plan.get("step_s"):
-        told.append(
-            {
-                "what": "seconds a step",
-                "plan": f"{predicted:.2f}",
-                "came": f"{median(s['step_s'] for s in settled):.2f}",
-            }
-        )
+        came = f"{median(s['step_s'] for s in settled):.2f}"
+        found.append({"what": "seconds a step", "plan": f"{predicted:.2f}", "came": came})
     for node, share in history.plan.get("shares", {}).items():
         rows = [by_node(step, "rows").get(node, 0.0) for step in settled]
-        told.append({"what": f"rows a step, {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
-    return told
+        found.append({"what": f"rows a step, {node}", "plan": f"{share:g}", "came": f"{sum(rows) / len(rows):.1f}"})
+    return found
 
 
 def duration(seconds: float) -> str:

@@ -26,12 +26,12 @@ class ActionModule(ActionBase):
         names = list(known["ansible_play_hosts"])
         hostvars = known["hostvars"]
         started = {name: hostvars[name]["motley_start_done"]["started"] for name in names}
-        ups = [told["up"] - told["time"] for told in started.values()]
+        ups = [node["up"] - node["time"] for node in started.values()]
         self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
-        since = {name: told["time"] for name, told in started.items()}
+        since = {name: node["time"] for name, node in started.items()}
         if args["tell_in"]:  # make launch shows it itself, on its own terminal
-            told = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
-            Path(str(args["tell_in"])).write_text(json.dumps(told))
+            launched = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
+            Path(str(args["tell_in"])).write_text(json.dumps(launched))
             return result | {"changed": False, "run": args["run"]}
         view = RunView(RunState(run=str(args["run"])), names, since)
         nodes = from_hostvars(names, hostvars)

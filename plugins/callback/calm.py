@@ -101,7 +101,7 @@ class CallbackModule(Default):
 
     def _detach(self, *_: Any) -> None:
         """Ctrl-C while a run is shown ends the showing, and is no failure."""
-        self._leave("\ndetached; the run goes on.   follow: make follow   status: make status   stop: make stop", 0)
+        self._leave("\ndetached; the run continues.   follow: make follow   status: make status   stop: make stop", 0)
 
     def _leave(self, words: str, code: int) -> None:
         self._display.display(words)

@@ -110,7 +110,7 @@ def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: 
     patient.expect("started on 3 of 3 nodes within")
     patient.expect(r"\r\x1b\[2Kstep \d+/50000  loss \d")  # one line, in place
     patient.sendintr()
-    words = r"detached; the run goes on. +follow: make follow +status: make status +stop: make stop"
+    words = r"detached; the run continues. +follow: make follow +status: make status +stop: make stop"
     patient.expect(words, timeout=20)
     patient.expect(pexpect.EOF, timeout=20)
     patient.close()

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EVENTS = "events.jsonl"
-"""What the trainer did."""
-MEMBERS = "members.jsonl"
-"""What the node's agent saw and did."""
+EVENTS = "events.jsonl"  # what the trainer did
+MEMBERS = "members.jsonl"  # what the node's agent saw and did
 GPU = "gpu.jsonl"
-AGENT = "agent.json"
-"""The agent's view of this moment."""
-LAUNCH = "launch.json"
-"""What was launched, and what was predicted of it."""
+AGENT = "agent.json"  # the agent's view of this moment
+LAUNCH = "launch.json"  # what was launched, and what was predicted of it
 ANSWERS = "answers.json"
-NODES = "nodes"
-"""results/RUN/nodes/NODE: the logs of each node."""
+NODES = "nodes"  # results/RUN/nodes/NODE: the logs of each node
 
 
 def logs(home: Path, run: str) -> Path:

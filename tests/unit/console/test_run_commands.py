@@ -176,5 +176,5 @@ def test_without_a_network_it_goes_on_looking_without_haste(monkeypatch: pytest.
     follower, tried = without_nodes(monkeypatch, said.append)
     with pytest.raises(TimeoutError):
         follower.follow(limit_s=2.2)
-    assert said == ["… no node answers; the run goes on without us, and this goes on looking"]
+    assert said == ["… no node answers; the run continues without us, and this keeps looking"]
     assert 3 <= len(tried) <= 6 and set(tried) == {"a", "b"}
