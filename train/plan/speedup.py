@@ -20,7 +20,7 @@ LINK_EFFICIENCY = 0.94
 SLOW_S = 0.5
 """An exchange that takes longer is halved by bf16."""
 TOO_MUCH = 0.1
-"""Part of a step that adding up may take before something else is proposed."""
+"""Part of a step that the all-reduce may take before something else is proposed."""
 TOO_MANY = 6
 """More nodes than this are not tried in every combination: the weakest is left out, one by one."""
 MORE_ROWS = (2, 3, 4, 6, 8)
@@ -180,7 +180,7 @@ def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A change that makes adding up a smaller part of the time."""
+    """A change that makes the all-reduce a smaller part of the time."""
 
     settings: dict[str, Any]
     estimate: Estimate
@@ -192,7 +192,7 @@ class Remedy:
 
 
 def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> list[Remedy]:
-    """In the order in which to try them; none where adding up takes a tenth of a step at most."""
+    """In the order in which to try them; none where the all-reduce takes a tenth of a step at most."""
     now = together(machines, rows, traffic.bytes)
     if len(machines) < 2 or now.sync_part <= TOO_MUCH:
         return []
@@ -303,7 +303,7 @@ def as_text(facts: Mapping[str, Any]) -> list[str]:
         f"{facts['over_even_split']:.2f}× an even split · {facts['over_fastest_alone']:.2f}× the fastest alone"
     )
     lines.append(
-        f"a step of {facts['rows_per_step']} rows: {whole['step_s']:.3g} s, of it {whole['sync_s']:.2g} s adding up"
+        f"a step of {facts['rows_per_step']} rows: {whole['step_s']:.3g} s, of it {whole['sync_s']:.2g} s all-reduce"
     )
     if set(found["shares"]) != set(whole["shares"]):
         names = ", ".join(found["shares"])
@@ -314,10 +314,10 @@ def as_text(facts: Mapping[str, Any]) -> list[str]:
 def remedies_as_text(facts: Mapping[str, Any], flag: str = "") -> list[str]:
     if not facts["ways"]:
         return []
-    lines = [f"adding up takes {facts['sync_part']:.0%} of a step; instead, in this order:"]
+    lines = [f"the all-reduce takes {facts['sync_part']:.0%} of a step; instead, in this order:"]
     for way in facts["ways"]:
         (name, value), *_ = way["settings"].items()
-        figures = f"{way['step_s']:.2f} s a step, {way['rows_per_s']:.2f} rows/s, {way['sync_part']:.0%} adding up"
+        figures = f"{way['step_s']:.2f} s a step, {way['rows_per_s']:.2f} rows/s, {way['sync_part']:.0%} all-reduce"
         lines.append(f"  {f'{flag}{name}={value}':<32} {figures} ({way['costs']})")
     return lines
 
