@@ -23,6 +23,7 @@ MOST = 20.0
 WORK, WORK_S, PROBE_S = 500_000, 0.007, 0.010
 """What a probe computes; its processor time and its whole time, with a process started, on an idle machine of 2026."""
 Found = TypeVar("Found")
+Text = TypeVar("Text", str, bytes)
 
 
 class Process(Protocol):
@@ -101,7 +102,7 @@ def ended(process: Process, limit_s: float = HANG_S, trouble: str | Callable[[],
     return code
 
 
-def said_by(process: subprocess.Popen[str], limit_s: float = HANG_S) -> tuple[str, str]:
+def said_by(process: subprocess.Popen[Text], limit_s: float = HANG_S) -> tuple[Text, Text]:
     """All that it still says, to its end."""
     end = now() + limit_s
     while True:

@@ -15,6 +15,7 @@ import pytest
 from console import __main__, interrupt, launch, play, processes, restart
 from console.inventory.read import Inventory
 from console.progress import Progress
+from tests.support import pace
 
 # As Ansible: a worker and its SSH client in sessions of their own, and an SSH connection that is kept for later.
 FAMILY = """
@@ -77,7 +78,7 @@ def test_a_signal_reaches_our_child_alone_and_the_handlers_come_back(number: sig
     with interrupt.Watch() as watch:
         process = family(watch.mark)
         os.kill(os.getpid(), number)
-        assert process.wait(5) == 99 and watch.asked and not watch.overdue()
+        assert pace.ended(process, 5) == 99 and watch.asked and not watch.overdue()
     assert interrupt.marked(watch.mark) == [] and interrupt.MARK not in os.environ
     assert [signal.getsignal(known) for known in (signal.SIGINT, signal.SIGTERM)] == before
     processes.end(f"{interrupt.MARK}={watch.mark}")
@@ -101,7 +102,7 @@ def test_sigterm_at_a_question_is_ctrl_c(tmp_path: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
     assert process.stdout and process.stdout.readline() == b"up\n"
     process.terminate()
-    assert process.communicate(timeout=10)[1] == b"\nstopped; nothing was changed\n" and process.returncode == 130
+    assert pace.said_by(process, 10)[1] == b"\nstopped; nothing was changed\n" and process.returncode == 130
 
 
 # -- what it had come to -----------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ import json
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from console import launch_request
+from tests.support import pace
 from train.errors import BadInput
 from train.plan import request
 
@@ -147,17 +147,10 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
 
 
 def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    start = time.monotonic()
-    done = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", "inventory/loopback", "launch.yml", *words],
-        cwd=REPOSITORY,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    return done, time.monotonic() - start
+    start = pace.now()
+    program = Path(sys.executable).parent / "ansible-playbook"
+    done = pace.run(program, "-i", "inventory/loopback", "launch.yml", *words, cwd=REPOSITORY)
+    return done, pace.now() - start
 
 
 def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> None:
@@ -176,15 +169,7 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
 def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
     wish = [f"DATASET={name}", "MODEL=my model", "SET=seed='4 2' max_steps=many lora_r=x"]
-    done = subprocess.run(
-        ["make", "--no-print-directory", verb, "INVENTORY=inventory/loopback", *wish],
-        cwd=REPOSITORY,
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = pace.run("make", "--no-print-directory", verb, "INVENTORY=inventory/loopback", *wish, cwd=REPOSITORY)
     said = done.stdout + done.stderr
     assert f"there is no file {name}" in said and "'my model'" in said, said
     assert "max_steps: 'many' is not" in said and "lora_r: 'x' is not" in said and "seed: '4 2' is" in said, said

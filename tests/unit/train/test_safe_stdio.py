@@ -3,10 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from tests.support import pace
 
 ROOT = Path(__file__).parents[3]
 
@@ -14,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, str, float]:
     """Exit code, what stderr says, and seconds, of a program whose reader leaves after these first words."""
     reader, writer = os.pipe()
-    began = time.monotonic()
+    began = pace.now()
     with subprocess.Popen(
         [sys.executable, *command], cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, env=os.environ | environment
     ) as program:
@@ -23,9 +24,9 @@ def unread(*command: str, first: bytes = b"", **environment: str) -> tuple[int, 
         while len(heard) < len(first):
             heard += os.read(reader, len(first) - len(heard))
         os.close(reader)
-        _, said = program.communicate(timeout=60)
+        _, said = pace.said_by(program)
     assert heard == first
-    return program.returncode, said.decode(), time.monotonic() - began
+    return program.returncode, said.decode(), pace.now() - began
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -217,9 +217,7 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
         )
     )
     flags = ["--headless", "--no-sandbox", "--disable-gpu", "--window-size=390,900", "--dump-dom"]
-    seen = subprocess.run(
-        [browser, *flags, probe.as_uri()], capture_output=True, text=True, timeout=60, check=True
-    ).stdout
+    seen = subprocess.run([browser, *flags, probe.as_uri()], capture_output=True, text=True, check=True).stdout
     page = Page(seen)
     assert set(page.data) == set(page.shapes) == CHARTS
     losses = page.data["loss"]["series"][0]["points"]

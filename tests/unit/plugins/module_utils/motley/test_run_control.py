@@ -15,6 +15,7 @@ import pytest
 
 from console.infra.node import program
 from plugins.module_utils.motley import run_control
+from tests.support import pace
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
 IGNORES = "import signal; signal.signal(15, 1); " + OBEYS
@@ -61,8 +62,10 @@ def test_stop_asks_the_agent_kills_what_stays_and_touches_nobody_else(
     other = starts(OBEYS, "train", "agent", of=tmp_path / "other")
     told = here.stop(home)
     assert told["was_on"] and told["run"] == "r" and told["checkpoint"] == 10
-    assert (agent.wait(5), stubborn.wait(5)) == (-15, -9)
-    assert told["forced"] == 1 and told["left"] == [] and told["ports"] == [] and 1.0 <= told["seconds"] < 4
+    assert (pace.ended(agent, 5), pace.ended(stubborn, 5)) == (-15, -9)
+    assert (
+        told["forced"] == 1 and told["left"] == [] and told["ports"] == [] and 1.0 <= told["seconds"] < pace.seconds(4)
+    )
     assert other.poll() is None and not (home / "config/run-wanted").exists()
     assert not here.stop(home)["was_on"]
 
@@ -84,14 +87,14 @@ def test_an_agent_that_brings_a_checkpoint_to_a_slow_disk_is_given_time(
     agent = starts(KEEPS, "train", "agent", str(home / "logs/runs/r/agent.json"), "2.5")
     starts(OBEYS, "train", "warm")
     told = here.stop(home)
-    assert agent.wait(5) == 143 and told["forced"] <= 1 and told["seconds"] > 2
+    assert pace.ended(agent, 5) == 143 and told["forced"] <= 1 and told["seconds"] > 2
 
 
 def test_an_agent_that_no_longer_says_how_it_is_is_not(here: ModuleType, home: Path, starts: Starter) -> None:
     (home / "logs/runs/r/agent.json").write_text("{}")
     os.utime(home / "logs/runs/r/agent.json", (1, 1))
     agent = starts(IGNORES, "train", "agent")
-    assert here.stop(home)["seconds"] < 4 and agent.wait(5) == -9
+    assert here.stop(home)["seconds"] < pace.seconds(4) and pace.ended(agent, 5) == -9
 
 
 def test_with_an_agent_its_workers_are_left_to_it(here: ModuleType, home: Path, starts: Starter) -> None:
@@ -99,7 +102,7 @@ def test_with_an_agent_its_workers_are_left_to_it(here: ModuleType, home: Path, 
     starts(OBEYS, "train", "agent")
     worker = starts("import signal; signal.signal(15, lambda *_: print('asked', flush=True)); " + OBEYS, "train", "run")
     here.stop(home)
-    worker.wait(5)
+    pace.ended(worker, 5)
     assert worker.stdout and worker.stdout.read() == b""
 
 
@@ -110,7 +113,7 @@ def test_orphans_are_asked_themselves_whatever_is_left_of_their_files(
     for file in ("config/cluster_config.yaml",):
         (home / file).unlink()
     told = here.stop(home)
-    assert orphan.wait(5) == -15 and told["was_on"] and told["forced"] == 0
+    assert pace.ended(orphan, 5) == -15 and told["was_on"] and told["forced"] == 0
 
 
 def test_a_port_of_a_run_is_seen_while_it_is_open(here: ModuleType, home: Path, starts: Starter) -> None:
