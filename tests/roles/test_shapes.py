@@ -95,12 +95,13 @@ def amiss(person: Person) -> set[str]:
 
 
 def but_what_was_installed(host: Host, changed: list[str]) -> list[str]:
-    """An undo leaves packages, as docs/machines.md says: here netplan, what it needs, and their files."""
+    """An undo leaves packages, as docs/machines.md says: here netplan, what it needs, their files and their units."""
     added = [line[1:] for line in changed if re.fullmatch(INSTALLED, line)]
     names = {line.split()[0] for line in added}
     files = set(host.run("dpkg-query", "-L", *names).split()) if names else set()
+    theirs = {file.lstrip("/") for file in files} | {Path(file).name for file in files if "/systemd/system/" in file}
     rest = [line for line in changed if line[1:] not in added]
-    return [line for line in rest if line[0] != "+" or not any(f"/{word}" in files for word in line[1:].split())]
+    return [line for line in rest if line[0] != "+" or not theirs & {word.lstrip("/") for word in line[1:].split()}]
 
 
 def goes_there_and_back(person: Person, *phases: str) -> None:

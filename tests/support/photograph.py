@@ -14,7 +14,9 @@ cd / && look() {
 }
 { look \( -type f -o -type l \) -printf '%p %m %u:%g %l\n'; look -type f -exec sha256sum {} +; } | sort
 dpkg-query -W -f '${binary:Package} ${Version} ${db:Status-Abbrev}\n'; apt-mark showhold; apt-mark showauto
-hostname; ip -br -4 address; ip -4 route; systemctl list-unit-files --no-legend --state=enabled
+hostname; ip -br -4 address; systemctl list-unit-files --no-legend --state=enabled
+# NetworkManager counts a metric up from 100 where the old connection has not gone when the new one comes.
+ip -4 route | sed 's/ metric 10[0-9]\b/ metric 100/'
 nft list ruleset | sed 's/counter packets [0-9]* bytes [0-9]*/counter/'
 """
 
