@@ -24,8 +24,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import env_files, nvidia_module
-from ansible.module_utils.motley.wheels import Place, install
-from ansible.module_utils.motley.wheels import Refused as WheelRefused
+from ansible.module_utils.motley.unpack_wheels import Place, install
+from ansible.module_utils.motley.unpack_wheels import Refused as WheelRefused
 
 DOCUMENTATION = r"""
 module: python_env

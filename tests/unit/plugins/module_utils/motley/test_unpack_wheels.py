@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from plugins.module_utils.motley import wheels
-from plugins.module_utils.motley.wheels import Place, Refused, install
+from plugins.module_utils.motley import unpack_wheels as wheels
+from plugins.module_utils.motley.unpack_wheels import Place, Refused, install
 from tests.support import made_wheels
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
