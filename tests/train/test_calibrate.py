@@ -65,7 +65,7 @@ def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monk
     keys = [key(), key()]
     (tmp_path / "model.safetensors").write_bytes(b"12345678")
     keys.append(key())
-    monkeypatch.setattr(calibrate, "cards", lambda: ["RTX 4070"])
+    monkeypatch.setattr(calibrate, "gpus", lambda: ["RTX 4070"])
     keys.append(key())
     monkeypatch.setattr("train.measure.versions.environment_lock", lambda: "another")
     keys.append(key())
