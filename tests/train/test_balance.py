@@ -88,7 +88,7 @@ def test_unknown_machines_start_even_and_are_in_balance_after_three_steps():
     assert changes[2].reason == "measured: a 11.3, b 6.1, c 2.8 rows/s"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(1, 20), min_size=2, max_size=3),
     st.floats(0, 0.5),

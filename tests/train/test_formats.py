@@ -142,7 +142,7 @@ def test_jsonl_goes_on_behind_a_bad_line(tmp_path):
 JSON_VALUES = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30) | st.integers()), max_size=8)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(records=JSON_VALUES, indent=st.sampled_from([None, 1]), as_array=st.booleans(), ascii_only=st.booleans())
 def test_json_is_read_alike_however_it_is_cut_into_blocks(tmp_path_factory, records, indent, as_array, ascii_only):
     path = tmp_path_factory.mktemp("json") / "a.json"

@@ -190,7 +190,7 @@ def happenings(size: int):
 
 
 worlds = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), happenings(size)))
-thorough = settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=400, suppress_health_check=list(HealthCheck))
 
 
 def play(size: int, events: list[tuple]) -> World:

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from train import __main__
@@ -127,7 +127,6 @@ def test_local_steps_are_not_recommended_where_they_do_not_pay():
     assert "no number of rows makes it pay" in said and "sync=local" not in said
 
 
-@settings(deadline=None)
 @given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48), st.integers(0, 200 * MB))
 def test_break_even_is_where_a_node_stops_slowing_the_run(group, rows, size):
     machine, *others = group
