@@ -102,7 +102,7 @@ def test_what_is_held_out_is_measured_alike(of):
 
 def test_a_row_that_is_longer_than_max_seq_length_is_refused(of):
     """unsloth would cut its tokens, and not its labels."""
-    assert of("unsloth", "llama")["too long"].startswith("a row has 14 tokens, and unsloth was told that 10 are the")
+    assert of("unsloth", "llama")["too long"].startswith("a row has 14 tokens, and unsloth was loaded for 10")
 
 
 def test_gemma2_still_mixes_samples_and_is_refused(of):
