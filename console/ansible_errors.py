@@ -1,4 +1,4 @@
-"""Turns what Ansible says of a failure into the cause and the mend, in words. Pure."""
+"""Turns what Ansible reports of a failure into the cause and the fix. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAY_USE_SUDO = (
     "log in again there; then the same here again"
 )
 
-# What the message contains -> cause, mend. First match wins.
+# What the message contains -> cause, fix. First match wins.
 ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"Failed to create temporary directory(?!(?s:.)*No space left)",
@@ -110,12 +110,12 @@ LINES, WIDTH = 5, 300
 def explain(result: dict[str, Any], *, unreachable: bool = False) -> Cause:
     """A task that already says its fix is believed; else the message is looked up; else it is quoted."""
     message = full_message(result)
-    what, said, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
-    if said:
+    what, marked, fix = message.rpartition("\nfix: ")  # of several findings, the others keep theirs in their lines
+    if marked:
         return Cause(what=what.strip(), fix=fix.strip().splitlines()[0])
-    for pattern, known, mend in KNOWN if unreachable or CONNECTING.search(message) else ANYWHERE:
+    for pattern, known, fix in KNOWN if unreachable or CONNECTING.search(message) else ANYWHERE:
         if found := re.search(pattern, message, re.IGNORECASE):
-            return Cause(what=known, fix=mend, output=_line_around(message, found))
+            return Cause(what=known, fix=fix, output=_line_around(message, found))
     kind = "it cannot be reached: " if unreachable else ""
     return Cause(what=kind + "\n".join(own_words(result)), fix=UNKNOWN)
 
@@ -134,21 +134,21 @@ def failed_items(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def own_words(result: dict[str, Any]) -> list[str]:
-    """All that is known of what a failed task said and printed, its last lines where it is much; never nothing."""
+    """All that is known of what a failed task reported and printed, its last lines where it is much; never nothing."""
     if result.get("censored"):
         return ["its output is hidden, because it may hold secrets (no_log)"]
     if items := failed_items(result):
         return [f"{item.get('item')}: {line}" for item in items[:LINES] for line in own_words(item)]
     message = _message(result)
-    said = [line.strip() for line in f"{_exception(result, message)}{message}".splitlines() if line.strip()][:3]
+    lines = [line.strip() for line in f"{_exception(result, message)}{message}".splitlines() if line.strip()][:3]
     if "assertion" in result:
-        said.append(f"this does not hold: {result['assertion']}")
+        lines.append(f"this does not hold: {result['assertion']}")
     how, printed = how_it_ended(result), _printed(result)
     if printed:
-        said += ["; ".join(filter(None, [how, "the end of what it printed:"])), *printed]
+        lines += ["; ".join(filter(None, [how, "the end of what it printed:"])), *printed]
     elif how:
-        said.append(f"{how}; it printed nothing")
-    return [line[:WIDTH] for line in said] or ["it gave no message"]
+        lines.append(f"{how}; it printed nothing")
+    return [line[:WIDTH] for line in lines] or ["it gave no message"]
 
 
 def how_it_ended(result: dict[str, Any]) -> str:

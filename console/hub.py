@@ -54,7 +54,7 @@ def answer(stdout: str, stderr: str, about: Mapping[str, Any], token: dict[str, 
     try:
         found = dict(json.loads(stdout.strip().splitlines()[-1]))
     except (IndexError, ValueError):
-        raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no word')[-300:]}") from None
+        raise BadInput(f"the training package did not answer: {(stderr.strip() or 'no message')[-300:]}") from None
     if not found.get("ok"):
         raise BadInput(in_words(str(found["failures"][0]), about, bool(token)))
     return found
@@ -66,7 +66,7 @@ def fetch_words(model: Mapping[str, Any]) -> list[str]:
 
 
 def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
-    """A gated model is the one refusal that a person can mend, so it says how, from the licence to the vault."""
+    """A gated model is the one refusal that a person can fix, so it shows how, from the licence to the vault."""
     if " is gated" not in failure:
         return failure
     repo = (about.get("hub_4bit") if about.get("in_4bit") else about.get("hub")) or about["name"]

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM while Ansible works: it is told, ends in order, and nothing of it is left on this machine.
 
-What works for a call bears its mark (processes.py). What goes on on a node ends there by itself.
+What works for a call bears its mark (processes.py). What works on a node ends there by itself.
 """
 
 from __future__ import annotations

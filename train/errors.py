@@ -1,4 +1,4 @@
-"""What a person gets for bad input: what is wrong, where, and the one command or edit that mends it."""
+"""What a person gets for bad input: what is wrong, where, and the one command or edit that fixes it."""
 
 
 class BadInput(Exception):
@@ -9,4 +9,4 @@ class BadInput(Exception):
 
 
 class CheckFailed(BadInput):
-    """Everything was well formed, and a check still said no: the command exits with 1."""
+    """Everything was well formed, and a check still failed: the command exits with 1."""

@@ -62,7 +62,8 @@ def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
 
     if not facts["card"]:
         at = listed([address for link in facts["links"] for address in link["addresses"]]) or "no address"
-        add(f"{node.address} is on none of its cards (it has {at})", bootstrap("static_ip", node.name), "static_ip")
+        what = f"{node.address} is on none of its network cards (it has {at})"
+        add(what, bootstrap("static_ip", node.name), "static_ip")
         return wrong
     lan = ipaddress.IPv4Network(node.expected["subnet"])
     astray = {name: route["card"] for name, route in facts["ways"].items() if route["card"] != facts["card"]}

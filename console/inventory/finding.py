@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that is wrong, where it stands, and the edit that mends it."""
+    """One thing that is wrong, where it stands, and the edit that fixes it."""
 
     what: str
     where: str

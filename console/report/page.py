@@ -54,7 +54,7 @@ def view(history: History) -> dict[str, Any]:
 
 def outcome(history: History) -> str:
     if history.ending is None:
-        return "no end was recorded: it goes on, or all its nodes died"
+        return "no end was recorded: it is still running, or all its nodes died"
     return {
         "done": "done",
         "failed": f"failed: {history.ending.get('node', '')}: {history.ending.get('message', '')}",

@@ -39,7 +39,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     "127.0.1.1": (part("names", loopback=["left"]), "names", "loopback", "PHASE=hostname LIMIT=left"),
     "hosts gone": (part("names", lead_to={"left": "10.0.0.2"}), "names", "head leads to nothing", "PHASE=hostname"),
     "other name": (part("names", hostname="debian"), "names", "calls itself debian", "PHASE=hostname"),
-    "address lost": (part("network", card=""), "network", "on none of its cards", "PHASE=static_ip LIMIT=left"),
+    "address lost": (part("network", card=""), "network", "on none of its network cards", "PHASE=static_ip LIMIT=left"),
     "tailscale": (
         part("network", ways={"head": {"card": "tailscale0", "source": "100.64.0.2"}}),
         "network", "to head by tailscale0", "ip route get",
