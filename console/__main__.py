@@ -1,196 +1,146 @@
-"""python -m console VERB: what `make` calls. Exit code 2 for bad input, 1 for a node that failed or was left out."""
+"""./motley VERB, and `make VERB` with it. Exit code 2 for bad input, 1 for a node that failed or was skipped."""
 
 from __future__ import annotations
 
 import argparse
-import functools
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from console import (
-    ask,
+    check_versions,
     contact,
     fetch,
+    front,
+    hints,
     interrupt,
     launch,
     launch_request,
+    make_words,
+    new_inventory,
+    notify,
     play,
     restart,
     run_commands,
     status,
     tensorboard_view,
+    torchrun,
     use_result,
-    versions,
 )
-from console.ask import GROUP_VARS
-from console.doctor import verb as doctor
+from console.doctor import look as doctor
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local
+from console.new_inventory import GROUP_VARS
+from console.verbs import PHASES, SETTINGS, VERBS, parser
 from train.errors import BadInput
-from train.plan.names import is_name
+from train.plan.catalogue import catalogue
+from train.plan.run_name import is_name
 from train.safe_stdio import may_be_unread
 
-PHASES = (
-    *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
-    *("gpu_driver", "python_env", "workspace", "run", "proof"),
-)
+ROOT = Path(__file__).parents[1]
 # What a node has that is only a folder on this machine.
 OF_A_FOLDER = ("python_env", "workspace")
 
 
 def main() -> int:
-    with may_be_unread():
-        return run_verb()
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    with may_be_unread(), hints.translated(verb, data="--json" in sys.argv):
+        return run_verb(verb, sys.argv[2:])
 
 
-def run_verb() -> int:
-    args, words = parser().parse_known_args()
-    if words and not hasattr(args, "words"):
-        parser().error(f"unrecognized arguments: {' '.join(words)}")
-    args.words = words
+def run_verb(verb: str, words: list[str]) -> int:
+    called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
+    if called_as == "./motley":
+        os.environ[hints.FORM] = called_as
+    if verb in ("", "help", "-h", "--help"):
+        return front.main(["help"])
     interrupt.listen_to_sigterm()
     try:
-        return int(args.act(args))
+        if verb not in VERBS:
+            raise BadInput(f"./motley has no verb '{verb}'", fix=nearest(verb, VERBS, otherwise="fix: ./motley help"))
+        if called_as == "make":
+            words = make_words.options(verb, os.environ)
+        args = parser(verb).parse_args(words)
+        if called_in and Path(called_in) != ROOT:
+            from_where_it_was_called(args, typed(verb, words), Path(called_in))
+        if called_as and verb != "inventory" and in_the_lab(args):
+            enter_lab(verb, words, called_in)
+        return act(verb, args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("\nstopped; nothing was changed", file=sys.stderr)
+    except KeyboardInterrupt as stopped:
+        left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
+        print(f"\nstopped; {left}", file=sys.stderr)
         return interrupt.CODE
 
 
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python -m console", description=__doc__)
-    verbs = top.add_subparsers(required=True, metavar="VERB")
-    shared = argparse.ArgumentParser(add_help=False)
-    shared.add_argument("--inventory", type=Path, default=Path("inventory/homelab"), metavar="FOLDER")
-    run = argparse.ArgumentParser(add_help=False, parents=[shared])
-    run.add_argument("--phase", default="", help="one phase only: " + ", ".join(PHASES))
-    run.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
-
-    verb = verbs.add_parser("check", parents=[shared], help="check the inventory; connects to nothing")
-    verb.set_defaults(act=do_check)
-    verb = verbs.add_parser("inventory", parents=[shared], help="write the inventory after a few questions")
-    verb.add_argument("--hosts", default="", help='"user@ADDRESS user@ADDRESS …" instead of questions')
-    verb.set_defaults(act=do_inventory)
-    verb = verbs.add_parser("bootstrap", parents=[run], help="from password-only machines to a cluster")
-    verb.add_argument("--check", action="store_true", help="say what would change, change nothing")
-    verb.add_argument(
-        "--rollback", action="store_true", help="with --phase python_env: the environment before this one"
-    )
-    verb.add_argument("--repin", default="", help="forget the pinned host keys of these nodes: they were reinstalled")
-    verb.set_defaults(act=do_bootstrap)
-    verb = verbs.add_parser("undo", parents=[run], help="put back what a phase found (--phase all: every phase)")
-    verb.set_defaults(act=do_undo)
-    verb = verbs.add_parser("check-versions", parents=[shared], help="what must agree between the nodes, and does it")
-    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
-    verb.add_argument("--json", action="store_true", help="the same as data")
-    verb.add_argument("--fix", action="store_true", help="converge the Python side to the lock")
-    verb.set_defaults(act=do_check_versions)
-    verb = verbs.add_parser("doctor", parents=[shared], help="what is wrong with the cluster, each with its fix")
-    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
-    verb.add_argument("--json", action="store_true", help="the same as data")
-    verb.add_argument("--fix", action="store_true", help="do what is safe, then look again")
-    verb.add_argument("--quick", action="store_true", help="leave out what loads the machines for a moment")
-    verb.add_argument("--full", action="store_true", help="read every file of environment, models and data; minutes")
-    verb.set_defaults(act=do_doctor)
-    verb = verbs.add_parser("report", help="a run on one page, from what fetch has brought")
-    verb.add_argument("--run", default="", help="its name (default: the newest)")
-    verb.add_argument("--results", type=Path, default=Path("results"), metavar="FOLDER")
-    verb.set_defaults(act=do_report)
-    _add_life(verbs, shared)
-    return top
+def typed(verb: str, words: list[str]) -> set[str]:
+    """The options that were given: a default is not looked for where one stands."""
+    nothing = argparse.Namespace(**dict.fromkeys(vars(parser(verb).parse_args([]))))
+    return {name for name, value in vars(parser(verb).parse_args(words, nothing)).items() if value is not None}
 
 
-def _add_life(verbs: Any, shared: argparse.ArgumentParser) -> None:
-    """What comes after a launch; each goes to the nodes directly."""
-
-    def add(name: str, help_: str, act: Callable[[argparse.Namespace, Inventory], int]) -> argparse.ArgumentParser:
-        verb: argparse.ArgumentParser = verbs.add_parser(name, parents=[shared], help=help_)
-        verb.set_defaults(act=lambda args: act(args, checked(args.inventory)))
-        return verb
-
-    verb = add("status", "what runs, where, how far", lambda args, inv: status.status(inv, as_json=args.json))
-    verb.add_argument("--json", action="store_true", help="the same as data")
-    add("follow", "watch the run that is running; Ctrl-C leaves it alone", lambda _, inv: run_commands.follow(inv))
-    verb = add("logs", "what the nodes' part of the run says", _logs)
-    verb.add_argument("--limit", default="", help="these nodes only: NAME[,NAME]")
-    verb.add_argument("--lines", type=int, default=200, help="how many old lines of each node")
-    verb.add_argument("--no-follow", action="store_true", help="the old lines only")
-    add("stop", "save, stop, and prove that nothing is left", lambda _, inv: run_commands.stop(inv))
-    verb = add("fetch", "bring results, event logs and settings to results/RUN", _fetch)
-    verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
-    verb = add("tensorboard", "the curves of a run, also while it is running", _tensorboard)
-    verb.add_argument("--run", default="", help="its name; otherwise the newest")
-    verb.add_argument("--results", type=Path, default=fetch.RESULTS, metavar="FOLDER")
-    verb.add_argument("--port", type=int, default=6006, help="where the browser finds it (default 6006)")
-    add("runs", "all runs of all nodes", lambda _, inv: status.runs(inv))
-    verb = add("clean", "delete the checkpoints of runs that are done", _clean)
-    verb.add_argument("--run", default="", help="these runs only: NAME[,NAME]")
-    verb.add_argument("--yes", action="store_true", help="without asking")
-    verb = add("ask", "your questions to what a run has made, before and after", _ask)
-    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
-    verb.add_argument("--question", default="", help="one question; otherwise they are typed")
-    verb.add_argument("--answer-tokens", default="", help="longest answer (default 200)")
-    verb = add("eval", "loss and answers on what was held out, before and after", _eval)
-    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
-    verb = add("export", "what a run has made as one that others load, on the node", _export)
-    verb.add_argument("--run", default="", help="its name; otherwise the newest that is done")
-    verb.add_argument("--to", default="gguf", choices=("adapter", "merged", "gguf"), help="default: gguf, for Ollama")
-    for name, help_, act in (
-        ("plan", "what a run would do, and whether it can", launch.plan),
-        ("launch", "run launch.yml and watch", launch.launch),
-    ):
-        verb = add(name, help_, functools.partial(_with_words, act))
-        verb.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a variable, as it is")
-        verb.add_argument("--settings", default="", help="several: \"NAME=VALUE NAME='A VALUE'\"")
-        verb.set_defaults(words=[])  # what is not known here is for ansible-playbook
+def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: Path) -> None:
+    """./motley itself runs in the checkout; what was typed may lie elsewhere."""
+    if "results" in given:
+        args.results = folder / args.results
+    if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
+        args.inventory = str(folder / args.inventory)
+    for kind in given & {"model", "dataset"}:
+        setattr(args, kind, moved(kind, getattr(args, kind), folder))
+    if "settings" in given:
+        args.settings = [moved_setting(setting, folder) for setting in args.settings]
+    if getattr(args, "words", []) and not args.module:
+        args.words[0] = str(folder / args.words[0])
 
 
-def _with_words(act: Callable[[Inventory, list[str]], int], args: argparse.Namespace, inventory: Inventory) -> int:
-    try:
-        words = launch_request.as_words(args.set, args.settings)
-    except ValueError as wrong:  # a quote that is not closed
-        raise BadInput(str(wrong)) from None
-    return act(inventory, [*args.words, *words])
+def moved_setting(setting: str, folder: Path) -> str:
+    if setting.startswith("@"):
+        return "@" + moved("", setting[1:], folder)
+    kind, _, value = setting.partition("=")
+    is_file = kind in ("model", "dataset") or (kind == "recipe" and value.endswith(".py"))
+    return f"{kind}={moved(kind, value, folder)}" if is_file else setting
 
 
-def _logs(args: argparse.Namespace, inventory: Inventory) -> int:
-    return run_commands.logs(
-        inventory, chosen_nodes(inventory, args.limit), lines=args.lines, following=not args.no_follow
-    )
+def moved(kind: str, value: str, folder: Path) -> str:
+    """A name that Motley knows means what it means everywhere."""
+    names = catalogue().get(f"{kind}s", {}) if kind else {}
+    known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
+    return str(folder / value) if value and value not in known and (folder / value).exists() else value
 
 
-def _fetch(args: argparse.Namespace, inventory: Inventory) -> int:
-    return fetch.fetch(inventory, args.run, args.results)
+def in_the_lab(args: argparse.Namespace) -> bool:
+    return Path(getattr(args, "inventory", "")).resolve() == ROOT / "inventory/lab"
 
 
-def _tensorboard(args: argparse.Namespace, inventory: Inventory) -> int:
-    return tensorboard_view.tensorboard(inventory, args.run, args.results, args.port)
+def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
+    """The lab's hosts can be reached from the lab's own controller only, and no package index from there."""
+    if verb == "launch" and any(word.endswith("smollm2-135m") for word in words):
+        command = [sys.executable, "requirements/wheelhouse.py", "3.11", "embedded-model"]
+        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    os.environ["MOTLEY_CALLED_IN"] = called_in
+    command = ["-m", "lab", "exec", "--", sys.executable, "-m", "console", verb, *words]
+    os.execv(sys.executable, [sys.executable, *command])
 
 
-def _clean(args: argparse.Namespace, inventory: Inventory) -> int:
-    return run_commands.clean(inventory, args.run.replace(",", " ").split(), yes=args.yes)
+def act(verb: str, args: argparse.Namespace) -> int:
+    """Each option goes to the verb's function under its name, behind the inventory where it has one."""
+    options = vars(args)
+    if "inventory" not in options or verb == "inventory":
+        return ACTS[verb](**options)
+    inventory = checked(options.pop("inventory"))
+    for name in options.keys() & {"limit", "repin"}:
+        options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
+    return ACTS[verb](inventory, **options)
 
 
-def _ask(args: argparse.Namespace, inventory: Inventory) -> int:
-    return use_result.ask(inventory, args.run, args.question, args.answer_tokens)
-
-
-def _eval(args: argparse.Namespace, inventory: Inventory) -> int:
-    return use_result.on_a_node(inventory, args.run, ["eval"], more=[])
-
-
-def _export(args: argparse.Namespace, inventory: Inventory) -> int:
-    return use_result.on_a_node(inventory, args.run, ["export", args.to], more=[], offline=False)
-
-
-def checked(path: Path) -> Inventory:
-    inventory = check(path)
+def checked(path: str | Path) -> Inventory:
+    inventory = check(Path(path))
     for node in inventory.nodes.values():
         if "motley_state_folder" not in node:  # of group_vars: nothing would be found without
             folder = inventory.path if inventory.path.is_dir() else inventory.path.parent
@@ -204,8 +154,7 @@ def checked(path: Path) -> Inventory:
     return inventory
 
 
-def do_check(args: argparse.Namespace) -> int:
-    inventory = checked(args.inventory)
+def do_check(inventory: Inventory) -> int:
     width = max(map(len, inventory.nodes))
     for place, (name, values) in enumerate(inventory.nodes.items()):
         card = values.get("motley_gpu", "")
@@ -216,84 +165,125 @@ def do_check(args: argparse.Namespace) -> int:
     return 0
 
 
-def do_inventory(args: argparse.Namespace) -> int:
-    return ask.write_inventory(args.inventory / "hosts.yml", args.hosts)
-
-
 def unknown(what: str, word: str, all_of: str, known: Iterable[str]) -> str:
     close = nearest(word, known, otherwise="")
     return "\n  ".join([f"there is no {what}", *([close] if close else []), f"{all_of}: {', '.join(known)}"])
 
 
-def chosen_nodes(inventory: Inventory, words: str) -> list[str]:
-    names = [name for name in words.replace(",", " ").split() if name]
+def chosen_nodes(inventory: Inventory, names: list[str]) -> list[str]:
     for name in names:
         if name not in inventory.nodes:
             raise BadInput(unknown(f"node '{name}' in {inventory.path}", name, "nodes", inventory.nodes))
     return names
 
 
-def do_bootstrap(args: argparse.Namespace) -> int:
-    inventory = checked(args.inventory)
-    if args.phase and args.phase not in PHASES:
-        raise BadInput(unknown(f"phase '{args.phase}'", args.phase, "phases", PHASES))
-    if args.rollback and args.phase != "python_env":
+def do_bootstrap(
+    inventory: Inventory,
+    *,
+    phase: str,
+    limit: list[str],
+    check: bool,
+    rollback: bool,
+    repin: list[str],
+    reboot: str,
+    sudo_password: str,
+    verbose: bool,
+) -> int:
+    if phase and phase not in PHASES:
+        raise BadInput(unknown(f"phase '{phase}'", phase, "phases", PHASES))
+    if rollback and phase != "python_env":
         raise BadInput("only the Python environment can be rolled back: make bootstrap PHASE=python_env ROLLBACK=yes")
-    only, repin = chosen_nodes(inventory, args.limit), chosen_nodes(inventory, args.repin)
-    if not contact.meet(inventory, only, repin):
+    os.environ |= {"VERBOSE": "1"} if verbose else {}
+    os.environ |= {"SUDO_PASSWORD": "ask"} if sudo_password else {}
+    os.environ |= {"REBOOT": "yes"} if reboot else {}
+    if not contact.pin_new(inventory, limit, repin):
         raise BadInput("the host keys were not accepted: nothing was changed")
     request = play.PlaybookRun(
         verb="bootstrap",
         playbook="bootstrap",
         inventory=inventory,
-        phase=args.phase,
-        limit=",".join(only),
-        check=args.check,
-        variables={"motley_python_env_rollback": True} if args.rollback else {},
+        phase=phase,
+        limit=",".join(limit),
+        check=check,
+        variables={"motley_python_env_rollback": True} if rollback else {},
     )
     return restart.run(request, play.ask_passwords(inventory))
 
 
-def do_undo(args: argparse.Namespace) -> int:
-    inventory = checked(args.inventory)
-    if args.phase not in (*PHASES, "all"):
-        if args.phase:
-            raise BadInput(unknown(f"phase '{args.phase}'", args.phase, "phases", (*PHASES, "all")))
+def do_undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
+    if phase not in (*PHASES, "all"):
+        if phase:
+            raise BadInput(unknown(f"phase '{phase}'", phase, "phases", (*PHASES, "all")))
         raise BadInput(f"undo wants a phase: make undo PHASE=static_ip\n  phases: {', '.join(PHASES)}, all")
-    if all(is_local(node) for node in inventory.nodes.values()) and args.phase not in (*OF_A_FOLDER, "all"):
+    if all(is_local(node) for node in inventory.nodes.values()) and phase not in (*OF_A_FOLDER, "all"):
         raise BadInput(
-            f"the nodes of {inventory.path} are folders on this machine\n  of it, {args.phase} changed nothing to undo"
+            f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
         )
-    only = chosen_nodes(inventory, args.limit)
-    phase = "" if args.phase == "all" else args.phase
-    request = play.PlaybookRun(verb="undo", playbook="undo", inventory=inventory, phase=phase, limit=",".join(only))
+    only = "" if phase == "all" else phase
+    request = play.PlaybookRun(verb="undo", playbook="undo", inventory=inventory, phase=only, limit=",".join(limit))
     return play.run(request, play.ask_passwords(inventory))
 
 
-def do_check_versions(args: argparse.Namespace) -> int:
-    inventory = checked(args.inventory)
-    only = chosen_nodes(inventory, args.limit)
-    return versions.check(inventory, ",".join(only), as_json=args.json, fix=args.fix)
-
-
-def do_doctor(args: argparse.Namespace) -> int:
-    inventory = checked(args.inventory)
-    only = chosen_nodes(inventory, args.limit)
-    return doctor.run(inventory, ",".join(only), as_json=args.json, fix=args.fix, quick=args.quick, full=args.full)
-
-
-def do_report(args: argparse.Namespace) -> int:
+def do_report(*, run: str, results: Path) -> int:
     from console.report.history import NothingHappened, newest_run, read_history  # noqa: PLC0415
     from console.report.page import write_page  # noqa: PLC0415  jinja2 and all, only where it is needed
 
-    if args.run and not is_name(args.run):
-        raise BadInput(fetch.no_name(args.run))
+    if run and not is_name(run):
+        raise BadInput(fetch.no_name(run))
     try:
-        folder = args.results / args.run if args.run else newest_run(args.results)
+        folder = results / run if run else newest_run(results)
         print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
     except NothingHappened as nothing:
         raise BadInput(str(nothing)) from None
     return 0
+
+
+def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
+    return launch.plan(inventory, launch_words(**asked), as_json=as_json)
+
+
+def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, **asked: Any) -> int:
+    return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
+
+
+def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
+    """For ansible-playbook."""
+    pairs = [f"{SETTINGS.get(name, name)}={value}" for name, value in named.items() if value]
+    flags = [*(["--ask-vault-pass"] if vault else []), *(["-v"] if verbose else [])]
+    return [*flags, *launch_request.as_words([*settings, *pairs])]
+
+
+def do_demo(*, fast: bool, folders: bool, base: str) -> NoReturn:
+    words = [*(["--fast"] * fast), *(["--folders"] * folders), *(["--base", base] if base else [])]
+    os.chdir(ROOT)
+    os.execv(sys.executable, [sys.executable, "-m", "lab", "demo", *words])
+
+
+ACTS: dict[str, Callable[..., int]] = {
+    "demo": do_demo,
+    "inventory": lambda inventory, hosts: new_inventory.write_inventory(Path(inventory) / "hosts.yml", hosts),
+    "check": do_check,
+    "bootstrap": do_bootstrap,
+    "plan": do_plan,
+    "launch": do_launch,
+    "torchrun": torchrun.torchrun,
+    "status": status.status,
+    "follow": run_commands.follow,
+    "logs": run_commands.logs,
+    "stop": run_commands.stop,
+    "notify-test": notify.test,
+    "runs": status.runs,
+    "fetch": fetch.fetch,
+    "report": do_report,
+    "ask": use_result.ask,
+    "eval": use_result.evaluate,
+    "export": use_result.export,
+    "tensorboard": tensorboard_view.tensorboard,
+    "clean": run_commands.clean,
+    "doctor": doctor.run,
+    "check-versions": check_versions.check,
+    "undo": do_undo,
+}
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
         "the password works for logging in, but not for sudo",
-        "if sudo wants another one: SUDO_PASSWORD=ask make bootstrap",
+        "if sudo wants another one: make bootstrap SUDO_PASSWORD=ask",
     ),
     (r"Missing sudo password", "sudo wants a password and none was given", "run again and type it"),
     (r"\benv: .?sudo.?: |sudo: (command )?not found", "there is no sudo on it", MAY_USE_SUDO),

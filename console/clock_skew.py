@@ -1,4 +1,4 @@
-"""A module that also tells how far its node's clock is off: the controller looks at its own before and after."""
+"""A module that also returns how far its node's clock is off: the controller looks at its own before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First contact: shows the host keys of machines never seen before, and pins them once a person has said yes."""
+"""First contact: shows the host keys of machines never seen before, and pins them once a person has agreed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from plugins.module_utils.motley import hostkeys
 HOW_TO_COMPARE = "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
 
 
-def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.Place]:
+def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.NodeAddresses]:
     found = []
     for name, values in nodes.items():
         if (not only or name in only) and not is_local(values):
             keys = ("motley_address", "motley_current_address")
             addresses = dict.fromkeys(str(values[key]) for key in keys if key in values)
-            found.append(hostkeys.Place(name, tuple(addresses), int(values.get("ansible_port", 22))))
+            found.append(hostkeys.NodeAddresses(name, tuple(addresses), int(values.get("ansible_port", 22))))
     return found
 
 
-def meet(inventory: Inventory, only: list[str], repin: list[str]) -> bool:
+def pin_new(inventory: Inventory, only: list[str], repin: list[str]) -> bool:
     """True when no unknown host key is left. Asks on a terminal; elsewhere MOTLEY_ACCEPT_KEYS=yes is the answer."""
     known_hosts = inventory.state / "known_hosts"
     if repin:
@@ -31,18 +31,18 @@ def meet(inventory: Inventory, only: list[str], repin: list[str]) -> bool:
     pins = hostkeys.read_pins(known_hosts)
     if all(place.name in pins for place in wanted):
         return True
-    meetings = hostkeys.look([place for place in wanted if place.name not in pins], known_hosts)
-    new = [meeting for meeting in meetings if meeting.state == "new"]
+    contacts = hostkeys.look([place for place in wanted if place.name not in pins], known_hosts)
+    new = [contact for contact in contacts if contact.state == "new"]
     if new and not accepted(new):
         return False
     hostkeys.pin(new, known_hosts)
     return True
 
 
-def accepted(new: list[hostkeys.Meeting]) -> bool:
+def accepted(new: list[hostkeys.Contact]) -> bool:
     print(f"first contact: please compare once with each machine's own screen ({HOW_TO_COMPARE})")
-    for meeting in new:
-        print(f"  {meeting.name}  {meeting.address}  {meeting.fingerprint}")
+    for contact in new:
+        print(f"  {contact.name}  {contact.address}  {contact.fingerprint}")
     if os.environ.get("MOTLEY_ACCEPT_KEYS") == "yes":
         print("accepted (MOTLEY_ACCEPT_KEYS=yes)")
         return True

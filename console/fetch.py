@@ -1,11 +1,10 @@
-"""Brings the results of a run home: the adapter once, hashes compared, and each node's event logs.
+"""Brings the results of a run home: adapter or model once, hashes compared, and each node's event logs.
 
 python -m console fetch [--run NAME] [--inventory FOLDER]
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
 import tarfile
@@ -13,19 +12,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from console import interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
-from train.plan.names import RULE, is_name
+from console.words import say
+from train.plan.run_name import RULE, is_name
 from train.runlog import paths
 
 RESULTS = Path(__file__).parents[1] / "results"
-say = functools.partial(print, flush=True)
 
 
-def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
-    """Results of one run to results/RUN: the adapter once, hashes compared; each node's event logs."""
+def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
+    """Results of one run to results/RUN: adapter or model once, hashes compared; each node's event logs."""
     nodes = from_inventory(inventory)
     run = run or newest(nodes)
     if run and not is_name(run):
@@ -38,37 +38,56 @@ def fetch(inventory: Inventory, run: str, target: Path = RESULTS) -> int:
         for name, reason in silent.items():
             say(f"  {name}  {reason}")
         return 1
-    adapter = f"results/{run}/adapter/"
-    whole = [name for name, hashes in files.items() if any(path.startswith(adapter) for path in hashes)]
-    differ = disagreeing(adapter, {name: files[name] for name in whole})
+    made = made_in(run, files)
+    below = f"results/{run}/{made}/"
+    whole = [name for name, hashes in files.items() if any(path.startswith(below) for path in hashes)]
+    differ = disagreeing(below, {name: files[name] for name in whole})
     first = (whole or list(files))[0]
-    folder = target / run
-    counts = {
-        node.name: bring(node, run, folder, files[node.name], results=node.name == first)
-        for node in nodes
-        if node.name in files
-    }
+    folder = results / run
+    with interrupt.changing():
+        counts = {
+            node.name: bring(node, run, folder, files[node.name], results=node.name == first)
+            for node in nodes
+            if node.name in files
+        }
     receipt = {
         "run": run,
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "nodes": files,
         "silent": silent,
-        "adapter_from": whole[0] if whole else "",
-        "adapter_same_on": [] if differ else whole,
+        f"{made}_from": whole[0] if whole else "",
+        f"{made}_same_on": [] if differ else whole,
         "differ": differ,
     }
     (folder / "receipt.json").write_text(json.dumps(receipt, indent=1) + "\n")
-    for line in fetched_lines(receipt, folder, counts, whole):
+    scripts = [name for name, answer in answers.items() if answer.get("script")]
+    for line in fetched_lines(receipt, folder, counts, whole, script_from=first if scripts else "", made=made):
         say(line)
     return 1 if differ or -1 in counts.values() else 0
 
 
-def fetched_lines(receipt: dict[str, Any], folder: Path, counts: dict[str, int], whole: list[str]) -> list[str]:
+def made_in(run: str, files: dict[str, dict[str, str]]) -> str:
+    """adapter or model, as the nodes have it; adapter where none has either yet."""
+    every = [path for hashes in files.values() for path in hashes]
+    found = (name for name in paths.MADE if any(path.startswith(f"results/{run}/{name}/") for path in every))
+    return next(found, paths.MADE[0])
+
+
+def fetched_lines(
+    receipt: dict[str, Any],
+    folder: Path,
+    counts: dict[str, int],
+    whole: list[str],
+    *,
+    script_from: str = "",
+    made: str = "adapter",
+) -> list[str]:
     same = "NOT the same on" if receipt["differ"] else "the same on"
-    adapter = f"{folder}/adapter  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    place = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    own = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
     return [
         f"run {receipt['run']} → {folder}",
-        f"  adapter   {adapter}",
+        own if script_from else f"  {made:<9} {place}",
         f"  events    {', '.join(f'{name} ({count} files)' for name, count in counts.items())}",
         *(f"  {name}  {reason}: not fetched" for name, reason in receipt["silent"].items()),
         *(f"  ✗ {path} differs between the nodes" for path in receipt["differ"]),
@@ -88,9 +107,10 @@ def newest(nodes: list[Node]) -> str:
 
 
 def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
-    """Files that are not the same on all. PEFT's adapter_config.json names the folder of the node's own base model."""
+    """Files that are not the same on all, but for two: an older Motley's adapter_config.json names the folder of the
+    node's own base model; the card of a node that came back at the end lacks what was measured."""
     paths = dict.fromkeys(path for hashes in files.values() for path in hashes if path.startswith(below))
-    alike = [path for path in paths if not path.endswith("/adapter_config.json")]
+    alike = [path for path in paths if not path.endswith(("/adapter_config.json", "/README.md"))]
     return [path for path in alike if len({hashes.get(path) for hashes in files.values()}) > 1]
 
 

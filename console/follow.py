@@ -11,10 +11,12 @@ import queue
 import subprocess
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from console.infra.node import Node, Silent, ask_all
+from console.notify import FINISH_S, LEAVE_S, Notifier
 from console.processes import end_group
 from console.run_in_words import Ended, RunView
 
@@ -26,10 +28,17 @@ GONE_S = 3.0
 class Follower:
     """Reads from one living node at a time. `show` gets every line worth keeping, `tick` runs each 0.5 s."""
 
-    def __init__(self, nodes: list[Node], view: RunView, show: Callable[[str], None], tick: Callable[[], None]) -> None:
-        self.nodes, self.view, self.show, self.tick = nodes, view, show, tick
+    def __init__(
+        self,
+        nodes: list[Node],
+        view: RunView,
+        show: Callable[[str], None],
+        tick: Callable[[], None],
+        notifier: Notifier | None = None,
+    ) -> None:
+        self.nodes, self.view, self.show, self.tick, self.notifier = nodes, view, show, tick, notifier
         self.place = 0
-        self.heard = 0.0
+        self.last_line_at = 0.0
         self.off_since = 0.0
         self.unread: queue.Queue[bytes] = queue.Queue()
         self.process: subprocess.Popen[bytes] | None = None
@@ -44,6 +53,7 @@ class Follower:
                     self._connect()
                 self._read()
                 self.tick()
+                self._show_problem()
                 if until_proven and self.view.state.proven:
                     return None
                 if limit_s and time.monotonic() - began > limit_s:
@@ -51,6 +61,10 @@ class Follower:
         finally:
             self._drop()
         return self.view.ended
+
+    def _show_problem(self) -> None:
+        if self.notifier and (line := self.notifier.problem()):
+            self.show(line)
 
     @property
     def node(self) -> Node:
@@ -62,7 +76,7 @@ class Follower:
         except Silent:
             self._next()
             return
-        self.process, self.heard, self.off_since = process, time.monotonic(), 0.0
+        self.process, self.last_line_at, self.off_since = process, time.monotonic(), 0.0
         self.unread = queue.Queue()
         threading.Thread(target=_pump, args=(process, self.unread), daemon=True).start()
 
@@ -78,9 +92,9 @@ class Follower:
             if not line:
                 self._next()
                 return
-            self.heard = time.monotonic()
+            self.last_line_at = time.monotonic()
             self._take(line)
-        if self.process and time.monotonic() - self.heard > SILENT_S:
+        if self.process and time.monotonic() - self.last_line_at > SILENT_S:
             self._next()
 
     def _take(self, line: bytes) -> None:
@@ -93,7 +107,13 @@ class Follower:
         for shown in self.view.take(self.node.name, kind, facts):
             self.show(shown)
         if kind == "now" and not self.view.ended:
+            self._tell_due(float(facts["time"]))
             self._notice_end(facts)
+
+    def _tell_due(self, at: float) -> None:
+        if self.notifier:
+            for notice in self.view.due(at):
+                self.notifier.tell(notice)
 
     def _notice_end(self, facts: dict[str, Any]) -> None:
         """No process is left on this node: another may still train; if none does, it was stopped or never began."""
@@ -128,6 +148,20 @@ class Follower:
         if self.process:
             end_group(self.process)
             self.process = None
+
+
+@contextmanager
+def finished_notices(view: RunView, notifier: Notifier | None, show: Callable[[str], None]) -> Iterator[None]:
+    """The last messages go out behind what is shown of the end. Who leaves before the end does not wait for them."""
+    try:
+        yield
+    finally:
+        if notifier:
+            for notice in view.last_notice():
+                notifier.tell(notice)
+            notifier.finish(FINISH_S if view.ended else LEAVE_S)
+            if line := notifier.problem():
+                show(line)
 
 
 def _pump(process: subprocess.Popen[bytes], unread: queue.Queue[bytes]) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from train.cache import cache_dir
 from train.errors import BadInput
 
 ROOT = Path(__file__).parents[1]
-FETCHED = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "fetched"
+FETCHED = cache_dir() / "fetched"
 """The controller's own home of `python -m train`: what it fetched for the nodes."""
 VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory/homelab/group_vars/all.yml"
 
@@ -26,7 +27,8 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
         if "vault" not in str(locked).lower():
             raise
         raise BadInput(
-            "motley_hub_token is locked by ansible-vault\nfix: add --ask-vault-pass (make launch: VAULT=ask)"
+            "motley_hub_token is locked by ansible-vault\n"
+            "fix: make launch VAULT=ask   (ansible-playbook: --ask-vault-pass)"
         ) from None
     found = found or os.environ.get("HF_TOKEN", "")
     return {"HF_TOKEN": found} if found else {}
@@ -79,5 +81,5 @@ def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
     return (
         f"{repo} is gated, and there is no token: accept its licence at https://huggingface.co/{repo}\n"
         "and make a token of the type Read at https://huggingface.co/settings/tokens; it stays on this controller\n"
-        f"fix: {VAULT}   then launch with --ask-vault-pass (or once: HF_TOKEN=… before the command)"
+        f"fix: {VAULT}   then make launch VAULT=ask (or once: HF_TOKEN=… before the command)"
     )

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while Ansible works: it is told, ends in order, and nothing of it is left on this machine.
+"""Ctrl-C and SIGTERM while Ansible works: it is stopped, ends in order, and nothing of it is left on this machine.
 
 What works for a call bears its mark (processes.py). What works on a node ends there by itself.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +24,19 @@ KEPT = "[mux]"
 """An SSH connection that is kept open for the next call."""
 
 
+class Halfway(KeyboardInterrupt):
+    """Ctrl-C after something was changed."""
+
+
+@contextlib.contextmanager
+def changing() -> Iterator[None]:
+    """Whoever stops it is not told that nothing was changed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Halfway from None
+
+
 def listen_to_sigterm() -> None:
     """It is Ctrl-C from afar."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -33,7 +47,7 @@ def new_mark() -> str:
 
 
 class Watch:
-    """While it is entered, the first signal tells our children to end, and the second ends everything at once."""
+    """While it is entered, the first signal asks our children to end, and the second ends everything at once."""
 
     def __init__(self) -> None:
         self.mark = new_mark()
@@ -51,7 +65,7 @@ class Watch:
             self.asked_at -= GRACE_S
         else:
             self.asked_at = time.monotonic()
-            processes.tell(children(self.mark), signal.SIGINT)
+            processes.signal_all(children(self.mark), signal.SIGINT)
 
     def __enter__(self) -> Watch:
         self.before = {number: signal.signal(number, self._take) for number in (signal.SIGINT, signal.SIGTERM)}

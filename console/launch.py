@@ -5,7 +5,6 @@ python -m console launch|plan [NAME=VALUE …] [--inventory FOLDER]
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import subprocess
@@ -14,56 +13,78 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from console import interrupt
+from console import interrupt, notify
 from console.infra.choose import from_inventory
-from console.infra.node import ask_all
+from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
-from console.run_commands import show
+from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
 from console.status import runs_of
+from console.words import say
 from train.runlog.state import RunState
 
-ROOT = Path(__file__).parents[1]
-say = functools.partial(print, flush=True)
 
-
-def plan(inventory: Inventory, words: list[str]) -> int:
-    return subprocess.run(
-        [*playbook_command(inventory, "playbooks/plan.yml"), *words], cwd=ROOT, check=False
-    ).returncode
+def plan(inventory: Inventory, words: list[str], *, as_json: bool = False) -> int:
+    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
+        file = Path(folder) / "plan.json"
+        told = ["-e", f"motley_plan_tell_in={file}"] if as_json else []
+        command = [*playbook_command(inventory, "playbooks/plan.yml"), *words, *told]
+        done = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr.fileno() if as_json else None)
+        if file.exists():
+            say(file.read_text())
+    return done.returncode
 
 
 def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
     return [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path.resolve()), playbook]
 
 
-def launch(inventory: Inventory, words: list[str]) -> int:
-    """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal."""
-    with tempfile.TemporaryDirectory(prefix="motley-") as folder:
+def launch(inventory: Inventory, words: list[str], *, as_json: bool = False, following: bool = False) -> int:
+    """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal.
+
+    As data: what was started, and with `following` each event of the run.
+    """
+    started, notifier = started_by(inventory, "launch.yml", words, as_json=as_json)
+    if isinstance(started, int):
+        return started
+    about = RunState(run=started["run"]), started["nodes"], started["since"]
+    nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
+    if as_json:
+        say(json.dumps({"event": "started", "run": started["run"], "nodes": started["nodes"]}))
+        return show_as_json(nodes, EventView(*about), notifier) if following else 0
+    return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
+
+
+def started_by(
+    inventory: Inventory, name: str, words: list[str], *, as_json: bool = False
+) -> tuple[dict[str, Any] | int, notify.Notifier | None]:
+    """What this playbook has started, and who is told of it; or its exit code, where it has started nothing."""
+    with tempfile.TemporaryDirectory(prefix="motley-") as folder, notify.Pipe(Path(folder)) as pipe:
         file = Path(folder) / "started.json"
         mark = interrupt.new_mark()
         playbook = subprocess.Popen(
-            [*playbook_command(inventory, "launch.yml"), *words, "-e", f"motley_start_tell_in={file}"],
+            [*playbook_command(inventory, name), *words, "-e", f"motley_start_tell_in={file}"],
             cwd=ROOT,
             env=os.environ | {interrupt.MARK: mark},
+            stdout=sys.stderr.fileno() if as_json else None,
         )
         try:
             code = playbook.wait()
         except KeyboardInterrupt:
             if interrupt.end_in_order(playbook, mark) != interrupt.CODE:  # otherwise it has reported it itself
-                for line in interrupted_lines(*ask_all(from_inventory(inventory), lambda node: node.status())):
+                with interrupt.changing():
+                    answers, silent = ask_all(from_inventory(inventory), lambda node: node.status())
+                for line in interrupted_lines(answers, silent):
                     say(line)
-            return interrupt.CODE
+            return interrupt.CODE, None
         if code or not file.exists():
-            return code
-        started = json.loads(file.read_text())
-    view = RunView(RunState(run=started["run"]), started["nodes"], started["since"])
-    nodes = [node for node in from_inventory(inventory) if node.name in started["nodes"]]
-    return show(nodes, view, until_proven=not started["follow"])
+            return code, None
+        started: dict[str, Any] = json.loads(file.read_text())
+        return started, notify.for_launch(inventory.state, started["run"], pipe.read())
 
 
 def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
-    """What a launch that was stopped before it could show the run has left behind."""
+    """What a launch that was stopped before it could show the run has left."""
     running = {name: look for name, look in answers.items() if look["on"]}
     lines = [f"{name}  {reason}: whether it runs there, make status shows later" for name, reason in silent.items()]
     if not running:

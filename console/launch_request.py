@@ -6,19 +6,16 @@ The rules of a setting are train/plan's. What only a launch knows (which nodes, 
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from console.hub import FETCHED
+from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from train.errors import BadInput
 from train.plan import request
 
-ROOT = Path(__file__).parents[1]
 SWITCHES = {"follow": True, "queue": False}
 LAUNCH_ONLY = ("nodes", *SWITCHES)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
@@ -68,16 +65,16 @@ def read(
     )
 
 
-def as_words(pairs: list[str], more: str) -> list[str]:
-    """For ansible-playbook, of NAME=VALUE each in one piece, and of several in one text, quoted as in a shell."""
-    further = shlex.split(more)
-    files = [word for word in further if word.startswith("@")]
-    wrong = [word for word in [*pairs, *further] if "=" not in word and word not in files]
+def as_words(settings: list[str]) -> list[str]:
+    """For ansible-playbook, of NAME=VALUE each in one piece, of files (@FILE) and of JSON ({…}), which are its own."""
+    whole = [setting for setting in settings if setting.startswith(("@", "{"))]
+    pairs = [setting for setting in settings if setting not in whole]
+    wrong = next((pair for pair in pairs if "=" not in pair), "")
     if wrong:
-        raise BadInput(f"'{wrong[0]}' is not NAME=VALUE\nfix: quote a value that has spaces: SET=\"{wrong[0]}='…'\"")
-    values = dict(pair.split("=", 1) for pair in [*further, *pairs] if pair not in files)
-    together = ["-e", json.dumps(values, ensure_ascii=False)] if values else []
-    return [*(word for file in files for word in ("-e", file)), *together]
+        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: SET=\"NAME='{wrong} …'\"")
+    values = dict(pair.split("=", 1) for pair in pairs)
+    together = [json.dumps(values, ensure_ascii=False)] if values else []
+    return [word for setting in [*whole, *together] for word in ("-e", setting)]
 
 
 def chosen_nodes(words: Any, cluster: list[str], limit: list[str]) -> tuple[list[str], list[str]]:
@@ -104,4 +101,10 @@ def unknown_inner(variables: dict[str, Any]) -> list[str]:
     """Motley's own variables may be given as well; a misspelled one would be silently ignored by Ansible."""
     known = {**role_keys(ROOT / "roles"), **KEYS}
     given = [name for name in variables if name.startswith("motley_") and name not in known]
-    return [f"unknown variable '{name}': {nearest(name, known)}" for name in given]
+    findings = [f"unknown variable '{name}': {nearest(name, known)}" for name in given]
+    findings += [
+        f"{name} belongs into the inventory: follow and notify-test read it there\nfix: docs/training.md"
+        for name in ("motley_notify", "motley_notify_from")
+        if name in variables
+    ]
+    return findings

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from console.follow import Follower
 from console.infra.node import Node
+from console.notify import Notifier
 from console.run_in_words import Ended, RunView
 from train.safe_stdio import unread
 
@@ -56,11 +57,12 @@ def watch(
     terminal: bool,
     every_s: float = 10.0,
     until_proven: bool = False,
+    notifier: Notifier | None = None,
 ) -> Ended | None:
-    """None: detached on wish (until_proven). KeyboardInterrupt is the caller's."""
+    """None: detached as requested (until_proven). KeyboardInterrupt is the caller's."""
     screen = Screen(view, say, terminal=terminal, every_s=every_s)
     try:
-        ended = Follower(nodes, view, screen.show, screen.tick).follow(until_proven=until_proven)
+        ended = Follower(nodes, view, screen.show, screen.tick, notifier).follow(until_proven=until_proven)
     finally:
         screen.clear()
     if ended is None:

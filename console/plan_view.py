@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
-from train.plan.nodes import GIB, gb
+from console.words import clock, drawn
+from train.plan import sizes
+from train.plan.memory import GIB
+from train.plan.nodes import gb
 from train.plan.plan import Plan, predicted
 from train.plan.request import START
+from train.plan.sizes import cost_of_exchange
 from train.plan.speedup import remedies_as_text
 
 
-def lines(plan: Plan) -> list[str]:
+def lines(plan: Plan, cost: str = "") -> list[str]:
     settings = plan.settings
-    way = "all weights" if settings["method"] == "full" else f"LoRA r{settings['lora_r']} {settings['lora_targets']}"
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
     rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
-    head = f"plan  {plan.run} · {plan.model['name']} · {way} {weights} · {rows} · {steps}"
+    head = f"plan  {plan.run} · {plan.model['name']} · {plan.request.config.about} {weights} · {rows} · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     needs = {entry.node.node: entry.memory.total for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
-        card = node.look["way"]
-        speed = f"{card['mbit']} Mbit/s" if card.get("mbit") else "Wi-Fi" if card.get("wireless") else ""
+        route = node.look["route"]
+        speed = f"{route['mbit']} Mbit/s" if route.get("mbit") else "Wi-Fi" if route.get("wireless") else ""
         each = f" × {node.processes}" if node.processes > 1 else ""
         table.append(
             (
                 node.name,
                 node.computes_on,
                 f"{needs[node.name] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
-                f"{card.get('card', '?')} {speed}".strip(),
+                f"{route.get('nic', '?')} {speed}".strip(),
                 gb(node.look["free_bytes"]),
                 shares[node.name],
             )
         )
+    sent = cost_of_exchange(plan.fit, plan.wire, plan.prediction, settings.get("tokens_per_step", 0))
     lines_ = [head, *drawn(table)]
-    lines_ += [f"  {word:<9} {text}" for word, text in summary(plan) if text]
+    lines_ += [f"  {word:<9} {text}" for word, text in [*summary(plan), ("exchange", sent), ("cost", cost)] if text]
     if plan.prediction:
         advice = [*plan.prediction["sentences"], *remedies_as_text(plan.prediction, "-e ")]
         lines_ += [f"  {line}" for line in advice]
+    lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "-e ")]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 
@@ -55,13 +60,14 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     if count > 1:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
     where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
-    model = f"{plan.model['reason']}; {where}"
+    new = plan.model["source"] == "new"
+    model = plan.model["reason"] if new else f"{plan.model['reason']}; {where}"
     speed = ""
     if plan.prediction:
         step_s = predicted(plan)["step_s"]
         speed = f"{step_s:.2f} s a step ({plan.speeds.why})"
         if steps := plan.settings["max_steps"]:
-            speed += f", {duration(step_s * max(0, steps - plan.request.step))} in all"
+            speed += f", {clock(round(step_s * max(0, steps - plan.request.step)))} in all"
     return [
         ("model", model),
         ("data", plan.request.dataset.reason),
@@ -70,15 +76,3 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         ("predicted", speed),
         ("run", plan.request.why if plan.request.why != START else ""),
     ]
-
-
-def drawn(table: list[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
-    return [
-        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
-    ]
-
-
-def duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

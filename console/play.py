@@ -73,7 +73,7 @@ def _ask(question: str) -> str:
 
 
 def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = None) -> int:
-    """0: done on every node. 1: some node failed or was left out. 130: stopped by Ctrl-C or SIGTERM.
+    """0: done on every node. 1: some node failed or was skipped. 130: stopped by Ctrl-C or SIGTERM.
 
     `progress` is filled with what each node did.
     """
@@ -102,33 +102,44 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
 
-def read(request: PlaybookRun, passwords: Passwords, reader: Progress, name: str) -> Path:
+class Reader(Progress):
+    """Keeps what nodes report under one key."""
+
+    __slots__ = ("key", "reported")
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+        self.reported: dict[str, Any] = {}
+
+    def take(self, event: dict[str, Any]) -> None:
+        super().take(event)
+        data = event.get("event_data") or {}
+        if self.key in (data.get("res") or {}):
+            self.reported[data["host"]] = data["res"][self.key]
+
+
+def read(request: PlaybookRun, passwords: Passwords, reader: Reader, name: str) -> Path:
     """A playbook that changes nothing and shows nothing; the log of its output."""
     work = request.inventory.state / "runs" / f"{name}-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        if _ansible(request, passwords, work, reader, _Unseen()) == interrupt.CODE:
+        if _ansible(request, passwords, work, reader, None) == interrupt.CODE:
             raise KeyboardInterrupt
         return _keep_log(work, request)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-class _Unseen:
-    silent = False
-
-    def update(self) -> None:
-        """Nothing moves: the lines come when all is known."""
-
-
 def _ansible(
-    request: PlaybookRun, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | _Unseen
+    request: PlaybookRun, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | None
 ) -> int:
     """Its exit code; 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
 
     def on_event(event: dict[str, Any]) -> bool:
         progress.take(event)
-        shown.update()
+        if shown:
+            shown.update()
         return True
 
     work.mkdir(parents=True, mode=0o700)
@@ -154,7 +165,7 @@ def _ansible(
             suppress_env_files=True,  # else runner writes the passwords into env/passwords
             settings={"pexpect_use_poll": True, "suppress_output_file": False},
             event_handler=on_event,
-            quiet=not shown.silent,
+            quiet=not (shown and shown.silent),
             cancel_callback=watch.overdue,
         )
     return interrupt.CODE if watch.asked else int(done.rc)
@@ -173,7 +184,7 @@ def _summary(request: PlaybookRun, progress: Progress, seconds: float, rc: int, 
     lines: list[str] = []
     add = lines.append
     playbook_view.failures(progress, add)
-    playbook_view.left_out(progress, add)
+    playbook_view.skipped(progress, add)
     nodes = progress.nodes.values()
     idle = [node.name for node in nodes if progress.broken_off and not node.off and not node.failed]
     if idle:
@@ -227,11 +238,12 @@ def _next(request: PlaybookRun, whole: bool) -> list[str]:
 
 def stopped(progress: Progress, command: str) -> list[str]:
     """Where everybody was. Nothing is half done for the next run: files are written whole, apt is finished by it."""
-    if progress.phase in ("", FINDING, "preflight"):
+    phase, begun = progress.reached
+    if phase in ("", FINDING, "preflight"):
         return ["stopped before anything was changed", f"again: {command}"]
-    tasks = dict.fromkeys(node.task for node in progress.nodes.values() if node.phase == progress.phase)
+    tasks = dict.fromkeys(node.task for node in progress.nodes.values() if node.phase == phase)
     return [
-        ": ".join([f"stopped in {progress.phase}", *tasks]),
+        f"stopped in {phase}: {': '.join(tasks) or begun}",
         "what a node was doing ends there by itself; a change of its network is taken back unless it was proven",
         f"again: {command}   (what is done already costs seconds)",
     ]

@@ -37,13 +37,11 @@ class View:
     def update(self) -> None:
         """Tell about the phases that are over since the last time."""
         news, self.shown_count = self.progress.finished[self.shown_count :], len(self.progress.finished)
+        width = max((len(name) for name in self.progress.nodes), default=0)
         if not self.silent:
             for node, phase in news:
-                if line := phase_line(node, phase, self._width(), check=self.check):
+                if line := phase_line(node, phase, width, check=self.check):
                     self.screen.print(line, soft_wrap=True)
-
-    def _width(self) -> int:
-        return max((len(name) for name in self.progress.nodes), default=0)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -60,7 +58,7 @@ def phase_line(node: NodeProgress, name: str, width: int, *, check: bool = False
     """`gpu-master    hostname   ✓ 1 changed   2.1 s   …`; empty where there is nothing to show."""
     phase = node.phases[name]
     if node.off:
-        return f"{node.name:<{width}}  {'off':<10} {node.off}: left out" if name == FINDING else ""
+        return f"{node.name:<{width}}  {'off':<10} {node.off}: skipped" if name == FINDING else ""
     if not phase.ran or (name == FINDING and not phase.failure):
         return ""
     words = [f"{node.name:<{width}}", f"{name:<10}", f"{phase_word(phase):<11}", f"{phase.seconds:5.1f} s"]
@@ -74,10 +72,10 @@ def phase_word(phase: Phase) -> str:
     return f"✓ {len(phase.changed)} changed" if phase.changed else "✓"
 
 
-def left_out(progress: Progress, show: Callable[[str], None]) -> None:
+def skipped(progress: Progress, show: Callable[[str], None]) -> None:
     for node in progress.nodes.values():
         if node.off:
-            show(f"– {node.name} was left out: {node.off}")
+            show(f"– {node.name} was skipped: {node.off}")
             show("    fix: switch it on (and check its cable), then run again")
 
 

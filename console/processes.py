@@ -36,21 +36,21 @@ def alive(mark: str, *, spare: str = "") -> list[int]:
     return [pid for pid in found if pid != os.getpid()]
 
 
-def tell(pids: Sequence[int], number: signal.Signals) -> None:
+def signal_all(pids: Sequence[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
 
 
 def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDER, patience_s: float = 2) -> list[int]:
-    """Each signal in turn, to those too that are born meanwhile; returns who did not end."""
+    """Each signal in turn, to those too that start meanwhile; returns who did not end."""
     left = alive(mark, spare=spare)
     for number in signals:
         deadline = time.monotonic() + patience_s
-        told: set[int] = set()
+        signalled: set[int] = set()
         while left and time.monotonic() < deadline:
-            tell(sorted(set(left) - told), number)
-            told.update(left)
+            signal_all(sorted(set(left) - signalled), number)
+            signalled.update(left)
             time.sleep(0.05)
             left = alive(mark, spare=spare)
     return left

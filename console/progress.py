@@ -50,6 +50,7 @@ class NodeProgress:
 class Progress:
     nodes: dict[str, NodeProgress] = field(default_factory=dict)
     phase: str = ""
+    reached: tuple[str, str] = ("", "")  # the phase and the task that began last
     broken_off: bool = False  # a failure of some ended the work on all
     finished: list[tuple[NodeProgress, str]] = field(default_factory=list)  # node and phase, in order
 
@@ -58,6 +59,7 @@ class Progress:
         kind = event.get("event", "")
         role = (data.get("role") or "").removeprefix("motley_")
         if kind == "playbook_on_task_start":
+            self.reached = role, data.get("task", "")
             self._enter(role)
         elif kind == "runner_on_start":
             self._start(data, role)
@@ -96,17 +98,14 @@ class Progress:
         if data.get("task", "").startswith(HIDDEN_TASKS):
             return
         phase = node.phases.setdefault(role, Phase())
-        phase.failure, phase.dealt_with = (
-            None,
-            phase.failure or phase.dealt_with,
-        )  # rescued
+        phase.failure, phase.dealt_with = None, phase.failure or phase.dealt_with  # rescued
         node.phase, node.task = role, data.get("task", "")
 
     def _result(self, kind: str, data: dict[str, Any], role: str) -> None:
         node = self.nodes.setdefault(data["host"], NodeProgress(name=data["host"], since=time.monotonic()))
         result, task = data.get("res") or {}, data.get("task", "")
-        if "met" in result and role == FINDING:
-            self._met(result["met"])
+        if "contacts" in result and role == FINDING:
+            self._contacts(result["contacts"])
         hidden = task.startswith(HIDDEN_TASKS) and kind == "runner_on_ok"
         if hidden or kind == "runner_on_skipped" or data.get("ignore_errors"):
             return
@@ -124,13 +123,13 @@ class Progress:
         if message := result.get("motley_say") or (debug and result.get("msg")):
             phase.says.append(str(message))
 
-    def _met(self, met: dict[str, Any]) -> None:
-        for name, meeting in met.items():
+    def _contacts(self, contacts: dict[str, Any]) -> None:
+        for name, contact in contacts.items():
             node = self.nodes.setdefault(name, NodeProgress(name=name, since=time.monotonic()))
-            if meeting["state"] == "off":
-                node.off = f"nobody answers at {' or '.join(meeting['tried'])}"
-                if meeting["twin"]:
-                    node.off += f" but {meeting['twin']}"
+            if contact["state"] == "off":
+                node.off = f"nobody answers at {' or '.join(contact['tried'])}"
+                if contact["twin"]:
+                    node.off += f" but {contact['twin']}"
 
 
 def files_of(result: dict[str, Any]) -> list[str]:

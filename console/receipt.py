@@ -14,7 +14,7 @@ from console.progress import Progress
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 
-LINK = re.compile(r"= (\d+) % of the link \((\d+) Mbit/s")  # as plugins/modules/collective_probe.py tells it
+LINK = re.compile(r"= (\d+) % of the link \((\d+) Mbit/s")  # as plugins/modules/collective_probe.py writes it
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
@@ -97,32 +97,32 @@ def page(data: dict[str, Any]) -> str:
     for name, node in data["nodes"].items():
         parts.append(f"<h2>{html.escape(name)}</h2>")
         if node["off"]:
-            parts.append(f"<p class=bad>left out: {html.escape(node['off'])}</p>")
+            parts.append(f"<p class=bad>skipped: {html.escape(node['off'])}</p>")
             continue
         parts.append("<table><tr><th>phase<th>changed<th>proven<th>seconds")
-        parts += [_row(phase, told) for phase, told in node["phases"].items()]
+        parts += [_row(phase, result) for phase, result in node["phases"].items()]
         parts.append("</table>")
     top = f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style>"
     return top + "\n".join(parts) + "\n"
 
 
-def _row(phase: str, told: dict[str, Any]) -> str:
-    changed = "<br>".join(map(html.escape, told["changed"] + told["files"])) or "<span class=quiet>nothing</span>"
-    proven = "<br>".join(map(html.escape, told["proven"] + told["says"]))
-    if told["failure"]:
-        failure = told["failure"]
+def _row(phase: str, result: dict[str, Any]) -> str:
+    changed = "<br>".join(map(html.escape, result["changed"] + result["files"])) or "<span class=quiet>nothing</span>"
+    proven = "<br>".join(map(html.escape, result["proven"] + result["says"]))
+    if result["failure"]:
+        failure = result["failure"]
         lines = [failure["task"], *failure["what"].splitlines(), failure.get("output", ""), f"fix: {failure['fix']}"]
         lines = [line for line in lines if line]
         proven += f"<p class=bad>{'<br>'.join(map(html.escape, lines))}</p>"
-    return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{told['seconds']}"
+    return f"<tr><td>{html.escape(phase)}<td>{changed}<td>{proven}<td>{result['seconds']}"
 
 
 def link_mbit(folder: Path) -> float:
     """What the newest proof of a bootstrap measured between the nodes; 0 where none did."""
     for file in sorted(folder.glob("*-bootstrap.json"), reverse=True):
         nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"].values()
-        said = [line for node in nodes for line in node["phases"].get("proof", {}).get("says", [])]
-        found = [LINK.search(line) for line in said]
+        lines = [line for node in nodes for line in node["phases"].get("proof", {}).get("says", [])]
+        found = [LINK.search(line) for line in lines]
         if measured := [float(match[2]) * float(match[1]) / 100 for match in found if match]:
             return min(measured)
     return 0.0

@@ -15,13 +15,17 @@ from train.errors import BadInput
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+SCRIPT = "scripts/launch_cluster.sh"
 FILES = {
-    "scripts/launch_cluster.sh": ("launch_cluster.sh.j2", 0o700),
     "config/training_config.yaml": ("training_config.yaml.j2", 0o644),
     "config/cluster_config.yaml": ("cluster_config.yaml.j2", 0o600),
 }
 """Path below motley_home → template and mode. The cluster's file holds the run's token, the script what you
 set in motley_render_environment: both are the user's alone."""
+AGENT = [
+    *("env/bin/python", "-m", "train", "agent"),
+    *("--cluster", "config/cluster_config.yaml", "--config", "config/training_config.yaml"),
+]
 
 
 def as_yaml(value: Any) -> str:
@@ -34,29 +38,50 @@ def files(
     plan: dict[str, Any], node: str, token: str, ports: dict[str, Any], more: dict[str, Any]
 ) -> list[dict[str, Any]]:
     """Path, content and mode of each file of one node."""
+    own = next(entry for entry in plan["nodes"] if entry["name"] == node)
+    values = {
+        "run": plan["run"],
+        "node": node,
+        "token": token,
+        "nodes": plan["nodes"],
+        "nic": own["card"],
+        "settings": settings_of(plan, own),
+        "help": plan["help"],
+        **ports,
+    }
+    made = [
+        {"path": path, "content": rendered(template, values), "mode": mode} for path, (template, mode) in FILES.items()
+    ]
+    return [launch_script(plan, node, more, command=AGENT, offline=True), *made, launched(plan)]
+
+
+def launch_script(
+    plan: dict[str, Any], node: str, more: dict[str, Any], *, command: list[str], offline: bool = False
+) -> dict[str, Any]:
+    """What starts this node's part, by hand too. `offline`: all that it needs was brought to the node."""
     for name in more:
         if not VARIABLE.fullmatch(name):
             raise BadInput(
                 f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
             )
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)
-    threads = max(1, own["cores"] // own["processes"])
     others = [entry["address"] for entry in plan["nodes"] if entry["name"] != node]
     values = {
         "run": plan["run"],
         "node": node,
-        "token": token,
-        "nodes": plan["nodes"],
-        "card": own["card"],
-        "way": f"{own['card']!r} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
+        "nic": own["card"],
+        "route": f"{own['card']!r} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
         "cores": own["cores"],
         "processes": own["processes"],
-        "threads": threads,
-        "settings": settings_of(plan, own),
-        "help": plan["help"],
+        "threads": max(1, own["cores"] // own["processes"]),
         "more": more,
-        **ports,
+        "offline": offline,
+        "command": shlex.join(command),
     }
+    return {"path": SCRIPT, "content": rendered("launch_cluster.sh.j2", values), "mode": 0o700}
+
+
+def rendered(template: str, values: dict[str, Any]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -65,25 +90,22 @@ def files(
         autoescape=False,  # noqa: S701  shell and YAML, each value quoted by its own filter
     )
     environment.filters |= {"yaml": as_yaml, "sh": lambda text: shlex.quote(str(text))}
-    made = [
-        {"path": path, "content": environment.get_template(name).render(values), "mode": mode}
-        for path, (name, mode) in FILES.items()
-    ]
-    return [*made, launched(plan)]
+    return environment.get_template(template).render(values)
 
 
 def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """For `train run`: names have become folders of this node, and what is not set is left out."""
+    """For `train run`: names have become folders of this node, and what is not set is omitted."""
     settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
     if settings.get("device") == "auto":
-        settings["device"] = own["device"]  # a card that is gone later shall not make a slow processor take its part
+        settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part
     model = plan["model"]
     in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
-    settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
+    if "model" in settings:
+        settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
     settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
     first = ("run", "model", "dataset")
     return (
-        {name: settings[name] for name in first}
+        {name: settings[name] for name in first if name in settings}
         | {"home": home}
         | {name: value for name, value in settings.items() if name not in first}
     )
@@ -97,6 +119,7 @@ def launched(plan: dict[str, Any]) -> dict[str, Any]:
         "given": {name: value for name, value in plan["given"].items() if name != "resume"},
         "all": plan["settings"],
         "foretold": plan["foretold"],
+        "electricity": {name: plan["electricity"][name] for name in ("kwh_price", "idle_watts")},
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],

@@ -5,49 +5,55 @@ python -m console follow|logs|stop|clean [--inventory FOLDER]
 
 from __future__ import annotations
 
-import functools
+import json
 import subprocess
 import sys
 import threading
 import time
 from typing import Any
 
-from console import live_view
+from console import hints, interrupt, live_view, notify, script_view
+from console.follow import Follower, finished_notices
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
+from console.notify import Notifier
 from console.processes import end_group
 from console.run_in_words import RunView
-from console.status import gathered, runs_of, status_lines
-from train.runlog.state import RunState
+from console.status import gathered, is_script, runs_of, status_lines
+from console.words import say
+from train.runlog.state import Change, RunState
 from train.safe_stdio import unread
 
-say = functools.partial(print, flush=True)
 
-
-def follow(inventory: Inventory) -> int:
+def follow(inventory: Inventory, *, vault: str = "", as_json: bool = False) -> int:
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.status())
     running = {name: look for name, look in answers.items() if look["on"]}
     if not running:
         for line in status_lines([node.name for node in nodes], answers, silent):
-            say(line)
+            print(line, file=sys.stderr if as_json else sys.stdout, flush=True)
         return 1
     run = runs_of(running)[0]
+    if any(is_script(look) for look in running.values()):
+        return script_view.follow(nodes, run, answers, as_json=as_json)
     order = list(next(iter(running.values()))["now"].get("peers") or {})
     order = [node.name for node in nodes if node.name in {*running, *order}]
     since = {name: float(look["since"]) for name, look in answers.items()}
-    return show(nodes, RunView(RunState(run=run), order, since))
+    notifier = notify.for_follower(inventory, run, vault)
+    if as_json:
+        return show_as_json(nodes, EventView(RunState(run=run), order, since), notifier)
+    return show(nodes, RunView(RunState(run=run), order, since), notifier)
 
 
-def logs(inventory: Inventory, only: list[str], *, lines: int = 200, following: bool = True) -> int:
+def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow: bool = False) -> int:
     """Every node's lines behind its name, as they come."""
-    nodes = [node for node in from_inventory(inventory) if not only or node.name in only]
+    nodes = [node for node in from_inventory(inventory) if not limit or node.name in limit]
     width = max(len(node.name) for node in nodes)
     lock, processes, threads = threading.Lock(), [], []
     for node in nodes:
         try:
-            process = node.logs(lines, follow=following)
+            process = node.logs(lines, follow=not no_follow)
         except Silent as reason:
             say(f"{node.name:<{width}}  {reason}")
             continue
@@ -69,12 +75,13 @@ def _prefix(process: subprocess.Popen[bytes], name: str, lock: threading.Lock) -
     assert process.stdout
     for line in process.stdout:
         with lock:
-            say(f"{name}  {line.decode(errors='replace').rstrip()}")
+            say(f"{name}  {line.decode(errors='replace').rstrip()}", file=hints.as_it_is(sys.stdout))
 
 
 def stop(inventory: Inventory) -> int:
     nodes = from_inventory(inventory)
-    answers, silent = ask_all(nodes, lambda node: node.stop())
+    with interrupt.changing():
+        answers, silent = ask_all(nodes, lambda node: node.stop())
     for line in stop_lines([node.name for node in nodes], answers, silent):
         say(line)
     return 1 if silent or any(answer["left"] or answer["ports"] for answer in answers.values()) else 0
@@ -82,6 +89,7 @@ def stop(inventory: Inventory) -> int:
 
 def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
     was = [answer for answer in answers.values() if answer["was_on"]]
+    script = any(answer.get("script") for answer in was)
     width = max(map(len, names))
     lines = []
     for name in names:
@@ -92,16 +100,20 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
             processes, ports = len(answer["left"]), answer["ports"]
             left = f"{processes} processes and ports {ports} are left" if processes else "nothing left"
             forced = f" · {answer['forced']} had to be killed" if answer["forced"] else ""
-            saved = f"checkpoint {answer['checkpoint']} · " if answer["was_on"] else "no run was running · "
+            kept = "" if script else f"checkpoint {answer['checkpoint']} · "
+            saved = kept if answer["was_on"] else "no run was running · "
             lines.append(f"  {name:<{width}}  {saved}{left}{forced} · {answer['seconds']:.1f} s")
     if not was:
         return ["no run was running", *lines]
+    if script:
+        return [f"{was[0]['run']} stopped; what it had saved by itself stays on the nodes", *lines]
     step = max(answer["checkpoint"] for answer in was)
     return [f"run {was[0]['run']} stopped at step {step} · resume it: make launch RESUME={was[0]['run']}", *lines]
 
 
-def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
+def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
     """Checkpoints of runs that are done, or of those that are named. Results and event logs stay."""
+    chosen = run.replace(",", " ").split()
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.runs())
     found = gathered(answers)
@@ -115,6 +127,7 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
         if not facts["on"] and facts["bytes"] and (name in chosen if chosen else facts["done"])
     ]
     if not names:
+        forget_address(inventory, nodes)
         say("there is nothing to clean: no checkpoints of a run that is done (others by name: RUN=NAME)")
         return 0
     for name in names:
@@ -122,9 +135,12 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
         note = "" if facts["done"] else "   it is not done: it could not be resumed after this"
         say(f"  {name}  step {facts['step']}  {facts['bytes'] / 1e6:.0f} MB on {', '.join(facts['nodes'])}{note}")
     if not yes and not (sys.stdin.isatty() and input("delete these checkpoints? [y/N] ").lower() in ("y", "yes")):
-        say("nothing was deleted (without a terminal: YES=1)")
+        say("no checkpoint was deleted (without a terminal: YES=1)")
+        forget_address(inventory, nodes)
         return 1
-    freed, _ = ask_all([node for node in nodes if node.name in answers], lambda node: node.clean(names))
+    with interrupt.changing():
+        freed, _ = ask_all([node for node in nodes if node.name in answers], lambda node: node.clean(names))
+        forget_address(inventory, nodes)
     total = sum(size for answer in freed.values() for size in answer["freed"].values())
     say(f"{total / 1e6:.0f} MB freed on {len(freed)} of {len(nodes)} nodes; results and event logs are kept")
     for name, reason in silent.items():
@@ -132,14 +148,55 @@ def clean(inventory: Inventory, chosen: list[str], *, yes: bool) -> int:
     return 0
 
 
-def show(nodes: list[Node], view: RunView, *, until_proven: bool = False) -> int:
-    try:
-        ended = live_view.watch(nodes, view, say, terminal=sys.stdout.isatty(), until_proven=until_proven)
-    except KeyboardInterrupt:
-        say(live_view.DETACHED)
+def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
+    """Where the nodes are not to send any more."""
+    if notify.sent_by_nodes(inventory.nodes.values()):
+        return
+    with interrupt.changing():
+        asked, _ = ask_all(nodes, lambda node: node.forget_address())
+    if had := [name for name, answer in asked.items() if answer["was"]]:
+        say(f"the address of motley_notify was deleted on {', '.join(had)}")
+
+
+def show(nodes: list[Node], view: RunView, notifier: Notifier | None = None, *, until_proven: bool = False) -> int:
+    terminal = sys.stdout.isatty()
+    with finished_notices(view, notifier, say):
+        try:
+            ended = live_view.watch(nodes, view, say, terminal=terminal, until_proven=until_proven, notifier=notifier)
+        except KeyboardInterrupt:
+            say(live_view.DETACHED)
+            return 0
+        if ended and not ended.ok:
+            for line in ended.lines:
+                say(f"✗ {line}" if line == ended.lines[0] else f"  {line}")
+            return 1
         return 0
-    if ended and not ended.ok:
-        for line in ended.lines:
-            say(f"✗ {line}" if line == ended.lines[0] else f"  {line}")
-        return 1
-    return 0
+
+
+class EventView(RunView):
+    """Its lines are the events themselves."""
+
+    def _lines(self, change: Change) -> list[str]:
+        super()._lines(change)  # which also notes the end
+        return [json.dumps(change.event)]
+
+
+def show_as_json(nodes: list[Node], view: EventView, notifier: Notifier | None = None) -> int:
+    """Each event once, as a line, whichever nodes it is read from; the last says how the run ended."""
+
+    def show_event(line: str) -> None:
+        say(line if line.startswith("{") else json.dumps({"event": "note", "words": line}))
+
+    def leave_when_unread() -> None:
+        if unread():
+            raise KeyboardInterrupt
+
+    try:
+        with finished_notices(view, notifier, show_event):
+            ended = Follower(nodes, view, show_event, leave_when_unread, notifier).follow()
+    except KeyboardInterrupt:
+        return interrupt.CODE
+    assert ended
+    words = [line.partition("   ")[0] for line in ended.lines]  # without the next command
+    say(json.dumps({"event": "result", "run": view.state.run, "ok": ended.ok, "words": words}))
+    return 0 if ended.ok else 1

@@ -8,13 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from console.words import clock, first, progress_bar
+from train.notify import Notice
+from train.runlog.events import sample_line
+from train.runlog.notices import Notices
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
 
 UNHEARD_S = 8.0
 SETTLING = 8
-BAR = 24
 
-NEXT = "   ask it: make ask   adapter and event logs: make fetch   on one page: make report"
+NEXT = "   ask it: make ask   result and event logs: make fetch   on one page: make report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Ended:
 
 @dataclass(slots=True)
 class Shares:
-    """Rows of each node lately, and when they have moved for good: a machine that is also used makes them tremble."""
+    """Rows of each node lately, and when they have moved for long: a machine that is also used makes them vary."""
 
     usual: dict[str, float] = field(default_factory=dict)
     shown: dict[str, int] = field(default_factory=dict)
@@ -57,9 +60,10 @@ class RunView:
     """Node → when this launch began, by its own clock: what is older belongs to an earlier part of the run."""
     shares: Shares = field(default_factory=Shares)
     gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
-    unheard: set[str] = field(default_factory=set)
+    unreachable: set[str] = field(default_factory=set)
     pace_s: float = 0.0
     ended: Ended | None = None
+    notices: Notices = field(default_factory=Notices)
 
     def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
         """One line of a node (kind: event, member, or now for its agent's view); returns what it means in words."""
@@ -69,7 +73,24 @@ class RunView:
         if not new and facts["event"] != "start":
             return []
         changes = self.state.apply(facts)
-        return [line for change in changes if new for line in self._lines(change)]
+        return self._taken(changes) if new else []
+
+    def _taken(self, changes: list[Change]) -> list[str]:
+        for change in changes:
+            self.notices.take(change)
+        return [line for change in changes for line in self._lines(change)]
+
+    def due(self, at: float) -> list[Notice]:
+        """What is worth a message to somebody who does not watch, at this time of the nodes."""
+        return self.notices.due(self.state.run, self.state.state, at)
+
+    def last_notice(self) -> list[Notice]:
+        """Of its end; a run that somebody stopped needs none."""
+        done = self.state.verdict.startswith("done")
+        if not self.ended or (self.ended.ok and not done):
+            return []
+        words = "\n".join(line.partition("   ")[0] for line in self.ended.lines)
+        return [self.notices.end(self.state.run, words, done=done)]
 
     def _lines(self, change: Change) -> list[str]:  # noqa: PLR0911 - one return for each kind
         event, gap = change.event, self.state.gap
@@ -81,12 +102,14 @@ class RunView:
                 return [f"resumes from step {step}"]
             case "eval":
                 return [f"held-out loss {event['loss']:.4f} after step {step}{' (best so far)' * event['best']}"]
+            case "samples":
+                return [f"  {sample_line(line)}" for line in event["lines"]]
             case "warning":
                 return [f"! {event['message']}"]
             case "woke":
                 return [f"{event['node']} woke up: {reason}"]
             case "lost":
-                return [f"⚡ {names} lost at step {step} · {reason}"]
+                return [f"⚡ {names} lost at step {step} · {reason.removeprefix(f'lost {names} ').strip('()')}"]
             case "waiting" if gap:  # at the start the live line shows it
                 return [f"… waiting: {reason}"]
             case "failed" | "stalled" | "unfit" if "epoch" in event:  # an agent's; a trainer's is shown at the end
@@ -148,8 +171,8 @@ class RunView:
         if view.get("gpus"):
             self.gpus[node] = view["gpus"]
         changes = self.state.observe(view, running=bool(facts.get("on")))
-        lines = [line for change in changes for line in self._lines(change)]
-        return lines + (self._unreachable(node, view) if facts.get("on") else [])
+        self.notices.number = max(self.notices.number, int(view.get("epoch", 0)))
+        return self._taken(changes) + (self._unreachable(node, view) if facts.get("on") else [])
 
     def _unreachable(self, node: str, view: dict[str, Any]) -> list[str]:
         """All were started a moment ago; a node that another cannot reach lost its power since, or never was."""
@@ -157,14 +180,14 @@ class RunView:
             return []
         found = []
         for name, peer in (view.get("peers") or {}).items():
-            if peer["answers"] or name not in self.order or name in self.unheard:
+            if peer["answers"] or name not in self.order or name in self.unreachable:
                 continue
-            self.unheard.add(name)
+            self.unreachable.add(name)
             if peer["how"] == "does not answer":
                 fix = "off, or its ports are closed (make bootstrap PHASE=firewall)"
                 found.append(f"! {node} gets no answer from {name}: {fix}")
             else:
-                found.append(f"! {node} does not hear {name}: {peer['how']}   see: make logs NODE={name}")
+                found.append(f"! {node} does not reach {name}: {peer['how']}   see: make logs NODE={name}")
         return found
 
     # -- the live line -------------------------------------------------------------------------------------------------
@@ -198,17 +221,3 @@ def gpu_gb(step: Event, node: str) -> float:
     return max(
         (float(did.get("gpu_gb") or 0) for name, did in step["nodes"].items() if node_of(name) == node), default=0
     )
-
-
-def first(text: str) -> str:
-    return (text.strip().splitlines() or ["it exited without an error message"])[0]
-
-
-def clock(seconds: float) -> str:
-    hours, rest = divmod(int(max(0, seconds)), 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
-
-
-def progress_bar(part: float) -> str:
-    filled = round(min(1.0, part) * BAR)
-    return "━" * filled + "─" * (BAR - filled)

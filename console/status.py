@@ -5,19 +5,19 @@ python -m console status|runs [--inventory FOLDER]
 
 from __future__ import annotations
 
-import functools
 import json
 import time
 from collections import Counter
 from typing import Any
 
+from console.electricity import hourly, number, status_line, watts_of
 from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.read import Inventory
-from console.run_in_words import clock, first, gpu_gb, rates
+from console.run_in_words import gpu_gb, rates
+from console.words import clock, first, say
 from train.runlog.state import RunState, replay, rows_of
 
-say = functools.partial(print, flush=True)
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
 Look = dict[str, Any]
@@ -28,12 +28,25 @@ def status(inventory: Inventory, *, as_json: bool = False) -> int:
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.status())
     names = [node.name for node in nodes]
+    electricity = hourly(inventory.nodes, drawn_watts(answers))
     if as_json:
-        print(json.dumps({"nodes": answers, "silent": silent}))
+        print(json.dumps({"nodes": answers, "silent": silent, "electricity": electricity}))
     else:
         for line in status_lines(names, answers, silent):
             say(line)
+        if line := status_line(electricity):
+            say(f"  {line}")
     return 0 if answers else 1
+
+
+def drawn_watts(answers: dict[str, Look]) -> dict[str, float | None]:
+    """Of the GPUs of every node with a run; None where they do not compute in it, or do not report it."""
+    running = {name: look for name, look in answers.items() if look["on"]}
+    last = {run: state_of(looks).last for run, looks in by_run(running).items()}
+    computing = {name for name, look in running.items() if (step := last[look["run"]]) and gpu_gb(step, name)}
+    return {
+        name: watts_of(look["now"].get("gpus") or []) if name in computing else None for name, look in running.items()
+    }
 
 
 def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, str]) -> list[str]:
@@ -41,7 +54,7 @@ def status_lines(names: list[str], answers: dict[str, Look], silent: dict[str, s
     if not answers:
         return ["no node answers:", *(f"  {name}  {silent[name]}" for name in names)]
     running = {name: look for name, look in answers.items() if look["on"]}
-    runs = {run: [look for look in running.values() if look["run"] == run] for run in runs_of(running)}
+    runs = by_run(running)
     states = {run: state_of(looks) for run, looks in runs.items()}
     lines = [run_line(run, states[run], looks) for run, looks in runs.items()]
     width = max(map(len, names))
@@ -59,12 +72,24 @@ def runs_of(running: dict[str, Look]) -> list[str]:
     return list(dict.fromkeys(look["run"] for look in running.values()))
 
 
+def by_run(running: dict[str, Look]) -> dict[str, list[Look]]:
+    return {run: [look for look in running.values() if look["run"] == run] for run in runs_of(running)}
+
+
+def is_script(look: Look) -> bool:
+    """Of `./motley torchrun`: of steps, loss and checkpoints nothing is known."""
+    return bool(look["now"].get("script"))
+
+
 def state_of(looks: list[Look]) -> RunState:
     events = [event for look in looks for event in (look["start"], look["step"], *look["events"], *look["members"])]
     return replay(filter(None, events))[0]
 
 
 def run_line(run: str, state: RunState, looks: list[Look]) -> str:
+    if script := next((look["now"]["script"] for look in looks if is_script(look)), ""):
+        age = clock(max(float(look["time"]) - float(look["since"]) for look in looks))
+        return f"script {run}  {script}  for {age}   its lines: make logs (steps and loss are not Motley's to see)"
     states = Counter(str(look["now"].get("state") or "starting") for look in looks)
     now = states.most_common(1)[0][0]
     if not state.last:
@@ -92,7 +117,7 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
         words += [f"{used:.1f} GB on the GPU"] if used else []
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
-    words.append(f"checkpoint {look['checkpoint']}")
+    words += [] if is_script(look) else [f"checkpoint {look['checkpoint']}"]
     if look["free_bytes"] < LITTLE_BYTES:
         words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
     if look["how"] != "unit":
@@ -104,9 +129,10 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
 def gpus(found: list[dict[str, str]]) -> str:
     words = []
     for gpu in found:
-        used, whole = (float(gpu.get(f"memory.{part}") or 0) / 1024 for part in ("used", "total"))
+        used, whole = (number(gpu.get(f"memory.{part}")) for part in ("used", "total"))
         heat, load, power = (gpu.get(key, "?") for key in ("temperature.gpu", "utilization.gpu", "power.draw"))
-        words.append(f"  {gpu.get('name', 'GPU')}  {load} %  {heat} °C  {power} W  {used:.1f}/{whole:.0f} GB")
+        memory = f"  {used / 1024:.1f}/{whole / 1024:.0f} GB" if used is not None and whole is not None else ""
+        words.append(f"  {gpu.get('name', 'GPU')}  {load} %  {heat} °C  {power} W{memory}")
     return "".join(words)
 
 
@@ -114,12 +140,18 @@ def last_run(answers: dict[str, Look]) -> str:
     ran = [look for look in answers.values() if look["run"]]
     if not ran:
         return " and none was; start one: make launch MODEL=…"
-    run = max(ran, key=lambda look: float(look["step"].get("time", 0)))["run"]
+    run = max(ran, key=lambda look: max(float(look["step"].get("time", 0)), script_time(look)))["run"]
+    if script := next((look for look in ran if look["run"] == run and is_script(look)), None):
+        return f"; the last was the script {run}: {script['now']['state']}"
     state = state_of([look for look in ran if look["run"] == run])
     end = state.ending or {"event": "stopped"}
     word = f"failed: {first(end['message'])}" if end["event"] == "failed" else end["event"]
     more = "" if word == "done" else f" · resume it: make launch RESUME={run}"
     return f"; the last was {run}: {word} at step {state.step}{more}"
+
+
+def script_time(look: Look) -> float:
+    return float(look["now"]["time"]) if is_script(look) else 0.0
 
 
 def last_happened(running: dict[str, Look]) -> str:
@@ -131,9 +163,12 @@ def last_happened(running: dict[str, Look]) -> str:
     return f"{when}  {event['event']}  {first(str(event.get('reason', '')))}"
 
 
-def runs(inventory: Inventory) -> int:
+def runs(inventory: Inventory, *, as_json: bool = False) -> int:
     nodes = from_inventory(inventory)
     answers, silent = ask_all(nodes, lambda node: node.runs())
+    if as_json:
+        say(json.dumps({"runs": gathered(answers), "silent": silent}))
+        return 0 if answers else 1
     for line in run_lines(answers, silent):
         say(line)
     return 0 if answers else 1
@@ -145,6 +180,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
     for node, answer in answers.items():
         for name, facts in answer["runs"].items():
             known = found.setdefault(name, {"nodes": [], "bytes": 0, "done": False, "on": False, "step": -1})
+            known["script"] = known.get("script") or facts.get("script", "")
             known["nodes"].append(node)
             known["on"] = known["on"] or answer["on"] == name
             known["done"] = known["done"] or facts["done"]
@@ -164,7 +200,7 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
         state = "running" if facts["on"] else "done" if facts["done"] else "stopped"
         loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
-        steps = f"{facts['step']}/{facts['steps'] or '?'}"
+        steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"
         where = ", ".join(facts["nodes"])
         size = f"{facts['bytes'] / 1e6:.0f} MB"
         lines.append(f"{name:<{width}}  {steps:>11}  {loss:>7}  {state:<8}  {when:<16}  {size:>8}  {where}")

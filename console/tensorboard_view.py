@@ -15,15 +15,16 @@ import sys
 import time
 from pathlib import Path
 
-from console.fetch import newest, no_name, say
+from console.fetch import newest, no_name
 from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent
+from console.infra.node import ROOT, Node, Silent
 from console.inventory.read import Inventory
 from console.processes import end_group
-from train.plan.names import is_name
+from console.words import say
+from train.cache import cache_dir
+from train.plan.run_name import is_name
 from train.runlog.paths import EVENTS, NODES
 
-ROOT = Path(__file__).parents[1]
 EVERY_S = 5.0
 
 
@@ -41,11 +42,7 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
     shutil.rmtree(curves, ignore_errors=True)
     python = environment()
     drawing = [python, "-m", "console.curves", str(folder.resolve()), str(curves)]
-    serving = [
-        python,
-        *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(),
-        str(curves),
-    ]
+    serving = [python, *f"-m tensorboard.main --port {port} --reload_interval 5 --logdir".split(), str(curves)]
     shown = [subprocess.Popen(command, cwd=ROOT, start_new_session=True) for command in (drawing, serving)]
     say(f"run {run}: http://127.0.0.1:{port}   end: Ctrl-C")
     try:
@@ -63,8 +60,7 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
 
 def environment() -> str:
     """Its Python, of the locked set, made where it is not there yet."""
-    cache = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser()
-    target = cache / "envs/tensorboard"
+    target = cache_dir() / "envs/tensorboard"
     make = [f"{ROOT}/requirements/make_env.sh", str(target), "tensorboard"]
     subprocess.run(make, check=True, env=dict(os.environ, PYTHON=sys.executable))
     return f"{target}/bin/python"

@@ -1,19 +1,22 @@
-"""What a run has made, used where it lies: ask it, measure it, take it elsewhere. The node's `python -m train` does it.
+"""What a run has made, used where it lies: ask it, measure it, take it elsewhere. The node's `python -m train` does it;
+of a run that was stopped, from its newest checkpoint.
 
 python -m console ask|eval|export [--run NAME] [--inventory FOLDER]
 """
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
 from console import interrupt
 from console.infra.choose import from_inventory
-from console.infra.node import Node, Silent, ask_all
+from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
 from console.inventory.read import Inventory
-from console.status import gathered, say
+from console.status import gathered
+from console.words import say
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
 
@@ -25,8 +28,8 @@ class NowhereToAsk(Exception):
 def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True) -> int:
     """Its output and our input pass through as they are."""
     try:
-        run, node = choose(from_inventory(inventory), run)
-        say(f"run {run} · on {node.name}")
+        run, stopped, node = choose(from_inventory(inventory), run)
+        say(f"run {run}{stopped} · on {node.name}")
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
         command = node.train([*verb, "--run", run, "--home", ".", *more], environment)
     except (NowhereToAsk, Silent) as reason:
@@ -41,7 +44,15 @@ def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str
             return interrupt.CODE
 
 
-def ask(inventory: Inventory, run: str, question: str, answer_tokens: str) -> int:
+def evaluate(inventory: Inventory, run: str) -> int:
+    return on_a_node(inventory, run, ["eval"], more=[])
+
+
+def export(inventory: Inventory, run: str, to: str) -> int:
+    return on_a_node(inventory, run, ["export", to], more=[], offline=False)
+
+
+def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
     typed = sys.stdin.isatty() and sys.stdout.isatty()
     if question:
         more = ["--question", question]
@@ -49,30 +60,44 @@ def ask(inventory: Inventory, run: str, question: str, answer_tokens: str) -> in
         more = ["--prompt"] if typed else []
         if typed:
             say("each question stands for itself; end: an empty line")
-    if answer_tokens:
-        more += ["--answer-tokens", answer_tokens]
+    if tokens:
+        more += ["--answer-tokens", tokens]
     return on_a_node(inventory, run, ["ask"], more=more)
 
 
-def choose(nodes: list[Node], run: str) -> tuple[str, Node]:
-    """The newest run that is done, where none is named; the first node that has it and does nothing else."""
+def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
+    """A run, where it was stopped, and the first node that has most of it and does nothing else. Where no run is named
+    it is the newest that is done or has a checkpoint to go by, and no script of one's own."""
     answers, silent = ask_all(nodes, lambda node: node.runs())
     away = [f"{name}  {reason}" for name, reason in silent.items()]
     found = gathered(answers)
-    done = [name for name, facts in found.items() if facts["done"]]
-    if not run and not done:
-        raise NowhereToAsk("\n  ".join(["no node that answers has a run that is done", *away, TRAIN]))
-    run = run or done[0]
+    most = {name: max(made(answer, name) for answer in answers.values()) for name in found}
+    stopped = [name for name, facts in found.items() if most[name] and facts["steps"] and not facts["on"]]
+    usable = [name for name, facts in found.items() if (facts["done"] or name in stopped) and not facts["script"]]
+    if script := found.get(run, {}).get("script"):
+        what = f"{run} was a script of your own ({script}): Motley does not know what it made"
+        raise NowhereToAsk(f"{what}\nfix: make fetch RUN={run}")
+    if not run and not usable:
+        raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
+    run = run or usable[0]
     if run not in found:
         close = nearest(run, found, otherwise=f"there are: {', '.join(found)}") if found else TRAIN
         raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", close, *away]))
-    if run not in done:
-        step, steps = found[run]["step"], found[run]["steps"] or "?"
-        fix = "wait for its end" if found[run]["on"] else f"resume it: make launch RESUME={run}"
-        raise NowhereToAsk(f"run {run} is at step {step} of {steps}, and its adapter is written at the end\nfix: {fix}")
-    have = [node for node in nodes if answers.get(node.name, {}).get("runs", {}).get(run, {}).get("done")]
+    at = f"at step {found[run]['step']} of {found[run]['steps'] or '?'}"
+    if run not in usable and found[run]["on"]:
+        raise NowhereToAsk(f"run {run} is running, {at}\nfix: wait for its end, or make stop")
+    if run not in usable:
+        what = f"run {run} was stopped before its first checkpoint"
+        raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: make launch RESUME={run}"]))
+    have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
     idle = [node for node in have if not answers[node.name]["on"]]
     if not idle:
         on = answers[have[0].name]["on"]
         raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or make stop")
-    return run, idle[0]
+    return run, "" if found[run]["done"] else f" · stopped {at}", idle[0]
+
+
+def made(answer: Facts, run: str) -> float:
+    """How much of a run a node has: its newest checkpoint, or all of it."""
+    facts = answer["runs"].get(run, {})
+    return math.inf if facts.get("done") else float(facts.get("checkpoint", 0))

@@ -9,15 +9,20 @@ import sys
 import time
 from collections.abc import Callable
 
+from console import hints
+from console.words import drawn
 from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping
 from lab import lab as labs
+from lab.demo_sites import ROOT
+from lab.host import Host
+from lab.lab import Lab
 from lab.place import chosen
 from lab.shell import LabError
 from train.safe_stdio import may_be_unread
 
 
 def main() -> int:
-    with may_be_unread():
+    with may_be_unread(), hints.translated():
         args = parser().parse_args()
         try:
             return int(args.act(args) or 0)
@@ -31,26 +36,31 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--lab", metavar="NAME", help="which lab (default: $MOTLEY_LAB or 'lab')")
     verbs = top.add_subparsers(required=True, metavar="VERB")
 
-    def verb(name: str, act: object, text: str) -> argparse.ArgumentParser:
+    def verb(name: str, act: Act, text: str) -> argparse.ArgumentParser:
         made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
         made.set_defaults(act=act)
         return made
 
-    _machine_verbs(verb)
-    _fault_verbs(verb)
-    demonstration = verb("demo", do_demo, "quick start: bootstrap, training, a power cut, an adapter")
+    def on_lab(name: str, act: Callable[[Lab, argparse.Namespace], object], text: str) -> argparse.ArgumentParser:
+        return verb(name, lambda args: act(labs.current(chosen(args.lab)), args), text)
+
+    _machine_verbs(verb, on_lab)
+    _fault_verbs(verb, on_lab)
+    about = "quick start: bootstrap, training, a power cut, an adapter"
+    demonstration = verb("demo", lambda args: demo.main(fast=args.fast, folders=args.folders, suite=args.base), about)
     default = base.default_suite()
     demonstration.add_argument("--base", default=default, help="Debian or Ubuntu suite (default: %(default)s)")
     demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     demonstration.add_argument("--folders", action="store_true", help="in three folders, as without root")
-    verb("inventory", do_inventory, "the inventory as Ansible reads it")
+    on_lab("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
 
 
-Verb = Callable[[str, object, str], argparse.ArgumentParser]
+Act = Callable[[argparse.Namespace], object]
+Add = Callable[..., argparse.ArgumentParser]
 
 
-def _machine_verbs(verb: Verb) -> None:
+def _machine_verbs(verb: Add, on_lab: Add) -> None:
     up = verb("up", do_up, "boot fresh hosts")
     up.add_argument("--profile", default="trio", choices=profile.names())
     up.add_argument("--base", help=f"Debian or Ubuntu suite (default: its shape's, or {base.default_suite()})")
@@ -65,36 +75,36 @@ def _machine_verbs(verb: Verb) -> None:
         "--layer", action="append", default=[], choices=sorted(layer.LAYERS), help="software under the hosts"
     )
     verb("down", do_down, "take everything away")
-    verb("status", do_status, "what runs, at which address, with which faults")
+    on_lab("status", do_status, "what runs, at which address, with which faults")
     verb("check", do_check, "what this machine lacks to run the lab")
-
     verb("install-packages", do_install, "install what this machine lacks to run the lab (apt)")
 
-    inside = verb("exec", do_exec, "run a command on the lab's controller: exec [--stranger] -- COMMAND…")
+    inside = on_lab("exec", do_exec, "run a command on the lab's controller: exec [--stranger] -- COMMAND…")
     inside.add_argument("--stranger", action="store_true", help="on the machine that is not part of the cluster")
     inside.add_argument("command", nargs=argparse.REMAINDER)
-    shell = verb("shell", do_shell, "run a command as root in a host: shell HOST [-- COMMAND…]")
+    shell = on_lab("shell", do_shell, "run a command as root in a host: shell HOST [-- COMMAND…]")
     shell.add_argument("host")
     shell.add_argument("command", nargs=argparse.REMAINDER)
 
     for name, act, text in (
         ("reset", do_reset, "fresh hosts again"),
-        ("off", do_off, "press the power button"),
+        ("off", lambda lab, args: labs.each(lab.some(args.hosts), Host.power_off), "press the power button"),
         ("on", do_on, "switch on"),
     ):
-        verb(name, act, text).add_argument("hosts", nargs="*", metavar="HOST")
-    verb("snapshot", do_snapshot, "keep all hosts under a name").add_argument("label")
-    verb("restore", do_restore, "go back to a snapshot").add_argument("label")
-    limits = verb("limits", do_limits, "apply the profile's CPU shares and link speeds, or lift them")
+        on_lab(name, act, text).add_argument("hosts", nargs="*", metavar="HOST")
+    keep = on_lab("snapshot", lambda lab, args: labs.snapshot(lab, args.label), "keep all hosts under a name")
+    keep.add_argument("label")
+    on_lab("restore", do_restore, "go back to a snapshot").add_argument("label")
+    limits = on_lab("limits", do_limits, "apply the profile's CPU shares and link speeds, or lift them")
     limits.add_argument("switch", choices=["on", "off"])
 
 
-def _fault_verbs(verb: Verb) -> None:
-    fault = verb("fault", do_fault, "break something: fault NAME HOST [key=value…]; `faults` lists them")
+def _fault_verbs(verb: Add, on_lab: Add) -> None:
+    fault = on_lab("fault", do_fault, "break something: fault NAME HOST [key=value…]; `faults` lists them")
     fault.add_argument("fault", choices=sorted(faults.FAULTS), metavar="NAME")
     fault.add_argument("host")
     fault.add_argument("settings", nargs="*", metavar="key=value")
-    fix = verb("fix", do_fix, "undo a fault, or all of a host's")
+    fix = on_lab("fix", do_fix, "undo a fault, or all of a host's")
     fix.add_argument("fault", choices=[*sorted(faults.FAULTS), "all"], metavar="NAME")
     fix.add_argument("host")
     verb("faults", do_faults, "what can be broken, and what it means")
@@ -112,8 +122,8 @@ def do_up(args: argparse.Namespace) -> None:
             print(f"base   {suite} {labs.elapsed(since)}")
             since = time.monotonic()
     lab = labs.up(place, args.profile, args.base, args.layer, args.shape)
-    (demo.ROOT / ".motley").mkdir(exist_ok=True)
-    demo.hand_over(demo.ROOT)
+    (ROOT / ".motley").mkdir(exist_ok=True)
+    demo.hand_over(ROOT)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")
     head = lab.hosts[0]
     port = "" if head.ssh_port == 22 else f"-p {head.ssh_port} "
@@ -127,12 +137,11 @@ def do_down(args: argparse.Namespace) -> None:
     if os.geteuid() != 0:
         raise LabError("Only root can take a lab down: sudo make lab-down", code=2)
     labs.down(place)
-    demo.hand_over(demo.ROOT)
+    demo.hand_over(ROOT)
     print(f"lab    '{place.name}' is gone")
 
 
-def do_status(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
+def do_status(lab: Lab, _: argparse.Namespace) -> None:
     print(f"lab '{lab.place.name}' · profile {lab.profile.name}")
     rows: list[tuple[str, ...]] = [("host", "power", "address", "cpu", "link", "installed", "broken")]
     for host in lab.hosts:
@@ -150,13 +159,8 @@ def do_status(args: argparse.Namespace) -> None:
                 " ".join(faults.injected(host)) or "–",
             )
         )
-    print_table(rows)
-
-
-def print_table(rows: list[tuple[str, ...]], between: str = "  ") -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print(between.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    for line in drawn(rows):
+        print(line.removeprefix("  "))
 
 
 def do_check(args: argparse.Namespace) -> int:
@@ -171,16 +175,15 @@ def do_install(args: argparse.Namespace) -> None:
         labs.install_packages()
 
 
-def do_exec(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
+def do_exec(lab: Lab, args: argparse.Namespace) -> None:
     namespace = lab.place.stranger if args.stranger else lab.place.controller
     command = _command(args.command)
     known = {"MOTLEY_LAB": lab.place.name, "MOTLEY_PASSWORD": os.environ.get("MOTLEY_PASSWORD", profile.PASSWORD)}
     os.execvpe("ip", ["ip", "netns", "exec", namespace, *command], os.environ | known)
 
 
-def do_shell(args: argparse.Namespace) -> None:
-    host = labs.current(chosen(args.lab)).host(args.host)
+def do_shell(lab: Lab, args: argparse.Namespace) -> None:
+    host = lab.host(args.host)
     command = host.inside(*(_command(args.command) if args.command else ["bash", "-l"]))
     os.execvp(command[0], command)
 
@@ -192,49 +195,32 @@ def _command(words: list[str]) -> list[str]:
     return command
 
 
-def do_reset(args: argparse.Namespace) -> None:
+def do_reset(lab: Lab, args: argparse.Namespace) -> None:
     since = time.monotonic()
-    lab = labs.current(chosen(args.lab))
     labs.reset(lab, args.hosts)
     print(f"reset  {'  '.join(host.name for host in lab.some(args.hosts))}   {labs.elapsed(since)}")
 
 
-def do_off(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
-    labs.each(lab.some(args.hosts), lambda host: host.power_off())
+def do_on(lab: Lab, args: argparse.Namespace) -> None:
+    labs.each(lab.some(args.hosts), Host.restore_power)
+    labs.each(lab.some(args.hosts), Host.wait_until_up)
 
 
-def do_on(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
-    labs.each(lab.some(args.hosts), lambda host: host.restore_power())
-    labs.each(lab.some(args.hosts), lambda host: host.wait_until_up())
-
-
-def do_snapshot(args: argparse.Namespace) -> None:
-    labs.snapshot(labs.current(chosen(args.lab)), args.label)
-
-
-def do_restore(args: argparse.Namespace) -> None:
+def do_restore(lab: Lab, args: argparse.Namespace) -> None:
     since = time.monotonic()
-    labs.restore(labs.current(chosen(args.lab)), args.label)
+    labs.restore(lab, args.label)
     print(f"restored '{args.label}'   {labs.elapsed(since)}")
 
 
-def do_limits(args: argparse.Namespace) -> None:
-    labs.limit(labs.current(chosen(args.lab)), [], on=args.switch == "on")
+def do_limits(lab: Lab, args: argparse.Namespace) -> None:
+    labs.limit(lab, [], on=args.switch == "on")
 
 
-def do_demo(args: argparse.Namespace) -> int:
-    return demo.main(fast=args.fast, folders=args.folders, suite=args.base)
-
-
-def do_fault(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
+def do_fault(lab: Lab, args: argparse.Namespace) -> None:
     print(faults.inject(lab, lab.host(args.host), args.fault, faults.settings(args.fault, args.settings)))
 
 
-def do_fix(args: argparse.Namespace) -> None:
-    lab = labs.current(chosen(args.lab))
+def do_fix(lab: Lab, args: argparse.Namespace) -> None:
     host = lab.host(args.host)
     for fault in faults.injected(host) if args.fault == "all" else [args.fault]:
         print(faults.fix(lab, host, fault))
@@ -246,8 +232,8 @@ def do_faults(args: argparse.Namespace) -> None:
         print(f"{name:<16} {fault.meaning}{f'   [{extras}]' if extras else ''}")
 
 
-def do_inventory(args: argparse.Namespace) -> None:
-    print(json.dumps(inventory.for_ansible(labs.current(chosen(args.lab))), indent=1))
+def do_inventory(lab: Lab, _: argparse.Namespace) -> None:
+    print(json.dumps(inventory.for_ansible(lab), indent=1))
 
 
 if __name__ == "__main__":

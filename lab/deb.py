@@ -13,7 +13,7 @@ REMARK = "Simulated by the Motley lab: it drives no hardware and holds nobody el
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Package:
+class Deb:
     name: str
     version: str
     summary: str
@@ -32,7 +32,7 @@ class Package:
         return f"{self.name}_{self.version}_all.deb"
 
 
-def control(package: Package) -> str:
+def control(package: Deb) -> str:
     kind = (package.replaces_all,) if package.replaces_all else ()
     lists = {
         "Depends": package.depends,
@@ -54,7 +54,7 @@ def control(package: Package) -> str:
     return "".join(f"{key}: {value}\n" for key, value in fields.items())
 
 
-def build(package: Package, folder: Path) -> Path:
+def build(package: Deb, folder: Path) -> Path:
     """Write the package's .deb file into the folder."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".building-") as tree:
         root = Path(tree)

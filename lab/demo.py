@@ -17,7 +17,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,11 @@ from typing import Any
 from console import processes
 from lab import demo_summary
 from lab import lab as labs
-from lab.demo_sites import RUN, Folders, Simulated, Site
+from lab.demo_sites import LOST, ROOT, RUN, Folders, Simulated, Site
 from lab.shell import LabError
 from train.runlog import paths
 from train.runlog.tail import read
 
-ROOT = Path(__file__).parents[1]
 STATE = ROOT / ".motley" / "demo"
 MARK = {"MOTLEY_DEMO": str(STATE)}
 """In the environment of all that it starts, so that all of it can be ended."""
@@ -42,6 +42,9 @@ class Course:
     """What is trained, and when a worker is lost."""
 
     model: str
+    dataset: str
+    about: str
+    """Both, for somebody who knows neither."""
     settings: dict[str, Any]
     cut_at: int
     back_after_steps: int
@@ -57,18 +60,22 @@ STEP_S = 1.5
 """Of a step where no quota limits the processor: the lost worker must be back before the end."""
 COURSE = Course(
     model="smollm2-135m",
+    dataset=str(demo_summary.HOUSEHOLD.relative_to(ROOT)),
+    about="SmolLM2-135M, a small language model, learns made-up facts of a household: examples/household.jsonl",
     settings={
-        "max_steps": 18, "rows_per_step": 8, "max_seq_length": 48, "learning_rate": 2e-3, "save_every": 5,
-        "eval_every": 9, "eval_rows": 8, "warmup_steps": 2,
+        "max_steps": 18, "rows_per_step": 14, "max_seq_length": 64, "learning_rate": 2e-3, "save_every": 5,
+        "eval_every": 9, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 2,
     },
     cut_at=6,
     back_after_steps=2,
-    questions=2,
+    questions=4,
     row_costs=60,
     disk_gb=7,
 )  # fmt: skip
 FAST = Course(
     model="tiny",
+    dataset="stdlib-qa",
+    about="a tiny model trains on the help texts of Python (stdlib-qa); it is too small to answer questions",
     settings={
         # A step costs a machine about as much as 17 of these rows, whatever its share: with few rows the best share of
         # a slow one would be none.
@@ -144,28 +151,35 @@ def choose(*, fast: bool, folders: bool, suite: str) -> Site:
     return Folders(why)
 
 
+BY_ITSELF = (
+    "It does by itself what you would type for three machines of your own: bootstrap makes them ready, launch trains",
+    "one model on all of them. Meanwhile the demo takes one machine away and brings it back. No setting here changes.",
+)
+
+
 def show(site: Site, course: Course, began: float) -> int:
     shutil.rmtree(STATE, ignore_errors=True)
     shutil.rmtree(RESULTS / RUN, ignore_errors=True)
     STATE.mkdir(parents=True)
     print(f"motley demo · {site.title}", flush=True)
-    for line in site.left_out:
+    for line in (*BY_ITSELF, *site.left_out):
         print(f"  {line}", flush=True)
     try:
         end_offspring()  # of an earlier demo that was killed
         site.clear()
-        with stage("tools", "wheels and model: the first time takes some minutes") as done:
+        with stage("tools", "downloading programs and model: the first time takes some minutes") as done:
             site.fetch_tools(course.model)
-            done.append("wheels and model are here")
+            done.append("programs and model are downloaded")
         with stage("machines", site.machines) as done:
             done.append(site.up())
         with stage("bootstrap", site.bootstrap) as done:
             done.append(bootstrap(site))
+        print(f"  training   {course.about}\n             the plan and the steps, as launch prints them:", flush=True)
         train(site, course)
         if course.questions:
-            with stage("answers", "the same questions, before and after"):
-                ask(site, course)
-        with stage("report", "results and event logs brought here, and one page made of them"):
+            with stage("answers", "to questions that were kept out of the training") as done:
+                ask(site, course, done)
+        with stage("report", "results fetched from the three, and made into one page"):
             quietly(site, "fetch", site.console("fetch", "--run", RUN))
             words = ["report", "--run", RUN, "--results", str(RESULTS)]
             quietly(site, "report", [sys.executable, "-m", "console", *words])
@@ -203,22 +217,43 @@ def enough_disk(course: Course) -> None:
         )
 
 
+class Stage(list[str]):
+    """Of a line: what it is doing, on a terminal; the result (what is appended) and its seconds after."""
+
+    def __init__(self, name: str, doing: str) -> None:
+        super().__init__()
+        self.name, self.doing, self.since = name, doing, time.monotonic()
+        self.begin()
+
+    def begin(self) -> None:
+        if sys.stdout.isatty():
+            print(f"  {self.name:<10} {self.doing} …", end="", flush=True)
+
+    def show(self, line: str) -> None:
+        """Above it."""
+        print(f"{CLEAR if sys.stdout.isatty() else ''}  {'':<10} {line}", flush=True)
+        self.begin()
+
+    def end(self) -> None:
+        words = " · ".join(self) or self.doing
+        print(
+            f"{CLEAR if sys.stdout.isatty() else ''}  {self.name:<10} {words}   {labs.elapsed(self.since)}", flush=True
+        )
+
+
+CLEAR = "\r\x1b[2K"
+
+
 @contextlib.contextmanager
-def stage(name: str, doing: str) -> Iterator[list[str]]:
-    """One line: what it is doing, on a terminal; the result and its seconds after."""
-    done: list[str] = []
-    since = time.monotonic()
-    terminal = sys.stdout.isatty()
-    if terminal:
-        print(f"  {name:<10} {doing} …", end="", flush=True)
+def stage(name: str, doing: str) -> Iterator[Stage]:
+    stage = Stage(name, doing)
     try:
-        yield done
+        yield stage
     except BaseException:
-        if terminal:
+        if sys.stdout.isatty():
             print()
         raise
-    start = "\r\x1b[2K" if terminal else ""
-    print(f"{start}  {name:<10} {' · '.join(done) or doing}   {labs.elapsed(since)}", flush=True)
+    stage.end()
 
 
 def run_apart(command: list[str], *, environment: dict[str, str], **how: Any) -> int:
@@ -257,43 +292,32 @@ def bootstrap(site: Site) -> str:
     proof = next((line.split("all-reduce", 1)[1] for line in lines if "all-reduce" in line), "")
     nodes = next((line for line in reversed(lines) if line.startswith("✓ bootstrap")), "")
     demo_summary.require(bool(proof and nodes), "bootstrap reported no exchange between the machines")
-    return (
-        f"{' · '.join(nodes.split(' · ')[1:3])} · proven: all-reduce of 16 MB in{proof.split(' = ')[0].split('MB')[1]}"
-    )
+    seconds = proof.split(" = ")[0].split("MB")[1].strip()
+    return f"{' · '.join(nodes.split(' · ')[1:3])} · tested: they combined 16 MB over the network in {seconds}"
 
 
 def train(site: Site, course: Course) -> None:
     """Launch and follow in its own words, while one worker goes and comes."""
-    wanted = {"model": course.model, "dataset": "stdlib-qa", "run": RUN, **course.settings}
+    wanted = {"model": course.model, "dataset": course.dataset, "run": RUN, **course.settings}
     if not site.unequal:  # one processor for all: nothing to balance, and no slow one that would get no row of a few
         few, many = min(24, course.settings["rows_per_step"]), int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
         wanted |= {"balance": "even", "rows_per_step": max(few, many)}
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
-    trouble: list[LabError] = []
-
-    def accident_happens() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        accident = pool.submit(lose_a_worker, site, course, over)
         try:
-            lose_a_worker(site, course, over)
-        except LabError as error:
-            trouble.append(error)
-
-    accident = threading.Thread(target=accident_happens)
-    accident.start()
-    try:
-        failed = run_apart(site.console("launch", *words), environment=site.environment)
-    finally:
-        over.set()
-        accident.join()
-    if trouble:
-        raise trouble[0]
+            failed = run_apart(site.console("launch", *words), environment=site.environment)
+        finally:
+            over.set()
+    accident.result()
     if failed:
         raise LabError("the run did not come to its end; see above")
 
 
 def tiny_rows_per_s(site: Site) -> float:
-    output = site.train_on_head("calibrate", "--model", "tiny", "--max-seq-length", "64", "--json")
-    return float(json.loads(output.splitlines()[-1])["speed"]["rows_per_s"])
+    output = train_on_head(site, "calibrate", "--model", "tiny", "--max-seq-length", "64", "--json")
+    return float(json.loads(output)["speed"]["rows_per_s"])
 
 
 def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
@@ -302,15 +326,22 @@ def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
     while not over.wait(0.1):
         steps, computing = progress(site)
         if not lost and max(steps, default=0) >= course.cut_at:
+            say(f"the demo now {site.losing} {LOST}")
             site.lose()
             lost = True
             without_it = max(progress(site)[0])
         elif lost and not back and max(steps) >= without_it + course.back_after_steps:
+            say(f"the demo now starts {LOST} again")
             site.bring_back()
             back, uneven = True, False
         if computing != uneven:
             site.uneven(on=computing)
             uneven = computing
+
+
+def say(line: str) -> None:
+    """In the middle of what launch prints, whose own line stays in place."""
+    print(f"{CLEAR if sys.stdout.isatty() else ''}⚡ {line}", flush=True)
 
 
 def progress(site: Site) -> tuple[list[int], bool]:
@@ -322,9 +353,38 @@ def progress(site: Site) -> tuple[list[int], bool]:
     return [event["step"] for event in events if event["event"] == "step"], started > planned
 
 
-def ask(site: Site, course: Course) -> None:
-    words = ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions), "--answer-tokens", "32"]
-    output = site.train_on_head("eval", "--json", "--run", RUN, "--home", ".", *words)
-    answers = json.loads(output.splitlines()[-1])
+def ask(site: Site, course: Course, stage: Stage) -> None:
+    """Each answer is shown as it comes."""
+
+    def show(line: str) -> None:
+        if asked := json.loads(line).get("answer"):
+            for words in demo_summary.answer_lines(asked):
+                stage.show(words)
+
+    words = ["--rows", str(course.settings["eval_rows"]), "--questions", str(course.questions), "--answer-tokens", "24"]
+    answers = json.loads(
+        train_on_head(site, "eval", "--json", "--as-they-come", "--run", RUN, "--home", ".", *words, on_line=show)
+    )
     (RESULTS / RUN).mkdir(parents=True, exist_ok=True)
     (RESULTS / RUN / "answers.json").write_text(json.dumps(answers, indent=1) + "\n")
+
+
+def train_on_head(site: Site, *words: str, on_line: Callable[[str], None] = lambda _: None) -> str:
+    """`python -m train …` on the head, its output line by line as it comes; returns the last."""
+    log, last = STATE / f"{words[0]}.log", ""
+    with log.open("w") as file, subprocess.Popen(
+        site.on_head(*words), cwd=ROOT, process_group=0, text=True, env=site.environment | MARK,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=file,
+    ) as process:  # fmt: skip
+        assert process.stdout
+        try:
+            for last in process.stdout:
+                on_line(last)
+            failed = process.wait()
+        except BaseException:
+            end_offspring()
+            raise
+    if failed:
+        reason = "\n  ".join([last.strip(), *log.read_text().strip().splitlines()[-3:]]).strip()
+        raise LabError(f"train {words[0]} failed on the head:\n  {reason}")
+    return last

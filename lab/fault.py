@@ -21,3 +21,17 @@ class Fault:
     fix: Fix | None
     """None: it happens once and is over (a reboot)."""
     defaults: Mapping[str, float | str] = field(default_factory=dict)
+
+
+def on_host(act: Callable[[Host], object]) -> Fix:
+    """What concerns the host alone."""
+
+    def do(_: Lab, host: Host, __: Settings) -> None:
+        act(host)
+
+    return do
+
+
+def command(*argv: str, stdin: str | None = None, check: bool = True) -> Fix:
+    """A program as root in the host."""
+    return on_host(lambda host: host.run(*argv, stdin=stdin, check=check))

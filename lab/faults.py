@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from lab import cgroups, gpu_faults, network, shaping
 from lab import lab as labs
-from lab.fault import Fault, Settings
+from lab.fault import Fault, Settings, command, on_host
 from lab.host import Host
 from lab.lab import Lab
 from lab.profile import PASSWORD, USER
@@ -68,15 +68,6 @@ def _remember(host: Host, known: dict[str, Settings]) -> None:
 # -- power ---------------------------------------------------------------------------------------------------
 
 
-def _power_cut(_: Lab, host: Host, __: Settings) -> None:
-    host.power_cut()
-
-
-def _power_back(_: Lab, host: Host, __: Settings) -> None:
-    host.restore_power()
-    host.wait_until_up()
-
-
 def _reboot(_: Lab, host: Host, __: Settings) -> None:
     before = host.leader
     host.outcome("systemctl", "reboot")
@@ -90,34 +81,18 @@ def _leader(host: Host) -> int | None:
     return None
 
 
-def _freeze(_: Lab, host: Host, __: Settings) -> None:
+def _suspend(host: Host) -> None:
+    """A sleeping machine answers nothing, not even the kernel's part of a connection: its NIC is off."""
     cgroups.freeze(host.cgroup, True)
-
-
-def _thaw(_: Lab, host: Host, __: Settings) -> None:
-    cgroups.freeze(host.cgroup, False)
-
-
-def _suspend(lab: Lab, host: Host, chosen: Settings) -> None:
-    """A sleeping machine answers nothing, not even the kernel's part of a connection: its card is off."""
-    _freeze(lab, host, chosen)
-    _unplug(lab, host, chosen)
-
-
-def _resume(lab: Lab, host: Host, chosen: Settings) -> None:
-    _plug(lab, host, chosen)
-    _thaw(lab, host, chosen)
-
-
-# -- network -------------------------------------------------------------------------------------------------
-
-
-def _unplug(_: Lab, host: Host, __: Settings) -> None:
     network.set_cable(host.cable, plugged=False)
 
 
-def _plug(_: Lab, host: Host, __: Settings) -> None:
+def _resume(host: Host) -> None:
     network.set_cable(host.cable, plugged=True)
+    cgroups.freeze(host.cgroup, False)
+
+
+# -- network -------------------------------------------------------------------------------------------------
 
 
 def _slow_link(_: Lab, host: Host, chosen: Settings) -> Settings:
@@ -149,11 +124,11 @@ def _name_back(_: Lab, host: Host, chosen: Settings) -> None:
 
 
 def _rename(host: Host, old: str, new: str) -> None:
-    """Names change between two boots: a new card moves the others on the bus."""
+    """Names change between two boots: a new NIC moves the others on the bus."""
     host.power_off()
     network.batch(host.namespace, f"link set {old} down", f"link set {old} name {new}")
     host.restore_power()
-    # Its netplan file may know the card by the old name only; then it has no address to be asked at.
+    # Its netplan file may know the NIC by the old name only; then it has no address to be asked at.
     labs.wait_until(lambda: _serves_ssh(host), f"{host.name} did not boot")
 
 
@@ -197,10 +172,6 @@ def _free_bytes(host: Host) -> int:
     return now.f_bavail * now.f_frsize
 
 
-def _empty_disk(_: Lab, host: Host, __: Settings) -> None:
-    (host.disk.mounted_image / BALLAST).unlink(missing_ok=True)
-
-
 def _reinstall(lab: Lab, host: Host, _: Settings) -> None:
     """A new system at the address that it has now: what SSH sees is a changed host key."""
     now = network.addresses(host.namespace)
@@ -225,40 +196,26 @@ def _apt_locked(host: Host) -> bool:
     return host.outcome("python3", "-c", test).returncode != 0
 
 
-def _release_apt(_: Lab, host: Host, __: Settings) -> None:
-    host.run("systemctl", "stop", UPGRADER, check=False)
-
-
-def _change_password(_: Lab, host: Host, __: Settings) -> None:
-    host.run("chpasswd", stdin=f"{USER}:changed-{PASSWORD}")
-
-
-def _change_password_back(_: Lab, host: Host, __: Settings) -> None:
-    host.run("chpasswd", stdin=f"{USER}:{PASSWORD}")
-
-
-def _refuse_sudo(_: Lab, host: Host, __: Settings) -> None:
-    host.run("gpasswd", "--delete", USER, "sudo")
-
-
-def _allow_sudo(_: Lab, host: Host, __: Settings) -> None:
-    host.run("gpasswd", "--add", USER, "sudo")
-
-
-def _loopback_name(_: Lab, host: Host, __: Settings) -> None:
-    host.run("sh", "-c", 'cp -p /etc/hosts /etc/hosts.lab && printf "127.0.1.1\\t%s\\n" "$(hostname)" >>/etc/hosts')
-
-
-def _loopback_name_gone(_: Lab, host: Host, __: Settings) -> None:
-    host.run("mv", "/etc/hosts.lab", "/etc/hosts")
-
+# -- all of them ---------------------------------------------------------------------------------------------
 
 FAULTS: dict[str, Fault] = {
-    "power-cut": Fault(meaning="the plug is pulled, no closing packet is sent", inject=_power_cut, fix=_power_back),
+    "power-cut": Fault(
+        meaning="the plug is pulled, no closing packet is sent", inject=on_host(Host.power_cut), fix=on_host(Host.boot)
+    ),
     "reboot": Fault(meaning="it restarts in order", inject=_reboot, fix=None),
-    "suspend": Fault(meaning="it sleeps: no program runs, the network card is off", inject=_suspend, fix=_resume),
-    "freeze": Fault(meaning="it hangs: the kernel answers, programs do not", inject=_freeze, fix=_thaw),
-    "cable-pull": Fault(meaning="its network cable is out", inject=_unplug, fix=_plug),
+    "suspend": Fault(
+        meaning="it sleeps: no program runs, the network card is off", inject=on_host(_suspend), fix=on_host(_resume)
+    ),
+    "freeze": Fault(
+        meaning="it hangs: the kernel answers, programs do not",
+        inject=on_host(lambda host: cgroups.freeze(host.cgroup, True)),
+        fix=on_host(lambda host: cgroups.freeze(host.cgroup, False)),
+    ),
+    "cable-pull": Fault(
+        meaning="its network cable is out",
+        inject=on_host(lambda host: network.set_cable(host.cable, plugged=False)),
+        fix=on_host(lambda host: network.set_cable(host.cable, plugged=True)),
+    ),
     "slow-link": Fault(
         meaning="its cable runs at a lower speed", inject=_slow_link, fix=_link_back, defaults={"rate_mbit": 20.0}
     ),
@@ -278,21 +235,34 @@ FAULTS: dict[str, Fault] = {
         meaning="it computes slower than it should", inject=_throttle, fix=_full_speed, defaults={"percent": 10.0}
     ),
     "disk-full": Fault(
-        meaning="its disk has no room left", inject=_fill_disk, fix=_empty_disk, defaults={"leave_mb": 0.0}
+        meaning="its disk has no room left",
+        inject=_fill_disk,
+        fix=on_host(lambda host: (host.disk.mounted_image / BALLAST).unlink(missing_ok=True)),
+        defaults={"leave_mb": 0.0},
     ),
     "reinstalled": Fault(meaning="it was reinstalled: fresh host keys", inject=_reinstall, fix=None),
     "apt-lock": Fault(
         meaning="an unattended upgrade holds the package lock",
         inject=_hold_apt,
-        fix=_release_apt,
+        fix=command("systemctl", "stop", UPGRADER, check=False),
         defaults={"seconds": 600.0},
     ),
     "wrong-password": Fault(
-        meaning="the user's password is another one", inject=_change_password, fix=_change_password_back
+        meaning="the user's password is another one",
+        inject=command("chpasswd", stdin=f"{USER}:changed-{PASSWORD}"),
+        fix=command("chpasswd", stdin=f"{USER}:{PASSWORD}"),
     ),
-    "no-sudo": Fault(meaning="the user may log in but not become root", inject=_refuse_sudo, fix=_allow_sudo),
+    "no-sudo": Fault(
+        meaning="the user may log in but not become root",
+        inject=command("gpasswd", "--delete", USER, "sudo"),
+        fix=command("gpasswd", "--add", USER, "sudo"),
+    ),
     "loopback-name": Fault(
-        meaning="/etc/hosts gives its own name the address 127.0.1.1", inject=_loopback_name, fix=_loopback_name_gone
+        meaning="/etc/hosts gives its own name the address 127.0.1.1",
+        inject=command(
+            "sh", "-c", 'cp -p /etc/hosts /etc/hosts.lab && printf "127.0.1.1\\t%s\\n" "$(hostname)" >>/etc/hosts'
+        ),
+        fix=command("mv", "/etc/hosts.lab", "/etc/hosts"),
     ),
     **gpu_faults.FAULTS,
 }

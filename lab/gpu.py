@@ -1,6 +1,6 @@
 """Simulated graphics cards: what a host's hardware answers, kept outside the host and changeable from there.
 
-The folder that `plug_in` writes is bound into the host at /run/simulated-hardware; lab/in_host/hardware.py lays its
+The folder that `plug_in` writes is bound into the host at /run/simulated-hardware; lab/in_host/kernel.py lays its
 parts over /sys and /proc there, and the simulated nvidia-smi reads card.json. See docs/inside/lab.md.
 """
 
@@ -105,8 +105,8 @@ def card(spec: HostSpec) -> Card:
 # -- the folder ----------------------------------------------------------------------------------------------
 
 
-def plug_in(hardware: Path, spec: HostSpec) -> None:
-    _write(hardware, spec, Condition())
+def plug_in(hardware: Path, spec: HostSpec, **conditions: bool) -> None:
+    _write(hardware, spec, Condition(**conditions))
 
 
 def change(hardware: Path, spec: HostSpec, **changes: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lab import gpu, repository
-from lab.fault import Fault, Fix, Inject, Settings
+from lab.fault import Fault, Fix, Settings, command, on_host
 from lab.host import Host
 from lab.lab import Lab
 from lab.shell import LabError
@@ -19,29 +19,28 @@ APT = "env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=
 # -- the hardware itself -------------------------------------------------------------------------------------
 
 
-def _happens(condition: str) -> Inject:
-    def inject(_: Lab, host: Host, __: Settings) -> None:
+def _happens(**condition: bool) -> Fix:
+    """It shows on a graphics card."""
+
+    def change(host: Host) -> None:
         _needs_card(host)
-        gpu.change(host.hardware, host.spec, **{condition: True})
+        gpu.change(host.hardware, host.spec, **condition)
 
-    return inject
-
-
-def _over(condition: str) -> Fix:
-    def fix(_: Lab, host: Host, __: Settings) -> None:
-        gpu.change(host.hardware, host.spec, **{condition: False})
-
-    return fix
+    return on_host(change)
 
 
-def _fall_off_the_bus(_: Lab, host: Host, __: Settings) -> None:
+def _over(**condition: bool) -> Fix:
+    return on_host(lambda host: gpu.change(host.hardware, host.spec, **condition))
+
+
+def _fall_off_the_bus(host: Host) -> None:
     _needs_card(host)
     host.run(HARDWARE, "say", "3", XID_79)
     host.run(HARDWARE, "say", "3", f"NVRM: GPU {gpu.BUS}: GPU has fallen off the bus.")
     gpu.change(host.hardware, host.spec, lost=True)
 
 
-def _unplug_mains(_: Lab, host: Host, __: Settings) -> None:
+def _unplug_mains(host: Host) -> None:
     if not host.spec.laptop:
         raise LabError(f"{host.name} is no laptop: it has no battery to run on", code=2)
     gpu.change(host.hardware, host.spec, on_battery=True)
@@ -50,13 +49,12 @@ def _unplug_mains(_: Lab, host: Host, __: Settings) -> None:
 def _secure_boot(on: bool) -> Fix:
     """The switch is in the firmware's setup: the machine restarts for it."""
 
-    def turn(_: Lab, host: Host, __: Settings) -> None:
+    def turn(host: Host) -> None:
         host.power_off()
         gpu.change(host.hardware, host.spec, secure_boot=on)
-        host.restore_power()
-        host.wait_until_up()
+        host.boot()
 
-    return turn
+    return on_host(turn)
 
 
 def _needs_card(host: Host) -> None:
@@ -67,7 +65,7 @@ def _needs_card(host: Host) -> None:
 # -- the driver ----------------------------------------------------------------------------------------------
 
 
-def _pretend_older_module(_: Lab, host: Host, __: Settings) -> None:
+def _pretend_older_module(host: Host) -> None:
     """As after an unattended upgrade without a reboot: a build before the installed library's is still loaded."""
     version = host.run("cat", "/sys/module/nvidia/version", check=False).strip()
     if not version:
@@ -75,7 +73,7 @@ def _pretend_older_module(_: Lab, host: Host, __: Settings) -> None:
     host.run(HARDWARE, "pretend", f"{version.split('.')[0]}.00.01")
 
 
-def _reload_module(_: Lab, host: Host, __: Settings) -> None:
+def _reload_module(host: Host) -> None:
     host.run(HARDWARE, "modprobe", "-r", "nvidia")
     host.run(HARDWARE, "modprobe", "nvidia", check=False)
 
@@ -117,36 +115,26 @@ def _replace_driver(host: Host, wanted: list[str]) -> Settings:
 # -- the repository ------------------------------------------------------------------------------------------
 
 
-def _publish(folder: str) -> Inject:
-    def publish(_: Lab, host: Host, __: Settings) -> None:
-        line = f"deb [trusted=yes] {host.repository}/{folder}/ ./\n"
-        host.run("tee", SOURCES.format(folder), stdin=line)
-
-    return publish
-
-
-def _withdraw(folder: str) -> Fix:
-    def withdraw(_: Lab, host: Host, __: Settings) -> None:
-        host.run("rm", SOURCES.format(folder))
-
-    return withdraw
+def _publish(folder: str) -> Fix:
+    file = SOURCES.format(folder)
+    return on_host(lambda host: host.run("tee", file, stdin=f"deb [trusted=yes] {host.repository}/{folder}/ ./\n"))
 
 
 # -- how its owner set it up ---------------------------------------------------------------------------------
 
 
-def _encrypt(_: Lab, host: Host, __: Settings) -> None:
+def _encrypt(host: Host) -> None:
     """As the installer leaves it: the passphrase is asked for at every start."""
     gpu.change(host.hardware, host.spec, encrypted=True)
     host.run("tee", CRYPTTAB, stdin=gpu.CRYPTTAB_LINE)
 
 
-def _decrypt(_: Lab, host: Host, __: Settings) -> None:
+def _decrypt(host: Host) -> None:
     host.run("rm", "-f", CRYPTTAB)
     gpu.change(host.hardware, host.spec, encrypted=False)
 
 
-def _switch_graphics_off(_: Lab, host: Host, __: Settings) -> None:
+def _switch_graphics_off(host: Host) -> None:
     _needs_card(host)
     host.run(*APT, "update")
     host.run(*APT, "install", "nvidia-prime")
@@ -154,24 +142,27 @@ def _switch_graphics_off(_: Lab, host: Host, __: Settings) -> None:
     _restart(host)
 
 
-def _switch_graphics_on(_: Lab, host: Host, __: Settings) -> None:
+def _switch_graphics_on(host: Host) -> None:
     host.run("prime-select", "on-demand")
     _restart(host)
 
 
 def _restart(host: Host) -> None:
     host.power_off()
-    host.restore_power()
-    host.wait_until_up()
+    host.boot()
 
 
 FAULTS: dict[str, Fault] = {
     "gpu-lost": Fault(
-        meaning="its graphics card has fallen off the bus (Xid 79)", inject=_fall_off_the_bus, fix=_over("lost")
+        meaning="its graphics card has fallen off the bus (Xid 79)",
+        inject=on_host(_fall_off_the_bus),
+        fix=_over(lost=False),
     ),
-    "gpu-busy": Fault(meaning="somebody else computes on its card", inject=_happens("busy"), fix=_over("busy")),
-    "gpu-hot": Fault(meaning="its card throttles, it is too hot", inject=_happens("hot"), fix=_over("hot")),
-    "on-battery": Fault(meaning="the laptop's mains plug is out", inject=_unplug_mains, fix=_over("on_battery")),
+    "gpu-busy": Fault(meaning="somebody else computes on its card", inject=_happens(busy=True), fix=_over(busy=False)),
+    "gpu-hot": Fault(meaning="its card throttles, it is too hot", inject=_happens(hot=True), fix=_over(hot=False)),
+    "on-battery": Fault(
+        meaning="the laptop's mains plug is out", inject=on_host(_unplug_mains), fix=_over(on_battery=False)
+    ),
     "secure-boot": Fault(
         meaning="Secure Boot was switched on in its firmware, it restarted",
         inject=_secure_boot(True),
@@ -181,30 +172,32 @@ FAULTS: dict[str, Fault] = {
     "driver-570": Fault(meaning="driver 570 is installed and loaded", inject=_driver_570, fix=_driver_back),
     "driver-mismatch": Fault(
         meaning="its driver's library is newer than the loaded module",
-        inject=_pretend_older_module,
-        fix=_reload_module,
+        inject=on_host(_pretend_older_module),
+        fix=on_host(_reload_module),
     ),
     "newer-packages": Fault(
         meaning="newer drivers and kernels are in its repository, for the next apt update",
         inject=_publish(repository.LATER),
-        fix=_withdraw(repository.LATER),
+        fix=command("rm", SOURCES.format(repository.LATER)),
     ),
     "570-leads-to-580": Fault(
         meaning="its repository makes no driver 570 any more: packages of that name lead to 580",
         inject=_publish(repository.RENAMED),
-        fix=_withdraw(repository.RENAMED),
+        fix=command("rm", SOURCES.format(repository.RENAMED)),
     ),
     "own-key": Fault(
         meaning="its firmware knows the key that modules are signed with on this machine",
-        inject=_happens("own_key"),
-        fix=_over("own_key"),
+        inject=_happens(own_key=True),
+        fix=_over(own_key=False),
     ),
     "encrypted-disk": Fault(
-        meaning="its disk is encrypted: every start waits at its passphrase", inject=_encrypt, fix=_decrypt
+        meaning="its disk is encrypted: every start waits at its passphrase",
+        inject=on_host(_encrypt),
+        fix=on_host(_decrypt),
     ),
     "processor-graphics": Fault(
         meaning="its graphics were switched to the processor's own (prime-select intel), it restarted",
-        inject=_switch_graphics_off,
-        fix=_switch_graphics_on,
+        inject=on_host(_switch_graphics_off),
+        fix=on_host(_switch_graphics_on),
     ),
 }

@@ -222,6 +222,10 @@ class Host:
             network.set_cable(cable, plugged=True)
         self.power_on()
 
+    def boot(self) -> None:
+        self.restore_power()
+        self.wait_until_up()
+
     # -- inside ----------------------------------------------------------------------------------------------
 
     @property

@@ -8,9 +8,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from lab import deb, drivers, layer, repository
+from lab import deb, fake_packages, layer, repository
 from lab.base import Base
-from lab.deb import Package
+from lab.deb import Deb
 from lab.shell import LabError, run
 
 UNIT = """\
@@ -29,35 +29,35 @@ WantedBy=sysinit.target
 """
 
 
-def packages(track: str) -> list[Package]:
-    kernels = [kernel for kernel in drivers.CURRENT.kernels if kernel.track == track]
+def packages(track: str) -> list[Deb]:
+    kernels = [kernel for kernel in fake_packages.CURRENT.kernels if kernel.track == track]
     if not kernels:
-        known = ", ".join(kernel.track for kernel in drivers.CURRENT.kernels)
+        known = ", ".join(kernel.track for kernel in fake_packages.CURRENT.kernels)
         raise LabError(f"no simulated kernel '{track}' in the lab; there are: {known}", code=2)
-    return [*drivers.kernel_packages(kernels[0]), _hardware(), _mokutil()]
+    return [*fake_packages.kernel_packages(kernels[0]), _hardware(), _mokutil()]
 
 
-def _hardware() -> Package:
+def _hardware() -> Deb:
     units = "lib/systemd/system"
-    return Package(
+    return Deb(
         name="motley-lab-hardware",
         version="1",
         summary="the hardware of a lab host",
         files={
-            "usr/lib/motley-lab/hardware": (drivers.PROGRAMS / "hardware.py").read_text(),
-            "usr/local/sbin/modprobe": (drivers.PROGRAMS / "modprobe.sh").read_text(),
-            "usr/local/bin/dmesg": (drivers.PROGRAMS / "dmesg.sh").read_text(),
-            "usr/local/bin/lsblk": (drivers.PROGRAMS / "lsblk.sh").read_text(),
+            "usr/lib/motley-lab/hardware": (fake_packages.PROGRAMS / "kernel.py").read_text(),
+            "usr/local/sbin/modprobe": (fake_packages.PROGRAMS / "modprobe.sh").read_text(),
+            "usr/local/bin/dmesg": (fake_packages.PROGRAMS / "dmesg.sh").read_text(),
+            "usr/local/bin/lsblk": (fake_packages.PROGRAMS / "lsblk.sh").read_text(),
             f"{units}/motley-lab-hardware.service": UNIT,
         },
         scripts={"postinst": "systemctl --quiet enable motley-lab-hardware.service\n"},
     )
 
 
-def _mokutil() -> Package:
-    program = (drivers.PROGRAMS / "mokutil.sh").read_text()
+def _mokutil() -> Deb:
+    program = (fake_packages.PROGRAMS / "mokutil.sh").read_text()
     files = {"usr/bin/mokutil": program}
-    return Package(name="mokutil", version=f"0.6.0{drivers.MARK}", summary="Secure Boot state", files=files)
+    return Deb(name="mokutil", version=f"0.6.0{fake_packages.MARK}", summary="Secure Boot state", files=files)
 
 
 def ensure(base: Base, track: str) -> Path:

@@ -1,4 +1,4 @@
-"""The lab as an Ansible inventory: the same keys that a person writes into inventory/homelab/hosts.yml."""
+"""The lab as an Ansible inventory: the same keys that a person writes into examples/hosts.yml."""
 
 from __future__ import annotations
 

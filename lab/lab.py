@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -111,17 +111,8 @@ def _installation(spec: HostSpec, wanted: Sequence[Shape], suite: str | None, so
 
 
 def _remember(lab: Lab) -> None:
-    _write(
-        lab.place,
-        {
-            "profile": lab.profile.name,
-            "suite": lab.suite,
-            "installations": {
-                host: {"suite": one.suite, "shapes": one.shapes, "layers": [str(path) for path in one.layers]}
-                for host, one in lab.installations.items()
-            },
-        },
-    )
+    installations = {host: asdict(one) for host, one in lab.installations.items()}
+    _write(lab.place, {"profile": lab.profile.name, "suite": lab.suite, "installations": installations})
 
 
 def current(place: Place) -> Lab:
@@ -187,10 +178,8 @@ def processes_of(place: Place) -> list[str]:
 def _install_and_boot(host: Host, address: str | None = None) -> None:
     host.create()
     host.as_installed(address or host.spec.installed_address)
-    gpu.plug_in(host.hardware, host.spec)
-    gpu.change(host.hardware, host.spec, **shapes.conditions(host.shapes))
-    host.restore_power()
-    host.wait_until_up()
+    gpu.plug_in(host.hardware, host.spec, **shapes.conditions(host.shapes))
+    host.boot()
 
 
 def _serve(place: Place, address: str, offered: Mapping[str, Path]) -> None:
@@ -251,8 +240,7 @@ def _restore(lab: Lab, label: str, hosts: list[Host]) -> None:
     def start(host: Host) -> None:
         host.create()
         shutil.copytree(folder / f"{host.name}.hardware", host.hardware, dirs_exist_ok=True)
-        host.restore_power()
-        host.wait_until_up()
+        host.boot()
 
     each([lab.host(host.name) for host in hosts], start)
 
@@ -349,7 +337,7 @@ def _read(place: Place) -> dict[str, Any]:
 
 def _write(place: Place, state: dict[str, Any]) -> None:
     new = place.root / "lab.json.new"
-    new.write_text(json.dumps(state, indent=1))
+    new.write_text(json.dumps(state, indent=1, default=str))
     new.rename(place.root / "lab.json")
 
 

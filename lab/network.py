@@ -15,7 +15,7 @@ from lab.profile import HostSpec, Profile
 from lab.shell import outcome, run
 
 BRIDGE = "br0"
-# A second card on the same LAN would answer for the first one's address, as Linux does: it gets a switch of its own.
+# A second NIC on the same LAN would answer for the first one's address, as Linux does: it gets a switch of its own.
 SPARE_BRIDGE = "br1"
 
 
@@ -30,7 +30,7 @@ class Cable:
 
     @property
     def nic(self) -> str:
-        """What the machine calls this card now: a machine may rename it, the hardware address stays."""
+        """What the machine calls this NIC now: a machine may rename it, the hardware address stays."""
         for link in links(self.namespace):
             if link.get("address") == self.mac:
                 return str(link["ifname"])
@@ -92,19 +92,19 @@ def host_cables(place: Place, profile: Profile, spec: HostSpec) -> list[Cable]:
     return [
         Cable(
             switch=place.switch,
-            port=f"h{index}n{card}",
+            port=f"h{index}n{number}",
             namespace=place.host_namespace(spec.name),
-            mac=f"02:77:00:{card:02x}:00:{index:02x}",
+            mac=f"02:77:00:{number:02x}:00:{index:02x}",
         )
-        for card in range(len(spec.nics))
+        for number in range(len(spec.nics))
     ]
 
 
 def plug_in_host(place: Place, profile: Profile, spec: HostSpec) -> None:
     namespace = place.host_namespace(spec.name)
     run("ip", "netns", "add", namespace)
-    for card, (cable, nic) in enumerate(zip(host_cables(place, profile, spec), spec.nics, strict=True)):
-        bridge = SPARE_BRIDGE if card else BRIDGE
+    for number, (cable, nic) in enumerate(zip(host_cables(place, profile, spec), spec.nics, strict=True)):
+        bridge = SPARE_BRIDGE if number else BRIDGE
         batch(
             place.switch,
             f"link add {cable.port} type veth peer name {nic} address {cable.mac} netns {namespace}",

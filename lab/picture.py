@@ -1,11 +1,12 @@
 """A recorded run as a picture for the front page: python -m lab.picture RECORD PICTURE ["COMMAND"]
 
-    sudo make demo | tee demo.log && .venv/bin/python -m lab.picture demo.log docs/demo.svg
+    sudo ./motley demo | tee demo.log && .venv/bin/python -m lab.picture demo.log docs/demo.svg
 
 COMMAND is the first line, where it was another.
 
-Lines are as they were printed. Left out are only repeated progress lines and the details of the plan, as a reader of a
-front page has little time; widths are measured in characters of a fixed font, so any viewer shows the same.
+Lines are as they were printed, in the colours of a terminal. Left out are only repeated progress lines and the details
+of the plan, as a reader of a front page has little time; widths are measured in characters of a fixed font, so any
+viewer shows the same.
 """
 
 from __future__ import annotations
@@ -13,14 +14,32 @@ from __future__ import annotations
 import html
 import re
 import sys
+import textwrap
+from itertools import groupby
 from pathlib import Path
 
 WIDE, CHARACTER, LINE, EDGE = 118, 7.25, 18, 22
 FONT = "ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace"
-COLOURS = {"⚡": "#f2c94c", "✓": "#7fd1a0", "step": "#8fb8e8", "$": "#ffffff", "learned": "#ffffff"}
+NO_BREAK = "\u00a0"
+GROUND = "#1b1f24"
+"""Drawn with the picture: it looks the same on a light page and on a dark one."""
+PLAIN, WHITE, GREY, GREEN, YELLOW, RED, BLUE = "#d5dae0 #ffffff #9aa4ae #7fd1a0 #f2c94c #ff9a8d #8fb8e8".split()
+COLOURS = [
+    (re.compile(r"^\$ .*"), WHITE),
+    (re.compile(r"^motley demo"), WHITE),
+    (re.compile(r"^⚡.*"), YELLOW),
+    (re.compile(r"^✓.*"), GREEN),
+    (re.compile(r"^[✗!] .*"), RED),
+    (re.compile(r"^(plan|step) .*"), BLUE),
+    (re.compile(r"^ {2}(tools|machines|bootstrap|training|answers|report)(?= )"), BLUE),
+    (re.compile(r"^(done|loss|survived|balanced|learned|adapter|report|stays|next)(?= {2})"), GREEN),
+    (re.compile(r"(?<= )(after .*\(right\)|✓)"), GREEN),
+    (re.compile(r"(?<= )before  .*"), GREY),
+    (re.compile(r" {3}(\d+\.\d s|\(.*\))$"), GREY),
+]
 QUIET = re.compile(
-    r"  (model|data|network|predicted) |shares |sync |starting|waiting|held-out loss|gpu-\S+  (tiny|smollm2|stdlib)"
-    r"|.*\(starting\)$"
+    r"  (model|data|decided|network|predicted) |shares |sync |starting|waiting|held-out loss"
+    r"|gpu-\S+  (tiny|smollm2|stdlib)|.*\(starting\)$"
 )
 
 
@@ -33,21 +52,44 @@ def chosen(lines: list[str]) -> list[str]:
     return [line for line, after in pairs if not (line.startswith("step ") and after.startswith("step "))]
 
 
+def wrapped(line: str) -> list[str]:
+    """What is wider than the picture continues below its own words."""
+    words = re.match(r"\S* +(?=\S)| *", line)
+    under = " " * min(WIDE // 3, len(words[0]) if words else 0)
+    return textwrap.wrap(line, WIDE, subsequent_indent=under, break_long_words=True, drop_whitespace=True) or [""]
+
+
+def coloured(line: str) -> list[tuple[int, str, str]]:
+    """Column, colour and words of each part; where two colours fit, the first."""
+    inks = [PLAIN] * len(line)
+    for words, colour in COLOURS:
+        for found in words.finditer(line):
+            span = slice(found.start(), found.end())
+            inks[span] = [colour if ink == PLAIN else ink for ink in inks[span]]
+    parts, column = [], 0
+    for ink, run in groupby(inks):
+        whole = line[column : column + len(list(run))]
+        if whole.strip():
+            parts.append((column + len(whole) - len(whole.lstrip()), ink, whole.strip()))
+        column += len(whole)
+    return parts
+
+
 def drawn(lines: list[str]) -> str:
+    """Each part at its own column: viewers differ in which spaces they keep."""
+    lines = [part for line in lines for part in wrapped(line)]
     high = EDGE * 2 + LINE * len(lines)
     wide = round(EDGE * 2 + WIDE * CHARACTER)
     rows = []
     for number, line in enumerate(lines):
-        text = line if len(line) <= WIDE else line[: WIDE - 1] + "…"
-        ink = next((colour for word, colour in COLOURS.items() if text.startswith(word)), "#d5dae0")
-        words = html.escape(text).replace(" ", "\u00a0")
-        long = len(text) * CHARACTER
         at = EDGE + LINE * (number + 0.75)
-        if text.strip():
-            rows.append(f'<text x="{EDGE}" y="{at:g}" fill="{ink}" textLength="{long:g}">{words}</text>')
+        for column, ink, part in coloured(line):
+            place = f'x="{EDGE + CHARACTER * column:g}" y="{at:g}" textLength="{len(part) * CHARACTER:g}"'
+            rows.append(f'<text {place} fill="{ink}">{html.escape(part).replace(" ", NO_BREAK)}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" role="img">'
-        f'<rect width="{wide}" height="{high}" rx="9" fill="#1b1f24" stroke="#3a4048"/>'
+        f"<title>A recorded demo: {html.escape(lines[0])}</title>"
+        f'<rect width="{wide}" height="{high}" rx="9" fill="{GROUND}" stroke="#3a4048"/>'
         f'<g font-family="{FONT}" font-size="12">{"".join(rows)}</g></svg>\n'
     )
 
@@ -57,11 +99,12 @@ def main() -> int:
         print(__doc__, file=sys.stderr)
         return 2
     record, picture = map(Path, sys.argv[1:3])
-    command = sys.argv[3] if len(sys.argv) == 4 else "sudo make demo"
+    command = sys.argv[3] if len(sys.argv) == 4 else "sudo ./motley demo"
     lines = [line.rstrip() for line in record.read_text().splitlines()]
     if not any(line.startswith("next ") for line in lines):
         print(
-            f"{record} is no record of a demo that came to its end\nfix: sudo make demo | tee {record}", file=sys.stderr
+            f"{record} is no record of a demo that came to its end\nfix: sudo ./motley demo | tee {record}",
+            file=sys.stderr,
         )
         return 2
     picture.write_text(drawn([f"$ {command}", *chosen(lines)]))

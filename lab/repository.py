@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from lab import deb, drivers, kernel_module
+from lab import deb, fake_packages, module_file
 from lab.base import Base
-from lab.deb import Package
+from lab.deb import Deb
 from lab.place import CACHE
 from lab.shell import run
 
@@ -34,9 +34,9 @@ def ensure(base: Base) -> Path:
     try:
         for package in base.offered.glob("*.deb"):
             os.link(package, unfinished / package.name)
-        build(drivers.packages(drivers.CURRENT), unfinished)
-        build(drivers.packages(drivers.LATER), unfinished / LATER)
-        build(drivers.renamed("570", drivers.CURRENT), unfinished / RENAMED)
+        build(fake_packages.packages(fake_packages.CURRENT), unfinished)
+        build(fake_packages.packages(fake_packages.LATER), unfinished / LATER)
+        build(fake_packages.renamed("570", fake_packages.CURRENT), unfinished / RENAMED)
         for indexed in (unfinished / LATER, unfinished / RENAMED, unfinished):
             _index(indexed)
         if not folder.exists():
@@ -46,7 +46,7 @@ def ensure(base: Base) -> Path:
     return folder
 
 
-def build(packages: Iterable[Package], folder: Path) -> list[Path]:
+def build(packages: Iterable[Deb], folder: Path) -> list[Path]:
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda package: deb.build(package, folder), packages))
 
@@ -61,9 +61,9 @@ def _index(folder: Path) -> None:
 
 def _version(base: Base) -> str:
     digest = hashlib.sha256(base.root.parent.name.encode())
-    for module in (__file__, deb.__file__, drivers.__file__, kernel_module.__file__):
+    for module in (__file__, deb.__file__, fake_packages.__file__, module_file.__file__):
         digest.update(Path(module).read_bytes())
-    for program in sorted(drivers.PROGRAMS.iterdir()):
+    for program in sorted(fake_packages.PROGRAMS.iterdir()):
         if program.is_file():
             digest.update(program.name.encode() + program.read_bytes())
     return digest.hexdigest()[:12]

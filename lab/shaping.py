@@ -42,7 +42,7 @@ def has_netem(cable: Cable) -> bool:
 
 
 def set_delay(place: Place, cable: Cable, delay_ms: float, jitter_ms: float, loss_percent: float) -> None:
-    """One-way delay, each way. The cable is shaped inside it where netem does it, beside it where the queue does."""
+    """Delay per direction. The cable is shaped inside it where netem does it, beside it where the queue does."""
     clear_delay(place, cable)
     if has_netem(cable):
         netem = f"netem limit 20000 delay {delay_ms:g}ms {jitter_ms:g}ms loss {loss_percent:g}%".split()

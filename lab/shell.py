@@ -20,20 +20,20 @@ class LabError(Exception):
 
 
 def run(*argv: str | Path, check: bool = True, stdin: str | None = None, timeout_s: float = HANG_S) -> str:
-    """Run a program and return its standard output; a failure names the program and what it said."""
+    """Run a program and return its standard output; a failure names the program and its message."""
     done = outcome(*argv, stdin=stdin, timeout_s=timeout_s)
     if check and done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise LabError(f"{_line(argv)} failed ({done.returncode}): {' / '.join(said[-3:])}")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise LabError(f"{_line(argv)} failed ({done.returncode}): {' / '.join(lines[-3:])}")
     return done.stdout
 
 
 def fetch(what: str, *argv: str | Path, timeout_s: float) -> None:
-    """Run a program that fetches packages: what fails there is mostly the way to them."""
+    """Run a program that fetches packages: what fails there is mostly the network."""
     done = outcome(*argv, timeout_s=timeout_s)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        why = next((line for line in said if line.startswith("E:")), said[-1] if said else "")
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        why = next((line for line in lines if line.startswith("E:")), lines[-1] if lines else "")
         fix = "sudo apt-get update says whether its mirror is reached (network? full disk: df -h); then again"
         raise LabError(f"{what}: {why[:200] or f'exit code {done.returncode}, and it printed nothing'}\nfix: {fix}")
 

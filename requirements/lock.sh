@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd .. && pwd)
 uv=$root/.venv-lock/bin/uv
-[ -x "$uv" ] || { python3 -m venv "$root/.venv-lock" && "$root/.venv-lock/bin/pip" --quiet install uv; }
+[ -x "$uv" ] || { python3 -m venv "$root/.venv-lock" && "$root/.venv-lock/bin/pip" --quiet install --require-hashes -r uv.txt; }
 
 lock() {
   local set=$1 python=3.11 to=$1.txt
@@ -25,7 +25,7 @@ node_cpu_has() {
 }
 
 if [ $# = 0 ]; then
-  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train test-unsloth
+  set -- controller controller-newest controller-too-old dev node-gpu node-gpu-r570 node-cpu unsloth embedded-model gguf parquet tensorboard test-train test-unsloth uv
 fi
 mapfile -t without < <(cuda_only)
 for set in "$@"; do

@@ -15,6 +15,7 @@ import pytest
 from lab import base
 from lab import lab as labs
 from lab.place import Place
+from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
 
@@ -31,7 +32,17 @@ if importlib.util.find_spec("ansible"):  # the trainer's environment has none
     # A module finds what it shares with others where it finds it on a node.
     ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "plugins/module_utils"))
 
-BASES = sorted({"bookworm", "trixie", base.default_suite()})
+OWN_BASE = base.default_suite()
+BASES = [
+    OWN_BASE,
+    *(pytest.param(other, marks=pytest.mark.long) for other in ("bookworm", "trixie") if other != OWN_BASE),
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files on hosts first, large ones before small: where several run at a time, what is quick fills the end."""
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: ("unit" in item.path.parts, -tests[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -106,10 +117,26 @@ def trio_on_each_base(
     yield from _lab("trio", request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.fixture(scope="module")
+def spoiled(request: pytest.FixtureRequest, trio: Cluster) -> set[str]:
+    """Hosts of the module's trio that are no longer as an installer leaves them."""
+    others = [item.fixturenames for item in request.session.items if item.path == request.path]
+    only_fresh = all("fresh_trio" in names for names in others if "trio" in names)
+    return set() if only_fresh else {host.name for host in trio.hosts}
+
+
 @pytest.fixture
-def fresh_trio(trio: Cluster) -> Cluster:
-    labs.reset(trio.lab, [])
-    return trio
+def fresh_trio(request: pytest.FixtureRequest, trio: Cluster, spoiled: set[str]) -> Iterator[Cluster]:
+    """A test that is marked with the hosts that it spoils leaves the others to the next one."""
+    if spoiled:
+        labs.reset(trio.lab, sorted(spoiled))
+        spoiled.clear()
+    mark = request.node.get_closest_marker("spoils")
+    spoiled.update(mark.args if mark else [host.name for host in trio.hosts])
+    yield trio
+    for host in trio.hosts:
+        met = (host.disk.root / f"home/{USER}/.ansible").exists()
+        assert host.name in spoiled or not met, f"{host.name} is spoiled, too: mark the test with it"
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ lint() {
   .venv/bin/ruff check --quiet .
   .venv/bin/ruff format --quiet --check .
   .venv/bin/mypy --no-error-summary
-  git ls-files '*.sh' .ci/run | xargs .venv/bin/shellcheck
-  PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint -q
+  git ls-files '*.sh' .ci/run motley | xargs .venv/bin/shellcheck
+  ANSIBLE_INVENTORY=inventory/loopback PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint -q
 }
 
 lab_packages() {
@@ -75,7 +75,7 @@ tests() {
 # alone.
 lab() {
   local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile
+  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder
   tests "$@" -m "alone and not long"
 }
 

@@ -1,28 +1,30 @@
 """`python -m train COMMAND`: what a node can do. Each command's module is imported only when it is asked for.
 
-Exit codes: 0 done, 1 a check failed, 2 bad input (nothing was started), 143 stopped by a signal after saving.
+Exit codes: 0 done, 1 a check failed, 2 bad input (nothing was started), 143 stopped by a signal after saving, 70 an
+agent failed itself.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 import logging
 import os
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from train.cluster.worker_process import attach_to_agent, classify_failure, report_to_agent
 from train.errors import BadInput, CheckFailed
-from train.plan.config import RunConfig, nearest, read_yaml
+from train.plan.config import SETTINGS, nearest, read_yaml
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {
     "run": ("train.engine.run", "train an adapter, alone or as one of several processes"),
-    "agent": ("train.cluster.agent", "keep a run going on this node, together with the other nodes' agents"),
+    "agent": ("train.cluster.agent", "keep a run running on this node, together with the other nodes' agents"),
+    "torchrun": ("train.cluster.torchrun", "this node's part of a script of your own, by plain torchrun"),
     "warm": ("train.cluster.forkserver", "read the libraries once, for workers that begin at once (the agent's)"),
     "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.measure.selftest", "check that this machine can train"),
@@ -31,7 +33,7 @@ COMMANDS = {
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
     "plan": ("train.plan.what_if", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
-    "bench": ("train.measure.bench", "measure the network and the ways to add gradients up"),
+    "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
     "ask": ("train.results.ask", "your questions to what a run has made, before and after"),
     "eval": ("train.results.evaluate", "loss and answers of base and adapter side by side"),
     "export": ("train.results.export", "adapter, merged model, or GGUF for Ollama"),
@@ -96,7 +98,7 @@ def usage() -> str:
 def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     """Flags over the config file over defaults. A file may serve several commands: each takes what it knows."""
     flags = {option for action in parser._actions for option in action.option_strings}
-    for word in argv:
+    for word in itertools.takewhile(lambda word: word != "--", argv):
         flag = word.split("=")[0]
         if flag.startswith("--") and flag not in flags:
             raise BadInput(f"unknown option {flag}{nearest(flag, flags)}", fix=f"see: {parser.prog} --help")
@@ -113,7 +115,7 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
 
 def read_config(file: Path, own: set[str]) -> dict[str, Any]:
     values = read_yaml(file, "config file")
-    known = own | {spec.name for spec in fields(RunConfig)}
+    known = own | set(SETTINGS)
     for name in values:
         if name not in known:
             raise BadInput(f"unknown setting '{name}'{nearest(name, known)}", f"file: {file}")

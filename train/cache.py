@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from train.files import whole_folder
 from train.layout import HOME
 
 
@@ -28,14 +27,8 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if folder.is_dir():
-            return folder
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
-            build(unfinished)
-            unfinished.chmod(0o755)
-            unfinished.rename(folder)
-        except BaseException:
-            shutil.rmtree(unfinished, ignore_errors=True)
-            raise
+        if not folder.is_dir():
+            with whole_folder(folder) as unfinished:
+                build(unfinished)
+                unfinished.chmod(0o755)
     return folder

@@ -1,6 +1,11 @@
 """Writing files so that a power cut leaves either the old or the new one, never half of it."""
 
+import hashlib
 import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -11,6 +16,34 @@ def write_atomic(path: Path, data: bytes) -> None:
     sync_file(draft)
     draft.replace(path)
     sync_file(path.parent)
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """A folder that takes its name, and the place of an older one, when all of it is on the disk, or not at all."""
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        yield draft
+        for path in (*draft.iterdir(), draft):
+            sync_file(path)
+        shutil.rmtree(target, ignore_errors=True)
+        draft.rename(target)
+        sync_file(target.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def set_aside(folder: Path) -> None:
+    """Under a name that says when."""
+    if folder.is_dir():
+        folder.rename(folder.with_name(f"{folder.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_file(path: Path) -> None:

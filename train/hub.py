@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,14 +22,14 @@ MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 def hub_file(repo: str, name: str, kind: str = "model", revision: str | None = None) -> Path:
     from huggingface_hub import hf_hub_download
 
-    with said(repo, kind):
+    with explained(repo, kind):
         return Path(hf_hub_download(repo, name, repo_type=kind, revision=revision))
 
 
 def hub_model(repo: str) -> Path:
     from huggingface_hub import snapshot_download
 
-    with said(repo, "model"):
+    with explained(repo, "model"):
         folder = Path(snapshot_download(repo, allow_patterns=list(MODEL_FILES)))
     if not any(folder.glob("*.safetensors")):
         raise no_safetensors(repo)
@@ -42,8 +44,16 @@ def no_safetensors(repo: str) -> BadInput:
     )
 
 
+def pip(*words: str) -> str:
+    """Runs pip with hashes as its lock has them; why it failed, or nothing."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+    command += ["--quiet", "--no-input", "--no-deps", "--require-hashes"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return (done.stderr.strip().splitlines() or ["it printed nothing"])[-1][:200] if done.returncode else ""
+
+
 @contextmanager
-def said(repo: str, kind: str) -> Iterator[None]:
+def explained(repo: str, kind: str) -> Iterator[None]:
     """The hub's refusals, in words."""
     from httpx import TransportError
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
@@ -68,7 +78,7 @@ def hub_dataset(repo: str) -> list[Path]:
     from huggingface_hub import HfApi
 
     for revision in (None, "refs/convert/parquet"):
-        with said(repo, "dataset"):
+        with explained(repo, "dataset"):
             names = HfApi().list_repo_files(repo, repo_type="dataset", revision=revision)
         if chosen := training_files(names):
             return [hub_file(repo, name, "dataset", revision) for name in chosen]
@@ -76,7 +86,7 @@ def hub_dataset(repo: str) -> list[Path]:
 
 
 def training_files(names: list[str]) -> list[str]:
-    """Of one suffix, and of the training part where the names tell it."""
+    """Of one suffix, and of the training part where the names show it."""
     data = [
         name for name in names if name.endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)
     ]

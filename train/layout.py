@@ -4,6 +4,13 @@ The roles' defaults give a person the same values to change.
 """
 
 HOME = "~/ai-cluster"
+BASE_MODELS, RAW_DATA, ROWS = "models/base", "data/raw", "data/processed"
+"""Below it; a run's folders are in runlog/paths.py."""
+TOKENIZERS = "models/tokenizers"
+TOKENIZER_FILES = (
+    "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
+)  # fmt: skip
+"""Of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
 HEARTBEAT_PORT = 29400
 GROUP_PORTS = (29410, 29489)
 """Another one for each generation."""

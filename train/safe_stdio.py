@@ -1,4 +1,4 @@
-"""What is said may get lost: on a full disk, to a terminal that is gone, to a reader that left. No work ends by it."""
+"""Output may get lost: on a full disk, to a terminal that is gone, to a reader that left. No work ends by it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def may_get_lost() -> None:
 
 @contextmanager
 def may_be_unread() -> Iterator[None]:
-    """`… | head -3`: the rest of what is said is lost, and what was begun is done to its end."""
+    """`… | head -3`: the rest of what is printed is lost, and what was begun is done to its end."""
     before = sys.stdout, sys.stderr
     ours = sys.stdout, sys.stderr = [Forgiving(stream, BrokenPipeError) for stream in before]
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.doctor.common import FOLDERS, Found, Skipped, bootstrap, explained
-from console.doctor.readings import Finding, NodeReadings, Readings
+from console.doctor.probe_helpers import FOLDERS, Found, Skipped, bootstrap, explained
+from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
 
 KNOCKS = {
     "silent": (
@@ -22,45 +22,41 @@ OFF = (
 
 
 def ssh(readings: Readings) -> Found:
-    wrong = [finding for node in readings.nodes for finding in _met(node)]
+    wrong = [finding for node in readings.nodes for finding in _contact(node)]
     good = len(readings.nodes) - len({finding.node for finding in wrong})
     return f"{good} of {len(readings.nodes)} nodes answer, by key and with the pinned host key", wrong
 
 
-def _met(node: NodeReadings) -> list[Finding]:
-    state = node.met.get("state", "off") if node.managed else "known"
+def _contact(node: NodeReadings) -> list[Finding]:
+    state = node.contact.get("state", "off") if node.managed else "known"
     if state != "known":
         return [_stranger(node, state)]
     if not node.unreachable:
-        return _not_looked_at(node)
+        return [explained("ssh", node.name, node.look_failed)] if node.look is None and node.look_failed else []
     if "Permission denied" in node.unreachable or "password" in node.unreachable:
         what, fix = "its SSH server refuses the controller's key", bootstrap("ssh_trust", node.name)
-        return [Finding(probe="ssh", node=node.name, what=what, fix=fix, phase="ssh_trust", safe=True)]
+        return [Finding(node=node.name, what=what, fix=fix, phase="ssh_trust", safe=True)]
     return [explained("ssh", node.name, node.unreachable)]
 
 
 def _stranger(node: NodeReadings, state: str) -> Finding:
     """Nobody answers, or not the machine that is meant."""
-    met = node.met
-    at = str(met.get("address") or " or ".join(met.get("tried", [node.address])))
-    twin = str(met.get("twin") or "")
-    changed = f"it shows another host key than the one pinned on {met.get('pinned_on') or 'an earlier day'}"
+    contact = node.contact
+    at = str(contact.get("address") or " or ".join(contact.get("tried", [node.address])))
+    twin = str(contact.get("twin") or "")
+    changed = f"it shows another host key than the one pinned on {contact.get('pinned_on') or 'an earlier day'}"
     same = f"it has the same host key as {twin}: one machine is listed twice, or one disk was copied to both"
     keys = "sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
     causes = {
         "changed": (changed, f"if it was reinstalled: make bootstrap REPIN={node.name}; else find who has its address"),
         "double": (same, f"one machine: take {node.name} out of hosts.yml; a copied disk: on it: {keys}"),
         "new": ("it has not been bootstrapped: its host key is not pinned", "make bootstrap"),
-        "off": KNOCKS.get(str(met.get("knock", "")), OFF),
+        "off": KNOCKS.get(str(contact.get("knock", "")), OFF),
     }
     what, fix = causes[state]
     if state == "off" and twin:
         what, fix = f"{{at}} is answered by {twin}", "see who has which address, on both: ip -4 address"
     return Finding(probe="reach" if state == "off" else "host key", node=node.name, what=what.format(at=at), fix=fix)
-
-
-def _not_looked_at(node: NodeReadings) -> list[Finding]:
-    return [explained("ssh", node.name, node.look_failed)] if node.look is None and node.look_failed else []
 
 
 def sudo(readings: Readings) -> Found:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.doctor.common import Found, Skipped, bootstrap, listed, need, number
-from console.doctor.readings import Facts, Finding, NodeReadings, Readings
+from console.doctor.probe_helpers import Found, Skipped, bootstrap, listed, need, number
+from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
 from plugins.module_utils.motley.driver_packages import switched_off_fault
 
 BUSY_MEMORY, BUSY_PERCENT = 0.25, 50
@@ -20,7 +20,7 @@ def driver(readings: Readings) -> Found:
     wrong = []
     for node, switch in off:
         what, fix = switched_off_fault(switch, node.name)
-        wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
+        wrong.append(Finding(node=node.name, what=what, fix=fix))
     for node, facts in found:
         what, _, fix = node.driver_fault.partition("\nfix: ")
         elsewhere = "No space left on device" in what or any(card["lost"] for card in facts["cards"])
@@ -29,7 +29,7 @@ def driver(readings: Readings) -> Found:
                 "PHASE=gpu_driver", f"PHASE=gpu_driver LIMIT={node.name}", 1
             )
             fix = fix.replace(f"LIMIT={node.name} LIMIT={node.name}", f"LIMIT={node.name}")
-            wrong.append(Finding(probe="driver", node=node.name, what=what, fix=fix))
+            wrong.append(Finding(node=node.name, what=what, fix=fix))
     nodes = len(found) + len(off)
     return f"driver and compiler serve the cards of {nodes - len(wrong)} of {nodes} nodes with cards", wrong
 
@@ -55,7 +55,7 @@ def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding
             f"the card at {listed(lost)} has fallen off the bus{xid}",
             "switch the machine off, wait, switch it on",
         )
-        return [Finding(probe="gpu", node=node.name, what=what, fix=fix)]
+        return [Finding(node=node.name, what=what, fix=fix)]
     found = []
     for card in facts["shown"]:
         slowed = _throttle(card["reasons"])
@@ -69,9 +69,7 @@ def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding
         limit, usual = number(card["power.limit"]), number(card["power.default_limit"])
         if limit and usual and limit < 0.9 * usual:
             what = f"{card['name']} may draw {limit:.0f} of {usual:.0f} W: somebody set that limit"
-            found.append(
-                Finding(probe="gpu", node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True)
-            )
+            found.append(Finding(node=node.name, what=what, fix=f"sudo nvidia-smi -pl {usual:.0f}", note=True))
     return found
 
 

@@ -7,10 +7,11 @@ already named a phase of bootstrap on a node, a later one of that phase is the s
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from console.doctor import access, gpus, links, machine, network, own
-from console.doctor.common import Found, Skipped
-from console.doctor.readings import Finding, NodeReadings, Probe, Readings, Verdict
+from console.doctor.probe_helpers import Found, Skipped
+from console.doctor.readings_and_findings import Finding, Probe, Readings, Verdict
 
 
 def judge(readings: Readings) -> Verdict:
@@ -19,10 +20,11 @@ def judge(readings: Readings) -> Verdict:
     for name, (look, timed) in PROBES.items():
         seconds = _seconds(readings, timed)
         try:
-            seen, wrong = look(readings)
+            seen, found = look(readings)
         except Skipped as why:
             probes.append(Probe(name=name, seen=str(why), seconds=seconds, skipped=True))
             continue
+        wrong = [replace(finding, probe=finding.probe or name) for finding in found]
         reported = {(finding.node, finding.phase) for finding in findings if finding.phase}
         new = [finding for finding in wrong if (finding.node, finding.phase) not in reported]
         known = [finding.node for finding in wrong if finding not in new]
@@ -33,12 +35,8 @@ def judge(readings: Readings) -> Verdict:
 
 def _seconds(readings: Readings, timed: tuple[str, ...]) -> float:
     """The slowest node's: they are looked at together."""
-    return max((_node_seconds(node, timed) for node in readings.nodes), default=0.0)
-
-
-def _node_seconds(node: NodeReadings, timed: tuple[str, ...]) -> float:
-    took = {**node.took, **(node.part("took") or {})}
-    return sum(float(took.get(part, 0)) for part in timed)
+    took = [{**node.took, **(node.part("took") or {})} for node in readings.nodes]
+    return max((sum(float(seconds.get(part, 0)) for part in timed) for seconds in took), default=0.0)
 
 
 PROBES: dict[str, tuple[Callable[[Readings], Found], tuple[str, ...]]] = {

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
-from console.doctor.readings import Facts, Finding, NodeReadings, Readings
+from console.doctor.probe_helpers import WITHOUT_ROOT, Found, Skipped, bootstrap, explained, listed, need, no_load
+from console.doctor.readings_and_findings import Facts, Finding, NodeReadings, Readings
 
 ALONE = "; the ports of runs were left alone"
 SLOW_SHARE = 0.5
@@ -31,15 +31,12 @@ def pairs(readings: Readings) -> dict[Pair, Facts]:
 def blame(bad: Iterable[Pair], good: Iterable[Pair]) -> tuple[list[str], list[Pair]]:
     """Nodes of which every measured pair is bad, where somebody else's is good or they are in most; and the pairs left.
 
-    With two nodes nobody can tell which of them it is: the pair stays a pair.
+    With two nodes nobody knows which of them it is: the pair stays a pair.
     """
     left, healthy = list(bad), list(good)
     guilty: list[str] = []
     while left:
-        counts: dict[str, int] = {}
-        for pair in left:
-            for name in pair:
-                counts[name] = counts.get(name, 0) + 1
+        counts = Counter(name for pair in left for name in pair)
         suspects = [name for name, count in counts.items() if count > 1 and not any(name in pair for pair in healthy)]
         most = max((counts[name] for name in suspects), default=0)
         worst = [name for name in suspects if counts[name] == most]
@@ -67,7 +64,7 @@ def ports(readings: Readings) -> Found:
         how = listed(list(callers.values()))
         what = f"training ports there are closed to {listed(list(callers))} ({how})"
         fix = f"{bootstrap('firewall', name)}; else sudo nft list ruleset there, or a router that isolates Wi-Fi"
-        wrong.append(Finding(probe="ports", node=name, what=what, fix=fix, phase="firewall", safe=True))
+        wrong.append(Finding(node=name, what=what, fix=fix, phase="firewall", safe=True))
     wrong += _closed(readings, partly)
     bad = sum(map(len, shut.values())) + len(partly)
     alone = "" if any(_shut(link) is not None for node in tried for link in (node.links or {}).values()) else ALONE
@@ -81,7 +78,7 @@ def _shut(link: Facts) -> list[list[Any]] | None:
 
 
 def _partly_shut(readings: Readings) -> list[tuple[NodeReadings, NodeReadings, list[list[Any]]]]:
-    """Caller, whom it called, and what is closed between them."""
+    """Caller, who was called, and what is closed between them."""
     known = {node.name: node for node in readings.nodes}
     return [
         (node, known[peer], closed)
@@ -108,7 +105,7 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
                 rule = _rule(node, closed)
                 what += f" ({how}), which runs use" + (f": {rule}" if rule else "")
                 fix = "on it: let the nodes in before that rule, or take it away: sudo nft list ruleset"
-                found.append(Finding(probe="ports", node=node.name, what=what, fix=fix))
+                found.append(Finding(node=node.name, what=what, fix=fix))
     return found
 
 
@@ -147,8 +144,8 @@ def _blamed(probe: str, bad: dict[Pair, str], good: list[Pair], words: str, fix:
 
 
 def trips(readings: Readings) -> Found:
-    times, lost = _measured(readings, "loss_percent"), {}
-    late, uneven, good = {}, {}, []
+    times, measured = _measured(readings, "loss_percent"), pairs(readings).values()
+    lost, late, uneven, good = {}, {}, {}, []
     for pair in times:
         facts = pairs(readings)[pair]
         rtt, jitter, loss = facts["rtt_ms"], facts["jitter_ms"] or 0.0, facts["loss_percent"]
@@ -164,9 +161,9 @@ def trips(readings: Readings) -> Found:
     wrong = _blamed("loss", lost, good, "packets are lost", fix)
     wrong += _blamed("round trip", late, good, "packets are late, there and back", fix)
     wrong += _blamed("round trip", uneven, good, "packets come unevenly", fix)
-    known = [facts["rtt_ms"] for facts in pairs(readings).values() if facts.get("rtt_ms") is not None]
+    known = [facts["rtt_ms"] for facts in measured if facts.get("rtt_ms") is not None]
     seen = f"{min(known):.1f}–{max(known):.1f} ms" if known else "no answer"
-    jitters = [facts["jitter_ms"] for facts in pairs(readings).values() if facts.get("jitter_ms") is not None]
+    jitters = [facts["jitter_ms"] for facts in measured if facts.get("jitter_ms") is not None]
     uneven_by = f", uneven by {max(jitters):.1f} ms" if jitters else ""
     return f"{seen}{uneven_by}, {max(times.values()):.0f} % lost", wrong
 
@@ -188,7 +185,7 @@ def throughput(readings: Readings) -> Found:
             slow[pair] = f"{mbit:.0f} Mbit/s"
         else:
             good.append(pair)
-    words = "data moves far slower than its card promises"
+    words = "data moves far slower than its network card promises"
     wrong = _blamed(
         "throughput", slow, good, words, "another cable or switch port; on it: sudo ethtool CARD; is it busy?"
     )
@@ -198,9 +195,9 @@ def throughput(readings: Readings) -> Found:
 def _claims(readings: Readings) -> dict[str, int]:
     found = {}
     for node in readings.looked_at:
-        facts = node.part("network") or {"card": "", "links": []}
-        card = next((link for link in facts["links"] if link["name"] == facts["card"]), {"mbit": 0, "wireless": False})
-        found[node.name] = 0 if card["wireless"] else int(card["mbit"])
+        facts = node.part("network") or {"nic": "", "links": []}
+        nic = next((link for link in facts["links"] if link["name"] == facts["nic"]), {"mbit": 0, "wireless": False})
+        found[node.name] = 0 if nic["wireless"] else int(nic["mbit"])
     return found
 
 
@@ -210,7 +207,7 @@ def packets(readings: Readings) -> Found:
         node.name: int(link["mtu"])
         for node, facts in need(readings, "network")
         for link in facts["links"]
-        if link["name"] == facts["card"]
+        if link["name"] == facts["nic"]
     }
     usual = Counter(sizes.values()).most_common(1)[0][0] if sizes else 0
     odd = {name for name, size in sizes.items() if size != usual}
@@ -236,4 +233,4 @@ def packets(readings: Readings) -> Found:
 
 def _other_size(name: str, size: int, usual: int) -> Finding:
     what = f"its network interface takes packets of {size} bytes, the others' {usual}: big ones are lost between them"
-    return Finding(probe="packets", node=name, what=what, fix=f"on it: sudo ip link set CARD mtu {usual}")
+    return Finding(node=name, what=what, fix=f"on it: sudo ip link set CARD mtu {usual}")

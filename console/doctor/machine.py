@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from console.doctor.common import WITHOUT_ROOT, Found, Skipped, bootstrap, need, no_load
-from console.doctor.readings import Facts, Finding, Readings
+from console.doctor.probe_helpers import WITHOUT_ROOT, Found, Skipped, bootstrap, need, no_load
+from console.doctor.readings_and_findings import Facts, Finding, Readings
 
 CORE_SHARE = 0.14
 DISK_MB_S = 5.0
@@ -17,7 +17,7 @@ def clock(readings: Readings) -> Found:
         if abs(facts["skew_s"]) > node.expected["skew_s"]:
             what = f"its clock is {facts['skew_s']:+.0f} s off the controller's"
             fix = bootstrap("clock", node.name) + "; see timedatectl there: it needs an NTP server that it can reach"
-            wrong.append(Finding(probe="clock", node=node.name, what=what, fix=fix, phase="clock", safe=True))
+            wrong.append(Finding(node=node.name, what=what, fix=fix, phase="clock", safe=True))
     return f"at most {max(seen):.1f} s off", wrong
 
 
@@ -27,10 +27,10 @@ def power(readings: Readings) -> Found:
     for node, facts in found:
         if facts["battery"] and not facts["on_mains"]:
             what = f"it runs on battery ({facts['percent'] or '?'} %): slower, and not for long"
-            wrong.append(Finding(probe="power", node=node.name, what=what, fix="plug it in"))
+            wrong.append(Finding(node=node.name, what=what, fix="plug it in"))
         if facts["lid"] == "closed":
             what = "its lid is closed: while a run is running it stays awake, but it cools worse"
-            wrong.append(Finding(probe="power", node=node.name, what=what, fix="open it", note=True))
+            wrong.append(Finding(node=node.name, what=what, fix="open it", note=True))
     laptops = sum(facts["battery"] for _, facts in found)
     kinds = f"{laptops} of {len(found)} with a battery" if laptops else "all on mains"
     return f"{kinds}; a run keeps them awake", wrong
@@ -46,11 +46,7 @@ def disk(readings: Readings) -> Found:
             if place != "home" and part | {"path": ""} == facts["home"] | {"path": ""}:
                 continue  # the same file system
             needed = least if place == "home" else min(least, 0.5)
-            about: Facts = {
-                "probe": "disk",
-                "node": node.name,
-                "fix": f"on it: sudo du -xhd1 {part['path']} | sort -h",
-            }
+            about: Facts = {"node": node.name, "fix": f"on it: sudo du -xhd1 {part['path']} | sort -h"}
             if part["read_only"]:
                 about["fix"] = "on it: sudo dmesg | grep -i error; a disk that fails turns read-only"
                 wrong.append(Finding(what=f"{part['path']} is read-only", **about))
@@ -64,9 +60,7 @@ def disk(readings: Readings) -> Found:
     for name, facts in speeds.items():
         if facts["write_mb_s"] < DISK_MB_S:
             what = f"its disk writes {facts['write_mb_s']:.1f} MB/s"
-            wrong.append(
-                Finding(probe="disk", node=name, what=what, fix="on it: sudo dmesg | grep -i error; is it busy?")
-            )
+            wrong.append(Finding(node=name, what=what, fix="on it: sudo dmesg | grep -i error; is it busy?"))
     rates = [facts["write_mb_s"] for facts in speeds.values()]
     wrote = f", writes {min(rates):.0f}–{max(rates):.0f} MB/s" if rates else ", speed not tried"
     return f"{min(seen):.0f}–{max(seen):.0f} GB free{wrote}", wrong
@@ -82,7 +76,7 @@ def processor(readings: Readings) -> Found:
             why = f"other programs take the rest (load {facts['load']:.0f})" if shared else "something throttles it"
             what = f"a program that never waits gets {facts['share']:.0%} of a core: {why}"
             fix = "see who takes it, on it: top"
-            wrong.append(Finding(probe="processor", node=node.name, what=what, fix=fix, note=shared))
+            wrong.append(Finding(node=node.name, what=what, fix=fix, note=shared))
     return f"{min(shares):.0%}–{max(shares):.0%} of a core for whoever wants it", wrong
 
 
@@ -90,14 +84,6 @@ def apt(readings: Readings) -> Found:
     known = [(node, facts["holder"]) for node, facts in need(readings, "apt") if facts["holder"] is not None]
     if not known:
         raise Skipped(WITHOUT_ROOT)
-    wrong = [
-        Finding(
-            probe="apt",
-            node=node.name,
-            what=f"apt is busy: {holder}",
-            fix="let it finish; on it: systemctl status apt-daily-upgrade unattended-upgrades",
-        )
-        for node, holder in known
-        if holder
-    ]
+    fix = "let it finish; on it: systemctl status apt-daily-upgrade unattended-upgrades"
+    wrong = [Finding(node=node.name, what=f"apt is busy: {holder}", fix=fix) for node, holder in known if holder]
     return f"free on {len(known) - len(wrong)} of {len(known)} nodes", wrong

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from console.doctor.common import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
-from console.doctor.readings import Facts, Finding, Readings
-from train.plan import version_rules
+from console.doctor.probe_helpers import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
+from console.doctor.readings_and_findings import Facts, Finding, Readings
+from train.plan import odd_versions
 
 
 def software(readings: Readings) -> Found:
     versions_of = {node.name: node.versions for node in readings.nodes if node.versions is not None}
     if not versions_of:
         raise Skipped("no node could be looked at")
-    verdict = version_rules.judge(versions_of)
+    verdict = odd_versions.judge(versions_of)
     broken = {node.name for node in readings.nodes if node.driver_fault or not node.expected.get("gpu_driver")}
     broken |= {node.name for node in readings.nodes if (node.part("gpu") or {}).get("switched_off")}
     wrong = []
@@ -22,13 +22,9 @@ def software(readings: Readings) -> Found:
             continue
         is_ = f" is {odd.value}, not {odd.expected}" if odd.value and odd.expected else ""
         what = f"{odd.key.replace('_', ' ')}{is_}: {odd.what}"
-        if drift := version_rules.changed(odd.key, odd.value):
+        if drift := odd_versions.changed(odd.key, odd.value):
             what = f"environment {odd.what}: {drift}"
-        wrong.append(
-            Finding(
-                probe="versions", node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES
-            )
-        )
+        wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
     seen = f"{len(verdict.rows)} rows compared on {len(versions_of)} nodes (make check-versions shows them)"
     on = list(readings.runs_on.values())
     files = f"; files not read: run {on[0]} is running" if on else ", every file read"
@@ -59,7 +55,7 @@ def phases(readings: Readings) -> Found:
     for (name, phase), causes in undone.items():
         what = f"the phase {phase} was undone by hand: {'; '.join(causes[:2])}"
         fix = bootstrap(phase, name)
-        wrong.append(Finding(probe="phases", node=name, what=what, fix=fix, phase=phase, safe=phase in SAFE_PHASES))
+        wrong.append(Finding(node=name, what=what, fix=fix, phase=phase, safe=phase in SAFE_PHASES))
     standing = len(files) - len({finding.node for finding in wrong})
     return f"what bootstrap did still stands on {standing} of {len(files)} nodes", wrong
 
@@ -70,7 +66,7 @@ def runs(readings: Readings) -> Found:
     on = readings.runs_on
     usual = Counter(on.values()).most_common(1)[0][0] if on else ""
     for node, facts in found:
-        about: Facts = {"probe": "runs", "node": node.name}
+        about: Facts = {"node": node.name}
         if facts["orphans"]:
             count = len(facts["orphans"])
             who = f"{count} processes of an older run live" if count > 1 else "a process of an older run lives"
@@ -83,12 +79,7 @@ def runs(readings: Readings) -> Found:
             unit = f"{facts['unit'] or 'unknown'}, {facts['result'] or '?'}"
             what = f"a run is requested there and none is running (its unit: {unit})"
             wrong.append(
-                Finding(
-                    what=what,
-                    fix=f"make logs NODE={node.name}; make stop ends the request",
-                    safe=not on,
-                    **about,
-                )
+                Finding(what=what, fix=f"make logs NODE={node.name}; make stop ends the request", safe=not on, **about)
             )
     return f"run {usual} is running on {listed(list(on))}" if on else "no run is running", wrong
 
@@ -102,9 +93,7 @@ def collective(readings: Readings) -> Found:
     if failed:
         what, _, fix = next(iter(failed.values())).partition("\nfix: ")
         whole = f"{what} (on {listed(list(failed))})" if len(failed) > 1 else what
-        return "failed", [
-            Finding(probe="all-reduce", node=next(iter(failed)), what=whole, fix=fix or "make check-versions")
-        ]
+        return "failed", [Finding(node=next(iter(failed)), what=whole, fix=fix or "make check-versions")]
     if measured is None:
         raise Skipped("no node reported a result")
     pairs_s = list(measured.get("pairs", {}).values())

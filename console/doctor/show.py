@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from console.doctor.readings import Finding, Verdict
+from console.doctor.readings_and_findings import Finding, Verdict
 
 
 def lines(verdict: Verdict, seconds: float) -> list[str]:
@@ -62,10 +62,4 @@ def last_line(verdict: Verdict, seconds: float) -> str:
 
 
 def as_data(verdict: Verdict, seconds: float) -> dict[str, Any]:
-    return {
-        "ok": verdict.ok,
-        "nodes": verdict.nodes,
-        "seconds": round(seconds, 1),
-        "probes": [asdict(probe) for probe in verdict.probes],
-        "findings": [asdict(finding) for finding in verdict.findings],
-    }
+    return {"ok": verdict.ok, "seconds": round(seconds, 1), **asdict(verdict)}

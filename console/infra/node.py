@@ -1,8 +1,8 @@
 """What the controller asks of a node while a run is there, whatever the infra: how it is, stop, events, logs, fetch.
 
-An infra says how a command gets to the node (ssh.py, local.py) and may answer a verb in its own way. By default
-plugins/module_utils/motley/run_control.py is sent along and does the work there: seconds less than a playbook, and a
-node that is off delays nobody.
+An infra says how a command gets to the node (ssh.py, local.py) and may answer a verb by itself. By default
+plugins/module_utils/motley/start_stop_status.py is sent along and does the work there: seconds less than a playbook,
+and a node that is off delays nobody.
 """
 
 from __future__ import annotations
@@ -21,8 +21,14 @@ from typing import IO, Any, ClassVar
 
 ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
-SENT_ALONG = ("train.runlog.tail", f"{MOTLEY}.nvidia_smi", f"{MOTLEY}.run_files")
+TRAIN = "plugins.module_utils.train"
+SENT_ALONG = (
+    *(f"{TRAIN}.{name}" for name in ("layout", "runlog.paths", "runlog.tail")),
+    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files")),
+)
 ANSWER_S = 6.0
+NOTIFY_S = 45.0
+"""Three tries of a message, and the way there."""
 STOP_S = 60.0
 
 Facts = dict[str, Any]
@@ -32,12 +38,12 @@ class Silent(Exception):
     """Why a node gave no answer."""
 
 
+def text(name: str) -> str:
+    return (ROOT / f"{name.replace('.', '/')}.py").read_text()
+
+
 def program() -> IO[bytes]:
-    """What a node reads on its standard input: run_control.py behind the modules of ours that it imports."""
-
-    def text(name: str) -> str:
-        return (ROOT / f"{name.replace('.', '/')}.py").read_text()
-
+    """What a node reads on its standard input: start_stop_status.py behind the modules of ours that it imports."""
     lines = [
         "import sys, types",
         "def bring(name, text):",
@@ -46,7 +52,7 @@ def program() -> IO[bytes]:
         "    exec(text, module.__dict__)",
         *(f"bring({name!r}, {text(name)!r})" for name in SENT_ALONG),
         f"__package__ = {MOTLEY!r}",
-        f"exec({text(f'{MOTLEY}.run_control')!r})",
+        f"exec({text(f'{MOTLEY}.start_stop_status')!r})",
     ]
     sent = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     sent.write("\n".join(lines).encode())
@@ -79,6 +85,25 @@ class Node(ABC):
         """Delete the checkpoints of these runs."""
         return self._ask("clean", names=names)
 
+    def forget_address(self) -> Facts:
+        """Of motley_notify."""
+        return self._ask("forget")
+
+    def try_notify(self, address: str) -> Facts:
+        """A test message by the node: why it did not go out. It reads the address from standard input."""
+        about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
+        lines = [text("train.notify"), "import json", f"print(json.dumps({{'why': send({address!r}, {about})}}))"]
+        words = self.command([self.python, "-"])
+        try:
+            done = subprocess.run(
+                words, input="\n".join(lines), capture_output=True, text=True, timeout=NOTIFY_S, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise Silent(f"it gave no answer within {NOTIFY_S:.0f} s") from None
+        if done.returncode:
+            raise Silent(self.why(done.stderr.strip().splitlines()))
+        return dict(json.loads(done.stdout))
+
     def files(self, run: str) -> Facts:
         """What fetch() would bring, each with its hash."""
         return self._ask("hashes", run=run)
@@ -89,7 +114,7 @@ class Node(ABC):
 
     def events(self, run: str) -> subprocess.Popen[bytes]:
         """Lines of both event logs and of the agent's view, as they come."""
-        return self._stream("tell", run=run)
+        return self._stream("report", run=run)
 
     def events_after(self, run: str, offset: int) -> subprocess.Popen[bytes]:
         """The rest of the event log, behind one line that says where it begins."""

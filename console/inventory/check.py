@@ -22,8 +22,8 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     try:
         read(file, inventory, keys)
     except FileNotFoundError:
-        fix = "make inventory writes one; or name another: INVENTORY=inventory/…"
-        inventory.findings.append(Finding(what="there is no such file", where=str(file), fix=fix))
+        fix = "make inventory asks and writes it (examples/hosts.yml shows one); or name yours: INVENTORY=inventory/…"
+        inventory.findings.append(Finding(what="no machines are described yet", where=str(file), fix=fix))
     except YamlError as wrong:
         inventory.findings.append(Finding(what=wrong.what, where=wrong.where, fix=wrong.fix))
     except OSError as wrong:

@@ -17,6 +17,13 @@ from console.inventory.finding import Finding, nearest
 from console.strict_yaml import Vaulted, load
 from train.layout import HOME, PORTS
 
+ADDRESS = "an IPv4 address such as 192.168.1.100"
+FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
+FOLDER_RULE = f"a folder such as {HOME} or /srv/cluster, of letters, digits and . _ + @ - alone"
+GUARDED = f"{PORTS[0]}-{PORTS[1]}"
+PASSWORDS = ("ansible_password", "ansible_become_password", "ansible_ssh_pass", "ansible_sudo_pass")
+SECRETS = ("motley_hub_token", "motley_notify")
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -45,12 +52,6 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
-
-
-FOLDER_RULE = f"a folder such as {HOME} or /srv/cluster, of letters, digits and . _ + @ - alone"
-
-
 def is_folder(value: Any) -> bool:
     """A folder on a node that systemd's units, shells and ssh all take as it is written."""
     return isinstance(value, str) and FOLDER.fullmatch(value) is not None and ".." not in value.split("/")
@@ -68,6 +69,10 @@ def is_port(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
 
 
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
 def _is_ports(value: Any) -> bool:
     return ports_of(value) is not None
 
@@ -78,24 +83,18 @@ def ports_of(value: Any) -> tuple[int, int] | None:
     return (first, last) if 1024 <= first < last < 65536 else None
 
 
-GUARDED = f"{PORTS[0]}-{PORTS[1]}"
-
-
-SECRETS = ("ansible_password", "ansible_become_password", "ansible_ssh_pass", "ansible_sudo_pass")
-
-
-ADDRESS = "an IPv4 address such as 192.168.1.100"
-
-
 KEYS: dict[str, Key] = {
     "motley_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_current_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_mac": Key('a network card\'s address in quotes, such as "3c:7c:3f:00:00:01"', _is_mac, on_node_only=True),
     "motley_gpu": Key("a card's name such as RTX 4070, or none", _is_text, on_node_only=True),
+    "motley_kwh_price": Key("a number such as 0.32", _is_amount),
+    "motley_idle_watts": Key("a number such as 55", _is_amount),
     "motley_role": Key("head or worker", lambda value: value in ("head", "worker"), on_node_only=True),
     "motley_subnet": Key("your network with its size, such as 192.168.1.0/24", is_network),
     "motley_gateway": Key(ADDRESS, is_address),
     "motley_dns": Key("a list of addresses such as [192.168.1.1], or []", _is_addresses),
+    "motley_notify_from": Key("controller or nodes", lambda value: value in ("controller", "nodes")),
     "motley_state": Key("a folder on the controller", _is_text),
     "motley_state_folder": Key("a folder on the controller", _is_text),
     "motley_home": Key("a folder on the node", _is_text),
@@ -109,11 +108,12 @@ KEYS: dict[str, Key] = {
     "ansible_ssh_extra_args": Key("options for ssh", _is_text),
     "ansible_control_path": Key("a path pattern", _is_text),
     "ansible_connection": Key("ssh or local", lambda value: value in ("ssh", "local")),
-    # Of the Hugging Face hub; no role declares it, as that would unlock it on the way to the nodes.
-    "motley_hub_token": Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)),
-    **{name: Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted)) for name in SECRETS},
+    # No role declares motley_hub_token (of the Hugging Face hub) and motley_notify: that would unlock them everywhere.
+    **{
+        name: Key("a value made by ansible-vault", lambda value: isinstance(value, Vaulted))
+        for name in (*PASSWORDS, *SECRETS)
+    },
 }
-
 
 TYPES: dict[str, Key] = {
     "bool": Key("true or false, without quotes", lambda value: isinstance(value, bool)),
@@ -159,6 +159,9 @@ def judge_keys(values: dict[str, Any], where: str, keys: dict[str, Key], *, on_n
         elif isinstance(value, str) and "{{" in value:
             continue  # a template: only Ansible knows its value
         elif name in SECRETS and not isinstance(value, Vaulted):
+            fix = f"ansible-vault encrypt_string --stdin-name {name}, and put here what it prints"
+            yield Finding(what=f"'{name}' stands here in plain text", where=where, fix=fix)
+        elif name in PASSWORDS and not isinstance(value, Vaulted):
             fix = "take it out (it is asked for once); where it must be kept: ansible-vault encrypt_string"
             yield Finding(what=f"'{name}' stands here in plain text", where=where, fix=fix)
         elif not key.accepts(value):

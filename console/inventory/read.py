@@ -49,7 +49,7 @@ def hosts_file(path: Path) -> Path:
 
 
 def _is_program(file: Path) -> bool:
-    """As Ansible tells it; on some disks every file may be executed."""
+    """As Ansible reads it; on some disks every file may be executed."""
     if not (file.is_file() and os.access(file, os.X_OK)):
         return False
     with file.open("rb") as content:
@@ -73,7 +73,7 @@ def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
     data = _load(hosts_file)
     group = _group(data)
     if group is None:
-        fix = f"it begins with '{GROUP}:', below it 'vars:' and 'hosts:'; inventory/homelab/hosts.yml is an example"
+        fix = f"it begins with '{GROUP}:', below it 'vars:' and 'hosts:'; examples/hosts.yml is an example"
         inventory.findings.append(Finding(what=f"the group '{GROUP}' is missing", where=str(hosts_file), fix=fix))
         return
     shared: dict[str, Any] = {}

@@ -9,27 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from console import cards
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_folder, is_network, is_port, ports_of
 from console.inventory.read import GROUP, is_local
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
+from train.plan import architectures
 
 RESERVED = frozenset(
     {"all", "ungrouped", GROUP, "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
     | {"broadcasthost", "ip6-allnodes", "ip6-allrouters", "gateway", "router", "controller"}
 )
-
-
 MOVED_PORTS = ("motley_render_presence_port", "motley_render_group_ports", "motley_artifacts_port")
-
-
 NO_LAN = {
     "0.0.0.0/8": "no network",
     "100.64.0.0/10": "a VPN's or a provider's",
     "127.0.0.0/8": "each machine itself",
-    "169.254.0.0/16": "what a card takes when nobody gives it an address",
+    "169.254.0.0/16": "what a network card takes when nobody gives it an address",
     "224.0.0.0/3": "for multicast",
 }
 
@@ -51,7 +47,7 @@ def _valid_name(name: str) -> str:
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
         if "motley_address" not in values:
-            fix = "add the address that it shall have: motley_address: 192.168.1.…"
+            fix = "add the address that it is to have: motley_address: 192.168.1.…"
             yield Finding(what="motley_address is missing", where=f"{where}, {name}", fix=fix)
     for key in ("motley_address", "motley_current_address", "motley_mac"):
         owners: dict[str, list[str]] = defaultdict(list)
@@ -133,7 +129,7 @@ def _heads(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 def _cards(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
         card = str(values.get("motley_gpu", "none"))
-        reason = cards.unserved(card)
+        reason = architectures.unserved(card)
         if reason:
             fix = "take the machine out, or write motley_gpu: none to train on its processor"
             yield Finding(what=f"{card} {reason}", where=f"{where}, {name}", fix=fix)

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MEMBERS
-from train.runlog.state import Change, Event, history, nodes_of, replay, time_of
+from console.report.news import happened
+from train.plan.config import RECIPES, RunConfig
+from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS
+from train.runlog.state import Event, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 
 
@@ -27,10 +29,21 @@ class History:
     repeated: int
     """Steps that were trained a second time."""
     evals: list[Event]
+    samples: list[Event]
+    """What the model wrote at each evaluation; empty where it is fine-tuned."""
     news: list[Event]
-    """Lost, returned, failed and warned: what follow would have shown, in order of time."""
+    """What happened to whom, in order of time: news.py."""
     ending: Event | None
+    verdict: str = ""
+    """The agents' word at the end: `done: …` or `failed: …`."""
     cards: dict[str, list[Event]] = field(default_factory=dict)
+    """Readings of the GPUs of the nodes that computed on theirs."""
+    idle_cards: list[str] = field(default_factory=list)
+    """Nodes whose GPUs were read, and did not compute."""
+    launch: dict[str, Any] = field(default_factory=dict)
+    """What was launched; empty where it was not by Motley."""
+    fetched: bool = False
+    """Whether what it made is here."""
     plan: dict[str, Any] = field(default_factory=dict)
     """What was predicted: step_s and shares; empty where no speeds were known."""
     answers: dict[str, Any] = field(default_factory=dict)
@@ -42,6 +55,22 @@ class History:
     @property
     def seconds(self) -> float:
         return max(map(time_of, [*self.starts, *self.steps, *([self.ending] if self.ending else [])])) - self.began
+
+    @property
+    def made(self) -> str:
+        """adapter, or model."""
+        return RECIPES[self.launch.get("all", {}).get("recipe", RunConfig.recipe)].RESULT
+
+    @property
+    def electricity(self) -> dict[str, Any]:
+        """The price and the watts at rest that the inventory had at the launch; empty in older runs."""
+        return dict(self.launch.get("electricity") or {})
+
+    @property
+    def asked_loss(self) -> tuple[float | None, float | None]:
+        """On held-out rows, of the base and with the adapter: as they were asked after the run."""
+        base, adapter = (self.answers.get(model, {}).get("loss") for model in ("base", "adapter"))
+        return base, adapter
 
 
 class NothingHappened(Exception):
@@ -63,45 +92,33 @@ def read_history(folder: Path) -> History:
     if not starts:
         raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: make fetch RUN={folder.name}")
     steps = history(change.event for change in changes)
+    launched = [_json(file) for file in sorted(folder.rglob(LAUNCH))]
     trained = [change.event["step"] for change in changes if change.kind == "step"]
     evals = {change.event["step"]: change.event for change in changes if change.kind == "eval"}
+    wrote = {change.event["step"]: change.event for change in changes if change.kind == "samples"}
+    computed = {node for step in steps for node, gb in by_node(step, "gpu_gb").items() if gb}
     cards: dict[str, list[Event]] = {}
     for reading in _gather(folder, GPU):
         cards.setdefault(str(reading["node"]), []).append(reading)
     return History(
         run=state.run,
-        nodes=nodes_of(process for start in starts for process in start["nodes"]),
+        nodes=nodes_of(process for event in [*starts, *steps] for process in event["nodes"]),
         total_steps=state.total,
         starts=starts,
         steps=steps,
         repeated=len(trained) - len(set(trained)),
         evals=[evals[step] for step in sorted(evals)],
-        news=[word for change in changes if (word := in_words(change))],
+        samples=[wrote[step] for step in sorted(wrote)],
+        news=happened(changes),
         ending=state.ending,
-        cards=cards,
-        plan=next(filter(None, (_json(file).get("foretold") for file in sorted(folder.rglob(LAUNCH)))), {}),
+        verdict=state.verdict,
+        cards={node: readings for node, readings in cards.items() if node in computed},
+        idle_cards=sorted(cards.keys() - computed),
+        launch=launched[0] if launched else {},
+        fetched=any((folder / name).is_dir() for name in MADE),
+        plan=next(filter(None, (launch.get("foretold") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
     )
-
-
-def in_words(change: Change) -> Event:
-    """From the trainer its warnings and its end; from the agents who went and who came."""
-    event = change.event
-    word = {"time": event["time"], "step": event.get("step")}
-    if "epoch" not in event:
-        if change.kind == "failed":
-            return word | {"what": f"{event['node']}: {event['message']}"}
-        text = {"warning": "message", "balance": "reason"}.get(change.kind)
-        return word | {"what": event[text], "quiet": change.kind == "balance"} if text else {}
-    who = ", ".join(map(str, event.get("nodes") or [event["node"]]))
-    reason = f" ({event['reason']})" if event.get("reason") else ""
-    what = {
-        "lost": f"{who} lost{reason}",
-        "joined": f"{who} back",
-        "waiting": f"{who} waits{reason}",
-        "stalled": f"{who} stalled{reason}",
-    }.get(change.kind)
-    return word | {"what": what, "mark": True} if what else {}
 
 
 def _gather(folder: Path, name: str) -> list[Event]:

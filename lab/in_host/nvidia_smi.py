@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,13 +27,12 @@ REMARK = "simulated by the Motley lab, no NVIDIA software or hardware here"
 Facts = dict[str, Any]
 
 UNITS = {
-    **dict.fromkeys(("memory.total", "memory.used", "memory.free", "memory.reserved"), "MiB"),
+    **dict.fromkeys(("memory.total", "memory.used", "memory.free"), "MiB"),
     **dict.fromkeys(("power.draw", "power.limit", "power.default_limit", "power.min_limit", "power.max_limit"), "W"),
-    **dict.fromkeys(("utilization.gpu", "utilization.memory", "fan.speed"), "%"),
-    **dict.fromkeys(("clocks.sm", "clocks.gr", "clocks.mem", "clocks.max.sm", "clocks.max.mem"), "MHz"),
+    **dict.fromkeys(("clocks.sm", "clocks.max.sm"), "MHz"),
+    "utilization.gpu": "%",
 }
-THROTTLE_BITS = {"gpu_idle": 0x1, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "sw_thermal_slowdown": 0x20}
-THROTTLE_BITS |= {"hw_thermal_slowdown": 0x40, "hw_power_brake_slowdown": 0x80}
+THROTTLE_BITS = {"gpu_idle": 0x1, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "hw_thermal_slowdown": 0x40}
 
 
 class Failed(Exception):
@@ -91,84 +89,48 @@ def set_(changes: Facts) -> None:
 
 def facts(card: Facts, library: str, chosen: Facts) -> Facts:
     """Every field that can be queried, without units."""
-    bus = f"0000{card['bus_id']}"
     load = _load(card, chosen)
     memory = card["memory_mib"]
     # Drivers of laptops give no limit and take none.
     limit = None if card["laptop"] else f"{chosen.get('power_limit_w', card['power_limit_w']):.2f}"
     return {
         "index": 0,
-        "count": 1,
         "name": card["name"],
-        "gpu_name": card["name"],
         "driver_version": library,
         "uuid": card["uuid"],
-        "gpu_uuid": card["uuid"],
-        "serial": None,
-        "vbios_version": None,
         "compute_cap": card["compute_capability"],
-        "pci.bus_id": bus,
-        "gpu_bus_id": bus,
-        "pci.device_id": f"0x{card['pci_id'][5:].upper()}10DE",
+        "pci.bus_id": f"0000{card['bus_id']}",
         "persistence_mode": "Enabled" if chosen.get("persistence") else "Disabled",
-        "display_active": "Disabled",
-        "ecc.mode.current": None,
-        "mig.mode.current": None,
-        "compute_mode": "Default",
         "memory.total": memory,
-        "memory.reserved": 290,
-        "memory.used": load["memory_mib"],
-        "memory.free": memory - 290 - load["memory_mib"],
+        "memory.free": memory - 290 - load["memory.used"],
         "power.limit": limit,
         "power.default_limit": limit and f"{card['power_limit_w']:.2f}",
         "power.min_limit": limit and f"{card['power_limit_w'] / 3:.2f}",
         "power.max_limit": limit and f"{card['power_limit_w'] * 1.1:.2f}",
-        "fan.speed": None if card["laptop"] else load["fan"],
-        "timestamp": time.strftime("%Y/%m/%d %H:%M:%S.000"),
-        **{key: load[key] for key in LIVE},
-        **_throttling(load["reasons"]),
+        **load,
     }
-
-
-LIVE = (
-    "temperature.gpu utilization.gpu utilization.memory power.draw pstate"
-    " clocks.sm clocks.gr clocks.mem clocks.max.sm clocks.max.mem"
-).split()
 
 
 def _load(card: Facts, chosen: Facts) -> Facts:
-    """How hard the card works: idle, busy for somebody, or too hot to go on at full speed."""
+    """How hard the card works: idle, busy for somebody, or too hot to run at full speed."""
     full_w = float(chosen.get("power_limit_w") or card["power_limit_w"])
     if card["on_battery"]:
         full_w = min(full_w, 55.0)
-    highest = min([2610, *(chosen.get("clocks") or [])[1:]])
     idle = not card["busy"] and not card["hot"]
-    clock = 210 if idle else 900 if card["hot"] else highest
     reasons = ["gpu_idle"] if idle else ["hw_slowdown", "hw_thermal_slowdown"] if card["hot"] else []
+    reasons += ["sw_power_cap"] if card["on_battery"] and not idle else []
+    bits = f"0x{sum(THROTTLE_BITS[reason] for reason in reasons):016X}"
     return {
-        "memory_mib": int(card["memory_mib"] * 0.7) if card["busy"] else 12,
-        "fan": 0 if idle else 100 if card["hot"] else 62,
+        "memory.used": int(card["memory_mib"] * 0.7) if card["busy"] else 12,
         "temperature.gpu": 38 if idle else 95 if card["hot"] else 71,
         "utilization.gpu": 0 if idle else 97,
-        "utilization.memory": 0 if idle else 54,
         "power.draw": f"{full_w * (0.06 if idle else 0.5 if card['hot'] else 0.96):.2f}",
         "pstate": "P8" if idle else "P2",
-        "clocks.sm": clock,
-        "clocks.gr": clock,
-        "clocks.mem": 405 if idle else 9001,
+        "clocks.sm": 210 if idle else 900 if card["hot"] else 2610,
         "clocks.max.sm": 2610,
-        "clocks.max.mem": 9001,
-        "reasons": reasons + (["sw_power_cap"] if card["on_battery"] and not idle else []),
+        # The old name of this field and the new one.
+        **dict.fromkeys(("clocks_throttle_reasons.active", "clocks_event_reasons.active"), bits),
     }
-
-
-def _throttling(reasons: list[str]) -> Facts:
-    """Under the old name of these fields and under the new one."""
-    fields: Facts = {}
-    for prefix in ("clocks_throttle_reasons", "clocks_event_reasons"):
-        fields[f"{prefix}.active"] = f"0x{sum(THROTTLE_BITS[reason] for reason in reasons):016X}"
-        fields |= {f"{prefix}.{name}": "Active" if name in reasons else "Not Active" for name in THROTTLE_BITS}
-    return fields
 
 
 # -- what it prints --------------------------------------------------------------------------------------------
@@ -206,42 +168,6 @@ def table(known: Facts) -> str:
     ]
     line = f"+{'-' * width}+"
     return "\n".join([line, *(line if row is None else f"| {row:<{width - 2}} |" for row in rows), line])
-
-
-def log(known: Facts) -> str:
-    """A part of `nvidia-smi -q`."""
-    pairs: list[tuple[str, Any]] = [
-        ("Timestamp", time.strftime("%a %b %d %H:%M:%S %Y")),
-        ("Driver Version", known["driver_version"]),
-        ("CUDA Version", CUDA_VERSION),
-        ("", None),
-        ("Attached GPUs", 1),
-        (f"GPU {known['pci.bus_id']}", None),
-        ("    Product Name", known["name"]),
-        ("    Persistence Mode", known["persistence_mode"]),
-        ("    GPU UUID", known["uuid"]),
-        ("    Performance State", known["pstate"]),
-        ("    Clocks Event Reasons", None),
-        *((f"        {_words(name)}", known[f"clocks_event_reasons.{name}"]) for name in THROTTLE_BITS),
-        ("    FB Memory Usage", None),
-        *(
-            (f"        {part.title()}", f"{known[f'memory.{part}']} MiB")
-            for part in ("total", "reserved", "used", "free")
-        ),
-        ("    Utilization", None),
-        ("        GPU", f"{known['utilization.gpu']} %"),
-        ("    Temperature", None),
-        ("        GPU Current Temp", f"{known['temperature.gpu']} C"),
-        ("    GPU Power Readings", None),
-        ("        Average Power Draw", f"{known['power.draw']} W"),
-        ("        Current Power Limit", _value("power.limit", known["power.limit"], units=True).strip("[]")),
-    ]
-    lines = [f"{name:<42}: {value}" if value is not None else name for name, value in pairs]
-    return "\n".join(["", "==============NVSMI LOG==============", f"({REMARK})", "", *lines])
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ").title().replace("Hw", "HW").replace("Sw", "SW").replace("Gpu", "GPU")
 
 
 # -- what it sets ----------------------------------------------------------------------------------------------
@@ -283,20 +209,6 @@ def set_power_limit(word: str, known: Facts) -> str:
     return f"Power limit for GPU {bus} was set to {wanted:.2f} W from {now} W.\nAll done."
 
 
-def lock_clocks(word: str, known: Facts) -> str:
-    bus = known["pci.bus_id"]
-    need_root("set GPU clocks", bus)
-    low, _, high = word.partition(",")
-    set_({"clocks": [int(low), int(high or low)]})
-    return f'GPU clocks set to "(gpuClkMin {low}, gpuClkMax {high or low})" for GPU {bus}\nAll done.'
-
-
-def free_clocks(known: Facts) -> str:
-    need_root("reset GPU clocks", known["pci.bus_id"])
-    set_({"clocks": None})
-    return "All done."
-
-
 # -- the command line ------------------------------------------------------------------------------------------
 
 SETTERS: dict[str, Callable[[str, Facts], str]] = {
@@ -304,11 +216,9 @@ SETTERS: dict[str, Callable[[str, Facts], str]] = {
     "--persistence-mode": set_persistence,
     "-pl": set_power_limit,
     "--power-limit": set_power_limit,
-    "-lgc": lock_clocks,
-    "--lock-gpu-clocks": lock_clocks,
 }
-TAKES_VALUE = {*SETTERS, "--query-gpu", "--query-compute-apps", "--format", "-i", "--id", "-d", "--display"}
-ALONE = {"-L", "--list-gpus", "-q", "--query", "-rgc", "--reset-gpu-clocks", "--version"}
+TAKES_VALUE = {*SETTERS, "--query-gpu", "--query-compute-apps", "--format", "-i", "--id"}
+ALONE = {"-L", "--list-gpus"}
 
 
 def parse(words: list[str]) -> dict[str, str]:
@@ -335,13 +245,9 @@ def answer(options: dict[str, str], known: Facts) -> str:
             return set_it(options[name], known)
     if asked & {"--query-gpu", "--query-compute-apps"}:
         return query(options, known)
-    simple: list[tuple[set[str], Callable[[Facts], str]]] = [
-        ({"-L", "--list-gpus"}, lambda card: f"GPU 0: {card['name']} (UUID: {card['uuid']})"),
-        ({"-rgc", "--reset-gpu-clocks"}, free_clocks),
-        ({"--version"}, versions),
-        ({"-q", "--query"}, log),
-    ]
-    return next((show for names, show in simple if asked & names), table)(known)
+    if asked & ALONE:
+        return f"GPU 0: {known['name']} (UUID: {known['uuid']})"
+    return table(known)
 
 
 def query(options: dict[str, str], known: Facts) -> str:
@@ -351,13 +257,6 @@ def query(options: dict[str, str], known: Facts) -> str:
     if "--query-compute-apps" in options:  # no process here computes on a card that is not there
         return "" if "noheader" in style else options["--query-compute-apps"].replace(",", ", ")
     return csv(re.split(r",\s*", options["--query-gpu"]), known, style)
-
-
-def versions(known: Facts) -> str:
-    version = known["driver_version"]
-    lines = {"NVIDIA-SMI version": version, "NVML version": version[: version.rindex(".")]}
-    lines |= {"DRIVER version": version, "CUDA Version": CUDA_VERSION}
-    return "\n".join(f"{name:<20}: {value}" for name, value in lines.items())
 
 
 def main() -> int:

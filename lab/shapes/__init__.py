@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from lab import deb, drivers, layer, packages, repository
+from lab import deb, fake_packages, layer, real_packages, repository
 from lab.base import Base
-from lab.deb import Package
+from lab.deb import Deb
 from lab.shapes import debian_ifupdown, debian_root, desktop_2404, encrypted, igpu_only, lived_in, server_2604
 from lab.shapes import shape as parts
 from lab.shapes.shape import Machine, Shape
@@ -73,7 +73,7 @@ def layers(base: Base, below: tuple[Path, ...], shapes: Iterable[Shape]) -> tupl
 
 
 def _ensure(base: Base, below: tuple[Path, ...], shape: Shape) -> Path:
-    sources = (shape.home, packages.__file__, parts.__file__)
+    sources = (shape.home, real_packages.__file__, parts.__file__)
     made = [(deb.control(package), package.files, package.scripts) for package in simulated(shape)]
     recipe = repr((shape.packages, made)).encode() + b"".join(Path(file).read_bytes() for file in sources)
     return layer.ensure(below, f"shape-{shape.name}", recipe, lambda root: _install(base, root, shape))
@@ -81,7 +81,7 @@ def _ensure(base: Base, below: tuple[Path, ...], shape: Shape) -> Path:
 
 def _install(base: Base, root: Path, shape: Shape) -> None:
     with tempfile.TemporaryDirectory(dir=root) as folder:
-        files = packages.download(base.suite, root, shape.packages, Path(folder)) if shape.packages else []
+        files = real_packages.download(base.suite, root, shape.packages, Path(folder)) if shape.packages else []
         files += repository.build(simulated(shape), Path(folder))
         if files:
             names = [f"/{file.relative_to(root)}" for file in files]
@@ -99,8 +99,8 @@ def _translate(found: Iterable[Path], root: Path, language: str) -> None:
             outcome("sh", "-c", unpack, "-", file, root, language)  # one without words is an error for tar
 
 
-def simulated(shape: Shape) -> list[Package]:
-    return [package for package in drivers.packages(drivers.CURRENT) if package.name in shape.simulated]
+def simulated(shape: Shape) -> list[Deb]:
+    return [package for package in fake_packages.packages(fake_packages.CURRENT) if package.name in shape.simulated]
 
 
 def conditions(shapes: Iterable[Shape]) -> Mapping[str, bool]:

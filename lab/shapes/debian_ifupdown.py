@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lab.shapes.shape import NETWORK, Machine, Shape, inside, write
 
-# On a real machine udev starts a card that may be plugged in while it runs; in the lab nobody plugs.
+# On a real machine udev starts a NIC that may be plugged in while it runs; in the lab nobody plugs.
 PLUGGED = "[Service]\nExecStartPost=-/sbin/ifup -a --allow=hotplug\n"
 
 

@@ -21,7 +21,7 @@ def install(root: Path) -> None:
     write(root, "usr/lib/netplan/00-network-manager-all.yaml", RENDERER, 0o600)
     inside(root, "systemctl", "--quiet", "disable", "systemd-networkd")
     inside(root, "systemctl", "--quiet", "enable", "NetworkManager")
-    inside(root, "systemctl", "--quiet", "mask", "NetworkManager-wait-online")  # nobody answers on the spare card
+    inside(root, "systemctl", "--quiet", "mask", "NetworkManager-wait-online")  # nobody answers on the spare NIC
 
 
 def connections(machine: Machine) -> None:

@@ -30,18 +30,18 @@ ExecStart=ip link set tailscale0 up
 [Install]
 WantedBy=multi-user.target
 """
-# Where the kernel has no VLANs: another device on the same card, with an address of its own. networkd would wait
-# for the VLAN for ever, and leave the card without its routes until then.
+# Where the kernel has no VLANs: another device on the same NIC, with an address of its own. networkd would wait
+# for the VLAN forever, and leave the NIC without its routes until then.
 INSTEAD_OF_VLAN = """\
 [Unit]
-Description=Lab: in place of a VLAN on {card}
+Description=Lab: in place of a VLAN on {nic}
 After=network.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart=ip link add {card}.20 link {card} type macvlan mode bridge
-ExecStart=ip address add {address} dev {card}.20
-ExecStart=ip link set {card}.20 up
+ExecStart=ip link add {nic}.20 link {nic} type macvlan mode bridge
+ExecStart=ip address add {address} dev {nic}.20
+ExecStart=ip link set {nic}.20 up
 [Install]
 WantedBy=multi-user.target
 """
@@ -80,7 +80,7 @@ def settle(machine: Machine) -> None:
     vlan = VLAN_ADDRESS.format(number) if kernel_has_vlans() else ""
     if not vlan:
         machine.write("etc/systemd/network/05-vlan.network", NOT_NETWORKDS.format(f"{machine.lan}.20"))
-        unit = INSTEAD_OF_VLAN.format(card=machine.lan, address=VLAN_ADDRESS.format(number))
+        unit = INSTEAD_OF_VLAN.format(nic=machine.lan, address=VLAN_ADDRESS.format(number))
         machine.write("etc/systemd/system/lab-vlan.service", unit)
         inside(machine.root, "systemctl", "--quiet", "enable", "lab-vlan")
     if machine.has("etc/network/interfaces"):
@@ -102,17 +102,17 @@ def hosts(machine: Machine) -> str:
 
 def _for_ifupdown(machine: Machine, vlan: str) -> str:
     route = f"\tup ip route add {ELSEWHERE} via {machine.profile.gateway}\n"
-    card = f"{machine.lan}.20"
-    return f"{route}\nallow-hotplug {card}\niface {card} inet static\n\taddress {vlan}\n" if vlan else route
+    vlan_nic = f"{machine.lan}.20"
+    return f"{route}\nallow-hotplug {vlan_nic}\niface {vlan_nic} inet static\n\taddress {vlan}\n" if vlan else route
 
 
 def _into_netplan(machine: Machine, vlan: str) -> None:
-    """The route beside the card's address, the VLAN beside the card."""
+    """The route beside the NIC's address, the VLAN beside the NIC."""
     for file in sorted((machine.root / "etc/netplan").glob("*.yaml")):
         plan: dict[str, Any] = yaml.safe_load(file.read_text())
-        for name, card in plan["network"].get("ethernets", {}).items():
-            if machine.lan in (name, card.get("match", {}).get("name")):
-                card.setdefault("routes", []).append({"to": ELSEWHERE, "via": machine.profile.gateway})
+        for name, nic in plan["network"].get("ethernets", {}).items():
+            if machine.lan in (name, nic.get("match", {}).get("name")):
+                nic.setdefault("routes", []).append({"to": ELSEWHERE, "via": machine.profile.gateway})
                 added = {f"{machine.lan}.20": {"id": 20, "link": name, "addresses": [vlan]}}
                 plan["network"] |= {"vlans": added} if vlan else {}
                 machine.write(str(file.relative_to(machine.root)), yaml.safe_dump(plan, sort_keys=False), 0o600)

@@ -60,7 +60,7 @@ class Shape:
     packages: tuple[str, ...] = ()
     """Real parts, from the suite's own mirror."""
     simulated: tuple[str, ...] = ()
-    """Parts of lab/drivers.py."""
+    """Parts of lab/fake_packages.py."""
     language: str = ""
     """In which the programs of its base speak."""
     install: Callable[[Path], None] = _nothing

@@ -1,4 +1,4 @@
-"""The controller's part of the relay: tells every node its place in the chain, and feeds the first one."""
+"""The controller's part of the relay: gives every node its place in the chain, and feeds the first one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from plugins.module_utils.motley import callers, relay
+from plugins.module_utils.motley import listening_ports, relay
 
 
 class ActionModule(ActionBase):
@@ -20,45 +20,45 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
-        wish = dict(self._task.args)
-        me, chain = known["inventory_hostname"], list(wish.pop("nodes", None) or known["ansible_play_hosts"])
+        params = dict(self._task.args)
+        me, chain = known["inventory_hostname"], list(params.pop("nodes", None) or known["ansible_play_hosts"])
         if me not in chain:
             return result | {"skipped": True, "skip_reason": "it takes no part"}
         if caller := self._shut_out():
             what = f"its firewall does not let this controller in, which comes from {caller} now"
             return result | {"failed": True, "msg": f"{what}\nfix: make bootstrap PHASE=firewall"}
-        source = Path(wish.pop("source"))
+        source = Path(params.pop("source"))
         places = {name: address_of(known["hostvars"][name]) for name in chain}
-        token = self._token(known, wish)
+        token = self._token(known, params)
         place = chain.index(me) + 1
-        wish |= {"address": places[me], "token": token, "place": place, "after": dict(list(places.items())[place:])}
+        params |= {"address": places[me], "token": token, "place": place, "after": dict(list(places.items())[place:])}
         if self._task.check_mode or me != chain[0]:
-            result |= self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
+            result |= self._execute_module(module_name="artifacts", module_args=params, task_vars=known)
             return result
 
-        files = relay.listed(wish["files"])
+        files = relay.listed(params["files"])
         store = relay.Store.whole(source, files)
         targets = [relay.Target(name, address) for name, address in places.items()]
-        asked = (store, targets, int(wish.get("port", 29890)), token, relay.patience_s(files))
+        asked = (store, targets, int(params.get("port", 29890)), token, relay.patience_s(files))
         feeder = threading.Thread(target=relay.hand_on, args=asked, daemon=True)
         feeder.start()
         over = threading.Event()
-        watcher = threading.Thread(target=self._tell, args=(store, Path(wish["folder"]).name, over), daemon=True)
+        watcher = threading.Thread(target=self._tell, args=(store, Path(params["folder"]).name, over), daemon=True)
         watcher.start()
         try:
-            told = self._execute_module(module_name="artifacts", module_args=wish, task_vars=known)
-            if told.get("failed") and "refused" in str(told.get("msg")):
-                store.stop(str(told["msg"]).splitlines()[0])
+            reply = self._execute_module(module_name="artifacts", module_args=params, task_vars=known)
+            if reply.get("failed") and "refused" in str(reply.get("msg")):
+                store.stop(str(reply["msg"]).splitlines()[0])
         finally:
             over.set()
             feeder.join()  # where the connection to the first node was lost, the others are still being served
-        return {**result, **told}
+        return {**result, **reply}
 
     def _shut_out(self) -> str:
         """The controller's address as the node sees it, where the node's own rules do not know it."""
         if self._task.check_mode or self._connection.transport == "local":
             return ""
-        return callers.shut_out(self._low_level_execute_command(callers.ASK, sudoable=False)["stdout"])
+        return listening_ports.shut_out(self._low_level_execute_command(listening_ports.ASK, sudoable=False)["stdout"])
 
     def _tell(self, store: relay.Store, what: str, over: threading.Event, every_s: float = 5.0) -> None:
         """A line now and then while much is handed on: how far, how fast, and how long it still takes."""
@@ -71,17 +71,17 @@ class ActionModule(ActionBase):
                 self._display.display(f"  handing on {what} {far} · {(store.to_give - given) / rate:.0f} s to go")
             before, since = given, now
 
-    def _token(self, known: dict[str, Any], wish: dict[str, Any]) -> str:
+    def _token(self, known: dict[str, Any], params: dict[str, Any]) -> str:
         """The same in every worker of this task, and nobody's guess: made from the controller's own key."""
         folder = known["hostvars"][known["inventory_hostname"]]["motley_state_folder"]
         key = Path(str(folder)) / "controller_ed25519"
         secret = key.read_bytes() if key.exists() else b"loopback"
-        words = json.dumps([str(self._task._uuid), wish["files"]], sort_keys=True)
+        words = json.dumps([str(self._task._uuid), params["files"]], sort_keys=True)
         return hashlib.sha256(secret + words.encode()).hexdigest()
 
 
 def address_of(variables: Any) -> str:
-    """Where a node answers now; a local one has only the address that it shall have."""
+    """Where a node answers now; a local one has only the address that it is to have."""
     if variables.get("ansible_connection") == "local":
         return str(variables["motley_address"])
     return str(variables.get("ansible_host") or variables["motley_address"])

@@ -1,4 +1,4 @@
-"""Hands what every node told to console/doctor, which judges it; knocks where a node gave no answer."""
+"""Hands what every node reported to console/doctor, which judges it; knocks where a node gave no answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from console.ansible_errors import own_words
 from console.doctor import show
 from console.doctor.judge import judge
-from console.doctor.readings import NodeReadings, Readings
+from console.doctor.readings_and_findings import NodeReadings, Readings
 
 KNOCK_S = 1.5
 
@@ -44,21 +44,21 @@ PARTS = ("contact", "look", "versions", "driver", "reach", "links", "collective"
 def node_of(name: str, hostvars: Any) -> NodeReadings:
     values = hostvars[name]
 
-    def told(key: str) -> dict[str, Any]:
+    def reported(key: str) -> dict[str, Any]:
         return dict(values.get(key) or {})
 
-    root, user = told("motley_doctor_as_root"), told("motley_doctor_as_user")
-    links, driver, together = (told(f"motley_doctor_{key}") for key in ("links", "driver", "together"))
+    root, user = reported("motley_doctor_as_root"), reported("motley_doctor_as_user")
+    links, driver, together = (reported(f"motley_doctor_{key}") for key in ("links", "driver", "together"))
     looked = root if root.get("look") else user
     look = looked["look"] | {"clock": {"skew_s": looked["clock_off_s"]}} if looked.get("look") else None
-    contact = told("motley_doctor_contact")
-    met = dict((contact.get("met") or {}).get(name) or {})
-    if met.get("state") == "off":
-        met["knock"] = knock(met["tried"], int(values.get("ansible_port") or 22))
+    found = reported("motley_doctor_contact")
+    contact = dict((found.get("contacts") or {}).get(name) or {})
+    if contact.get("state") == "off":
+        contact["knock"] = knock(contact["tried"], int(values.get("ansible_port") or 22))
     gone = next((str(answer["msg"]) for answer in (root, user) if answer.get("unreachable")), "")
-    took = {"contact": float(contact.get("waited_s") or 0)} | dict(links.get("took") or {})
+    took = {"contact": float(found.get("waited_s") or 0)} | dict(links.get("took") or {})
     took |= {"collective": float(together.get("took_s") or 0)}
-    took |= {"versions": float(told("motley_doctor_versions").get("took_s") or 0)}
+    took |= {"versions": float(reported("motley_doctor_versions").get("took_s") or 0)}
     took |= {"look": sum((look or {}).get("took", {}).values())}
     return NodeReadings(
         name=name,
@@ -71,22 +71,22 @@ def node_of(name: str, hostvars: Any) -> NodeReadings:
             "firewall": boolean(values.get("motley_firewall_manage", True)),
             "gpu_driver": boolean(values.get("motley_gpu_driver_manage", True)) and values.get("motley_gpu") != "none",
         },
-        met=met,
+        contact=contact,
         unreachable=gone,
         sudo=refused(root),
-        look_failed=said(user) if look is None else "",
+        look_failed=message(user) if look is None else "",
         look=look,
         links=links.get("links"),
-        link_failed=said(links),
-        versions=told("motley_doctor_versions").get("versions"),
-        driver_fault=said(driver),
+        link_failed=message(links),
+        versions=reported("motley_doctor_versions").get("versions"),
+        driver_fault=message(driver),
         collective=together.get("measured"),
-        collective_failed=said(together),
+        collective_failed=message(together),
         took=took,
     )
 
 
-def said(answer: dict[str, Any]) -> str:
+def message(answer: dict[str, Any]) -> str:
     failed = answer.get("failed") or answer.get("unreachable")
     words = [str(answer.get(key) or "") for key in ("msg", "module_stderr", "stderr")]
     return "\n".join(filter(None, words)) or "\n".join(own_words(answer)) if failed else ""
@@ -94,12 +94,12 @@ def said(answer: dict[str, Any]) -> str:
 
 def refused(root: dict[str, Any]) -> str | None:
     """Why sudo did not work; None where no password was there to try it with, empty where it worked."""
-    words = said(root)
+    words = message(root)
     return None if "Missing sudo password" in words or not root or root.get("skipped") else words
 
 
 def knock(addresses: list[str], port: int) -> str:
-    """What an SSH client would meet: nobody, a refusal, a connection without a word, or a greeting."""
+    """What an SSH client would find: nobody, a refusal, a connection without a word, or a greeting."""
     worst = "nobody"
     for address in addresses:
         try:

@@ -1,4 +1,4 @@
-"""Brings a model or a data set to the controller, once for all nodes, and tells the relay what there is to hand on."""
+"""Brings a model or a data set to the controller, once for all nodes, and shows the relay what there is to hand on."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 from console import hub
 from plugins.module_utils.motley import relay
 from train.errors import BadInput
+from train.layout import TOKENIZER_FILES
 
 
 class ActionModule(ActionBase):
@@ -23,7 +24,8 @@ class ActionModule(ActionBase):
         args, known = self._task.args, task_vars or {}
         try:
             self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
-            found = self._model(args["model"]) if args.get("model") else self._dataset(args["dataset"])
+            bring = next(kind for kind in ("model", "tokenizer", "dataset") if args.get(kind))
+            found = getattr(self, f"_{bring}")(args[bring])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         return result | {"changed": False, **found}
@@ -33,16 +35,29 @@ class ActionModule(ActionBase):
             return {"folder": model["folder"], "files": {}}
         return {"folder": self._fetch(hub.fetch_words(model), model)["folder"], "files": {}}
 
+    def _tokenizer(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Of a model its tokenizer's files alone."""
+        if not model["folder"]:
+            words = ["fetch", "--model", str(model["hub"]), "--tokenizer"]
+            return {"folder": self._fetch(words, model)["folder"], "files": {}}
+        folder = Path(model["folder"])
+        files = {path.name for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
+        return {"folder": str(folder), "files": {name: about(folder / name) for name in sorted(files)}}
+
     def _dataset(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Of a file beside others, that file alone is handed on."""
+        """Of a file beside others, that file alone is handed on; of a folder, its texts."""
+        if data.get("folder"):
+            return {
+                "folder": data["folder"],
+                "files": {name: about(Path(data["folder"], name)) for name in data["files"]},
+            }
         if not data["file"]:
             name = data["name"] if data["listed"] else data["hub"]
             return {"folder": self._fetch(["fetch", "--dataset", str(name)], data)["folder"], "files": {}}
         path = Path(data["file"])
-        facts = {"size": path.stat().st_size, "sha256": relay.sha256_of(path).hexdigest()}
-        return {"folder": str(path.parent), "files": {path.name: facts}}
+        return {"folder": str(path.parent), "files": {path.name: about(path)}}
 
-    def _fetch(self, words: list[str], about: dict[str, Any]) -> dict[str, Any]:
+    def _fetch(self, words: list[str], wanted: dict[str, Any]) -> dict[str, Any]:
         """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
@@ -51,9 +66,13 @@ class ActionModule(ActionBase):
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
         ) as process:
             assert process.stderr and process.stdout
-            said = []
+            messages = []
             for line in process.stderr:
-                said.append(line)
+                messages.append(line)
                 if " · " in line or "fetched again" in line:
                     self._display.display(f"  {line.rstrip()}")
-            return hub.answer(process.stdout.read(), "".join(said), about, token)
+            return hub.answer(process.stdout.read(), "".join(messages), wanted, token)
+
+
+def about(path: Path) -> dict[str, Any]:
+    return {"size": path.stat().st_size, "sha256": relay.sha256_of(path).hexdigest()}

@@ -8,8 +8,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import render
+from console import notify, render
 from train.errors import BadInput
+from train.runlog import paths
 
 
 class ActionModule(ActionBase):
@@ -25,12 +26,16 @@ class ActionModule(ActionBase):
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
             files = render.files(plan, node, args["token"], dict(args["ports"]), dict(args.get("environment") or {}))
+            address = notify.for_node(known["hostvars"][node])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
-        wish = {
+        if address:
+            files.append({"path": paths.NOTIFY, "content": f"{address}\n", "mode": 0o600})
+        params = {
             "home": own["home"],
             "files": json.dumps(files),
+            "absent": [] if address else [paths.NOTIFY],
             "aside": folders if plan["anew"] else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }
-        return {**result, **self._execute_module(module_name="node_files", module_args=wish, task_vars=known)}
+        return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=known)}

@@ -9,11 +9,11 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import hub, plan_view, receipt
+from console import electricity, hub, notify, plan_view, receipt
 from train.errors import BadInput
+from train.package import package_hash
 from train.plan import plan, request
 from train.plan.decide import decide
-from train.plan.hashes import package_hash
 from train.plan.nodes import LaunchFacts
 
 ROOT = Path(__file__).parents[2]
@@ -28,19 +28,25 @@ class ActionModule(ActionBase):
         known, args = task_vars or {}, self._task.args
         try:
             facts = facts_of(known, args["asked"], Path(args["state_folder"]))
+            messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
             found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
-        return result | {"changed": False, "plan": plan.as_data(found), "motley_lines": plan_view.lines(found)}
+        cost = electricity.of_plan(found, known["hostvars"])
+        data = plan.as_data(found) | {"electricity": cost}
+        if args.get("tell_in"):
+            Path(args["tell_in"]).write_text(json.dumps(data))
+        lines = [*plan_view.lines(found, electricity.plan_words(cost)), *messages]
+        return result | {"changed": False, "plan": data, "motley_lines": lines}
 
 
 def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:
     """BadInput where a node that was named does not answer."""
     hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
     token = hub.token(known["hostvars"][known["inventory_hostname"]])
-    met = next(iter(hosts.values())).get("motley_contact_found", {}).get("met", {})
+    contacts = next(iter(hosts.values())).get("motley_contact_found", {}).get("contacts", {})
     off = {
-        name: f"{name} is off: nobody answers at {' or '.join(met.get(name, {}).get('tried', ['its address']))}"
+        name: f"{name} is off: nobody answers at {' or '.join(contacts.get(name, {}).get('tried', ['its address']))}"
         for name in asked["nodes"]
         if name not in hosts
     }
@@ -61,10 +67,10 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
 
 
 def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Of the nodes that were asked how fast they compute, and could tell."""
+    """Of the nodes that were asked how fast they compute, and know it."""
     found = {}
     for name, host in hosts.items():
-        said = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
+        printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))
         with contextlib.suppress(IndexError, ValueError, KeyError, TypeError):
-            found[name] = dict(json.loads(said.strip().splitlines()[-1])["speed"])
+            found[name] = dict(json.loads(printed.strip().splitlines()[-1])["speed"])
     return found

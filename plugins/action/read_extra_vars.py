@@ -1,6 +1,6 @@
 """Reads what a person asked for from Ansible's own extra variables (-e name=value, -e @file, JSON) and checks it.
 
-Only the extra variables tell a misspelled name from one of the inventory's; a role's argument spec never sees it.
+Only the extra variables show a misspelled name beside one of the inventory's; a role's argument spec never sees it.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__
 
 try:
-    from console import ansible_errors
+    from console import ansible_errors, hints
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]
 
@@ -55,6 +55,9 @@ class CallbackModule(Default):
         self.waiting_for = ""
         self.before_looking: Any = None
 
+    def _say(self, words: str, **how: Any) -> None:
+        self._display.display(hints.in_form(words), **how)
+
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0
         if not self.calm:
@@ -76,13 +79,13 @@ class CallbackModule(Default):
         if not self.calm:
             super().v2_runner_on_ok(result)
             return
-        told = result.result
-        for line in told.get("motley_lines") or []:
-            self._display.display(line)
+        answer = result.result
+        for line in answer.get("motley_lines") or []:
+            self._say(line)
         if result.task.action.endswith("debug"):
-            self._display.display(str(told.get("msg", "")))
-        if told.get("changed") and told.get("motley_say"):
-            self._display.display(f"{result.host.get_name()}  {told['motley_say']}")
+            self._say(str(answer.get("msg", "")))
+        if answer.get("changed") and answer.get("motley_say"):
+            self._say(f"{result.host.get_name()}  {answer['motley_say']}")
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         if not self.calm:
@@ -104,7 +107,7 @@ class CallbackModule(Default):
         self._leave("\ndetached; the run continues.   follow: make follow   status: make status   stop: make stop", 0)
 
     def _leave(self, words: str, code: int) -> None:
-        self._display.display(words)
+        self._say(words)
         for child in multiprocessing.active_children():
             child.terminate()
         os._exit(code)
@@ -113,7 +116,7 @@ class CallbackModule(Default):
         """Once for all nodes that failed alike; no name where the message is about no node in particular."""
         for words, nodes in self.failures.items():
             who = f"{', '.join(nodes)}: " if nodes else ""
-            self._display.display(f"✗ {who}{words.replace('{host}', ','.join(nodes))}", **FAILED)
+            self._say(f"✗ {who}{words.replace('{host}', ','.join(nodes))}", **FAILED)
         self.failures = {}
 
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -138,7 +141,8 @@ class CallbackModule(Default):
             super().v2_runner_retry(result)
         elif (run := str((result.result.get("look") or {}).get("run_on") or "")) not in ("", self.waiting_for):
             self.waiting_for = run
-            self._display.display(f"… '{run}' is on: waiting for its end   give up: Ctrl-C   watch it: make follow")
+            line = f"… '{run}' is running: waiting for its end   give up: Ctrl-C   watch it: make follow"
+            self._say(line)
 
     def _give_up(self, *_: Any) -> None:
         self._leave("\nstopped: nothing was started or changed", 130)
@@ -168,20 +172,20 @@ def unfit(version: str, *, whole: bool) -> str:
     return f"{what}\nfix: make env; then .venv/bin/ansible-playbook in its place"
 
 
-def spoken(task: Any, told: Any, *, unreachable: bool = False) -> str:
+def spoken(task: Any, result: Any, *, unreachable: bool = False) -> str:
     """A message that was written for a person as it is; of all else the task, what is known of it, and what to do."""
-    message = str(told.get("msg") or "")
+    message = str(result.get("msg") or "")
     ours = "." not in task.action or task.action in ("ansible.builtin.fail", "ansible.builtin.assert")
     if message and ours and not unreachable and not MADE_BY_ANSIBLE.match(message):
         return ansible_errors.PREFIX.sub("", message)
-    cause = ansible_errors.explain(told, unreachable=unreachable)
+    cause = ansible_errors.explain(result, unreachable=unreachable)
     own = [cause.what, *([f"its output: {cause.output}"] if cause.output else []), f"fix: {cause.fix}"]
     return "\n  ".join([task.get_name().replace(" : ", ": "), *own])
 
 
-def findings(told: Any) -> str:
+def findings(result: Any) -> str:
     """What `python -m train … --json` names as the cause."""
     try:
-        return "\n".join(json.loads(str(told["stdout"]).splitlines()[-1])["failures"])
+        return "\n".join(json.loads(str(result["stdout"]).splitlines()[-1])["failures"])
     except (KeyError, IndexError, ValueError, TypeError):
         return ""

@@ -1,4 +1,4 @@
-"""What the doctor decides on the way: who takes part, and whether an all-reduce is worth trying. Pure."""
+"""What the doctor decides while it looks: who takes part, and whether an all-reduce is worth trying. Pure."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ LONGEST_S = 10.0
 
 
 def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
-    """Name → what the node told about itself, as root or else without; nodes that told nothing are not in it."""
+    """Name → what the node reported about itself, as root or else without; without those that reported nothing."""
     found = {}
     for name in names:
         for key in ("motley_doctor_as_root", "motley_doctor_as_user"):
-            told = hostvars[name].get(key) or {}
-            if isinstance(told.get("look"), dict):
-                found[name] = told["look"]
+            answer = hostvars[name].get(key) or {}
+            if isinstance(answer.get("look"), dict):
+                found[name] = answer["look"]
                 break
     return found
 
 
 def motley_doctor_at_home(looks: dict[str, Any]) -> list[str]:
     """Those that have their address: nobody could call the others at it."""
-    return [name for name, look in looks.items() if (look.get("network") or {"card": "folder"})["card"]]
+    return [name for name, look in looks.items() if (look.get("network") or {"nic": "folder"})["nic"]]
 
 
 def motley_doctor_mtu(look: dict[str, Any]) -> int:
-    told = look.get("network") or {}
-    return next((link["mtu"] for link in told.get("links", []) if link["name"] == told.get("card")), 1500)
+    network = look.get("network") or {}
+    return next((link["mtu"] for link in network.get("links", []) if link["name"] == network.get("nic")), 1500)
 
 
 def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: int) -> list[str]:
@@ -41,7 +41,7 @@ def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: in
 
 
 def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dict[str, Any]:
-    """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is on anywhere."""
+    """why: empty where an all-reduce of `floats` is to be tried. run_on: whether a run is running anywhere."""
     looks = motley_doctor_looks(names, hostvars)
     looks = {name: looks[name] for name in motley_doctor_at_home(looks)}
     on = any((look.get("runs") or {}).get("on") for look in looks.values())
@@ -50,7 +50,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
     slow, apart = _ways(looks, hostvars)
     link_s = 2 * floats * 4 * 8 / (slow * 1e6) if slow else 0.0
     if on or not load:
-        why = "left out"
+        why = "skipped"
     elif len(looks) < 2:
         why = "fewer than two nodes to try it between"
     elif bare:
@@ -68,8 +68,8 @@ def _ways(looks: dict[str, Any], hostvars: Any) -> tuple[float, list[str]]:
     """The slowest measured link (0: none was), and two nodes of which one does not reach the other."""
     slow, apart = 0.0, list[str]()
     for name in looks:
-        told = (hostvars[name].get("motley_doctor_links") or {}).get("links") or {}
-        for peer, link in told.items():
+        measured = (hostvars[name].get("motley_doctor_links") or {}).get("links") or {}
+        for peer, link in measured.items():
             speeds = [link[key] for key in ("mbit_to", "mbit_from") if link.get(key)]
             slow = min([*speeds, *([slow] if slow else [])], default=0.0)
             if (link.get("reached") or link.get("shut")) and not apart:

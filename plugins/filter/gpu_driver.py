@@ -1,6 +1,6 @@
 """Chooses one driver branch that serves every card of the cluster and the pinned CUDA, and says why. Pure.
 
-A node's facts come from gpu_info; what is known of cards, branches and names is the role's catalogue. The answer is a
+A node's facts come from gpu_info; what is known of branches and package names is the role's catalogue. The answer is a
 plan, or `error` and `fix` where no plan can be right.
 """
 
@@ -11,14 +11,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from console import cards as card_names
-from plugins.module_utils.motley.driver_packages import numbers, of_branch, older, switched_off_fault
+from plugins.module_utils.motley.driver_packages import of_branch, switched_off_fault
+from train.nvidia_driver import numbers, older
+from train.plan import architectures
+from train.plan.architectures import Architecture
 
 Data = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Way:
+class Option:
     """How one node comes to a branch; or why it does not, and what would help."""
 
     do: str = ""
@@ -31,9 +33,12 @@ class Way:
     fix: str = ""
 
 
+Options = dict[str, dict[str, Option]]
+
+
 def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_set: str = "") -> Data:
-    """`agreed_set` is what nodes outside this run already train with: none of them may be left behind."""
-    if trouble := first_trouble(nodes, catalogue):
+    """`agreed_set` is what nodes outside this run already train with: none of them may be dropped."""
+    if trouble := first_trouble(nodes):
         return trouble
     with_cards = {name: node for name, node in nodes.items() if node.get("cards")}
     if not with_cards:
@@ -44,63 +49,62 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     if not allowed:
         error = f"the other nodes train with {agreed_set}; driver branch {branch} is not for that"
         return {"error": error, "fix": "run it for all nodes: make bootstrap PHASE=gpu_driver"}
-    ways = {
-        entry["branch"]: {name: way(name, node, entry, catalogue) for name, node in with_cards.items()}
-        for entry in allowed
+    options = {
+        entry["branch"]: {name: option(name, node, entry) for name, node in with_cards.items()} for entry in allowed
     }
-    chosen = choose(allowed, ways, with_cards)
+    chosen = choose(allowed, options, with_cards)
     if chosen is None:
-        return refusal(allowed, ways)
+        return refusal(allowed, options)
     suited = [entry for entry in catalogue["branches"] if not agreed_set or entry["set"] == agreed_set]
-    return as_plan(led_to(chosen, ways, suited), ways, with_cards, catalogue, branch != "auto")
+    return as_plan(led_to(chosen, options, suited), options, with_cards, catalogue, branch != "auto")
 
 
-def choose(allowed: list[Data], ways: dict[str, dict[str, Way]], nodes: dict[str, Data]) -> Data | None:
+def choose(allowed: list[Data], options: Options, nodes: dict[str, Data]) -> Data | None:
     """What works everywhere as it is, is left alone; else the best branch that every node can have."""
     for entry in allowed:
         mine = {name: major(node["installed"]["version"]) for name, node in nodes.items() if node["installed"]}
-        kept = all(one.do == "keep" for one in ways[entry["branch"]].values())
+        kept = all(one.do == "keep" for one in options[entry["branch"]].values())
         if kept and set(mine.values()) == {entry["branch"]}:
             return entry
-    return next((entry for entry in allowed if all(one.do for one in ways[entry["branch"]].values())), None)
+    return next((entry for entry in allowed if all(one.do for one in options[entry["branch"]].values())), None)
 
 
-def led_to(chosen: Data, ways: dict[str, dict[str, Way]], suited: list[Data]) -> Data:
+def led_to(chosen: Data, options: Options, suited: list[Data]) -> Data:
     """The branch that all nodes really come to where the chosen one is only a name for it on some."""
-    mine = ways[chosen["branch"]]
+    mine = options[chosen["branch"]]
     if not any(one.led for one in mine.values() if one.do == "install"):
         return chosen
     oldest = min((one.version for one in mine.values()), key=numbers)
     real = next((entry for entry in suited if not older(oldest, entry["least"])), chosen)
-    ways[real["branch"]] = mine
+    options[real["branch"]] = mine
     return real
 
 
 # -- one node --------------------------------------------------------------------------------------------------
 
 
-def first_trouble(nodes: dict[str, Data], catalogue: Data) -> Data | None:
+def first_trouble(nodes: dict[str, Data]) -> Data | None:
     """What no driver can put right: switched off, too old, or not what the inventory says."""
     checks = (switched_off, unservable, other_card)
-    found = (check(name, node, catalogue) for check in checks for name, node in nodes.items())
+    found = (check(name, node) for check in checks for name, node in nodes.items())
     return next(filter(None, found), None)
 
 
-def unservable(name: str, node: Data, catalogue: Data) -> Data | None:
+def unservable(name: str, node: Data) -> Data | None:
     """Cards that no branch can serve."""
     for card in node["cards"]:
-        kind = generation(card["device"], catalogue)
-        if float(kind["compute"]) < float(catalogue["least_compute"]):
+        kind = architectures.of_chip(card["device"])
+        if not kind.served:
             error = (
-                f"{name}: its {kind['name']} card (10de:{card['device']}) has compute {kind['compute']},"
-                f" torch has code for {catalogue['least_compute']} and newer"
+                f"{name}: its {kind.title} card (10de:{card['device']}) has compute {kind.compute},"
+                f" torch has code for {architectures.SERVED[0]} and newer"
             )
             fix = f"leave {name} out of hosts.yml, or give it motley_gpu_driver_manage: false to train on its processor"
             return {"error": error, "fix": fix}
     return None
 
 
-def switched_off(name: str, node: Data, _: Data) -> Data | None:
+def switched_off(name: str, node: Data) -> Data | None:
     """Its owner gave the desktop to the processor's graphics, and the card no power."""
     switch = node.get("switched_off", "")
     if not switch or node.get("title") == "none":
@@ -109,10 +113,10 @@ def switched_off(name: str, node: Data, _: Data) -> Data | None:
     return {"error": f"{name}: {what}", "fix": fix}
 
 
-def other_card(name: str, node: Data, catalogue: Data) -> Data | None:
+def other_card(name: str, node: Data) -> Data | None:
     """What the inventory says of a machine is not what is on its bus: a typing error, or two machines mixed up."""
     title, cards = node.get("title", ""), node.get("cards", [])
-    if title in ("", "none") or any(is_called(title, card, catalogue) for card in cards):
+    if title in ("", "none") or any(is_called(title, card) for card in cards):
         return None
     file = f"edit motley_gpu of {name} in {node.get('file') or 'hosts.yml'}"
     error = f"{name}: the inventory says motley_gpu: {title}, "
@@ -120,20 +124,20 @@ def other_card(name: str, node: Data, catalogue: Data) -> Data | None:
         fix = f"see to the card's seat and power; or {file}: motley_gpu: none (it trains on its processor)"
         return {"error": f"{error}no NVIDIA card is on its bus", "fix": fix}
     there = " and ".join(
-        f"{short(card.get('name', '')) or generation(card['device'], catalogue)['name']} (10de:{card['device']})"
+        f"{short(card.get('name', '')) or architectures.of_chip(card['device']).title} (10de:{card['device']})"
         for card in cards
     )
     right = next((f": motley_gpu: {short(card['name'])}" for card in cards if card.get("name")), "")
     return {"error": f"{error}on its bus is {there}", "fix": f"{file}{right}; or its address, if two were mixed up"}
 
 
-def is_called(title: str, card: Data, catalogue: Data) -> bool:
-    """Whether a person may have meant this card: by its model, else by its generation; in doubt yes."""
+def is_called(title: str, card: Data) -> bool:
+    """Whether a person may have meant this card: by its model, else by its architecture; in doubt yes."""
     wrote, found = model(title), model(short(card.get("name", "")))
     if wrote and found:
         return wrote == found
-    meant, kind = card_names.generation(title), generation(card["device"], catalogue)
-    return meant is None or kind["name"] == "unknown" or meant[1] == float(kind["compute"])
+    meant, kind = architectures.of_name(title), architectures.of_chip(card["device"])
+    return meant is None or kind.name == "unknown" or meant == kind
 
 
 def short(name: str) -> str:
@@ -144,50 +148,40 @@ def short(name: str) -> str:
 
 
 def model(text: str) -> tuple[str, ...]:
-    """What tells one card from another of its generation: letter, number, Ti, Super. Empty: nothing to compare."""
+    """What tells one card from another of its architecture: letter, number, Ti, Super. Empty: nothing to compare."""
     found = re.search(r"(?:(?<![a-z])([a-z]))?(\d{3,4})(?!\d)[ -]?(ti\b)?[ -]?(super\b)?", text.lower())
     return tuple(part or "" for part in found.groups()) if found else ()
 
 
-def flavours(node: Data, catalogue: Data) -> list[bool]:
+def kinds_of(node: Data) -> list[Architecture]:
+    return [architectures.of_chip(card["device"]) for card in node["cards"]]
+
+
+def flavours(node: Data) -> list[bool]:
     """Open modules (True) or closed ones (False) that serve all of a machine's cards, the better first."""
-    needs = {generation(card["device"], catalogue)["open"] for card in node["cards"]}
-    return [is_open for is_open, against in ((True, "no"), (False, "must")) if against not in needs]
+    return [True] if any(kind.needs_open for kind in kinds_of(node)) else [True, False]
 
 
-def generation(device: str, catalogue: Data) -> Data:
-    """By the chip's PCI id. An id that nobody knew when this was written is of a newer card than all that are known."""
-    for kind in catalogue["generations"]:
-        if any(int(first, 16) <= int(device, 16) <= int(last, 16) for first, last in kind["ids"]):
-            return dict(kind)
-    newest = max(catalogue["generations"], key=lambda kind: float(kind["compute"]))
-    return {**newest, "name": "unknown"}
-
-
-def way(name: str, node: Data, branch: Data, catalogue: Data) -> Way:
+def option(name: str, node: Data, branch: Data) -> Option:
     """How this node comes to this branch."""
-    fitting = flavours(node, catalogue)
-    if not fitting:
-        kinds = " and ".join(generation(card["device"], catalogue)["name"] for card in node["cards"])
-        why_not = f"{name} has {kinds} in one machine: one needs the open kernel modules, the other the closed ones"
-        return Way(why_not=why_not, fix=f"take one of the two cards out of {name}")
-    least = max((branch["least"], *_least_of_cards(node, catalogue)), key=numbers)
+    fitting = flavours(node)
+    least = max((branch["least"], *(kind.least_driver for kind in kinds_of(node))), key=numbers)
     installed = node["installed"]
     if installed and installed["complete"] and installed["open"] in fitting and not older(installed["version"], least):
         led = _led(node, branch["branch"]) if major(installed["version"]) == branch["branch"] else ""
-        return Way(do="keep", open=installed["open"], version=installed["version"], led=led)
+        return Option(do="keep", open=installed["open"], version=installed["version"], led=led)
     if installed and not installed["packaged"]:
         why_not = f"{name} has driver {installed['version']} from NVIDIA's .run file, which cannot be replaced safely"
-        return Way(why_not=why_not, fix=f"on {name}: sudo nvidia-uninstall, then run again")
+        return Option(why_not=why_not, fix=f"on {name}: sudo nvidia-uninstall, then run again")
     return _install(name, node, branch, fitting, least)
 
 
-def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: str) -> Way:
+def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: str) -> Option:
     offered = node["offered"].get(node.get("leads", {}).get(branch["branch"], branch["branch"]), {})
     for is_open in fitting:
         version = offered.get(word(is_open), "")
         if version and not older(version, least):
-            return Way(do="install", open=is_open, version=version, led=_led(node, branch["branch"]))
+            return Option(do="install", open=is_open, version=version, led=_led(node, branch["branch"]))
     sources = node["source"] or "its package sources"
     if offered:
         found = ", ".join(f"{version} {kind}" for kind, version in offered.items())
@@ -197,7 +191,7 @@ def _install(name: str, node: Data, branch: Data, fitting: list[bool], least: st
         why_not = f"{name} is offered no driver {branch['branch']}" + (f", {sources} have {newest}" if newest else "")
         if node.get("apt_trouble"):
             why_not += f" (apt-get update says: {node['apt_trouble']})"
-    return Way(why_not=why_not, fix=f"give {name} a package source that has it (docs/cards.md tells which)")
+    return Option(why_not=why_not, fix=f"give {name} a package source that has it (docs/cards.md lists them)")
 
 
 def _led(node: Data, branch: str) -> str:
@@ -205,23 +199,18 @@ def _led(node: Data, branch: str) -> str:
     return f"{branch} only leads to {led} in {node['source'] or 'its package sources'}" if led else ""
 
 
-def _least_of_cards(node: Data, catalogue: Data) -> list[str]:
-    kinds = [generation(card["device"], catalogue) for card in node["cards"]]
-    return [kind["least"] for kind in kinds if "least" in kind]
-
-
 # -- words -----------------------------------------------------------------------------------------------------
 
 
-def as_plan(chosen: Data, ways: dict[str, dict[str, Way]], nodes: dict[str, Data], catalogue: Data, told: bool) -> Data:
-    mine = ways[chosen["branch"]]
+def as_plan(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: Data, asked: bool) -> Data:
+    mine = options[chosen["branch"]]
     kinds = {word(one.open) for one in mine.values()}
     name = chosen["branch"] + ("-open" if kinds == {"open"} else "")
     where = "on all nodes" if len(nodes) > 1 else f"on {next(iter(nodes))}"
-    because = [*_because_of_cards(mine, nodes, catalogue), _because_of_torch(chosen, ways, nodes, catalogue, told)]
+    because = [*_because_of_cards(mine, nodes), _because_of_torch(chosen, options, nodes, catalogue, asked)]
     return {
         **{key: chosen[key] for key in ("branch", "set", "cuda", "torch")},
-        "reason": f"{titles(nodes, catalogue)} → {name} {where} ({'; '.join(because)})",
+        "reason": f"{titles(nodes)} → {name} {where} ({'; '.join(because)})",
         "nodes": {
             node: {"do": one.do, "open": one.open, "version": one.version, "say": _say(one, chosen)}
             for node, one in mine.items()
@@ -229,40 +218,37 @@ def as_plan(chosen: Data, ways: dict[str, dict[str, Way]], nodes: dict[str, Data
     }
 
 
-def titles(nodes: dict[str, Data], catalogue: Data) -> str:
+def titles(nodes: dict[str, Data]) -> str:
     """RTX 3070 Ti + RTX 5070 Ti, as the inventory calls them; else what the bus says."""
     named = []
     for node in nodes.values():
         title = node.get("title", "")
         known = title if title not in ("", "none") and len(node["cards"]) == 1 else ""
-        named += [known or generation(card["device"], catalogue)["name"] for card in node["cards"]]
+        named += [known or kind.title for kind in kinds_of(node)]
     return " + ".join(sorted(set(named)))
 
 
-def _because_of_cards(mine: dict[str, Way], nodes: dict[str, Data], catalogue: Data) -> list[str]:
-    kinds = [generation(card["device"], catalogue) for node in nodes.values() for card in node["cards"]]
-    need = sorted({kind["name"] for kind in kinds if kind["open"] == "must"})
-    said = [f"{' and '.join(need)} needs the open modules"] if need else []
+def _because_of_cards(mine: dict[str, Option], nodes: dict[str, Data]) -> list[str]:
+    need = sorted({kind.title for node in nodes.values() for kind in kinds_of(node) if kind.needs_open})
+    reasons = [f"{' and '.join(need)} needs the open modules"] if need else []
     if len({one.open for one in mine.values()}) > 1:
         closed = ", ".join(node for node, one in mine.items() if not one.open)
-        said.append(f"{closed} stays with the closed modules, which serve its card as well")
-    return said
+        reasons.append(f"{closed} stays with the closed modules, which serve its card as well")
+    return reasons
 
 
-def _because_of_torch(
-    chosen: Data, ways: dict[str, dict[str, Way]], nodes: dict[str, Data], catalogue: Data, told: bool
-) -> str:
+def _because_of_torch(chosen: Data, options: Options, nodes: dict[str, Data], catalogue: Data, asked: bool) -> str:
     best = catalogue["branches"][0]
     need = f"torch {chosen['torch']} needs ≥ {chosen['least']}"
-    led = {one.led for one in ways[chosen["branch"]].values() if one.do == "install"} - {""}
+    led = {one.led for one in options[chosen["branch"]].values() if one.do == "install"} - {""}
     if chosen == best:
         return "; ".join([*sorted(led), need])
     use = f"torch {chosen['torch']} of {chosen['set']}"
-    if told:
-        return f"{use}, as you said"
-    if best["branch"] not in ways:
+    if asked:
+        return f"{use}, as you asked"
+    if best["branch"] not in options:
         return f"{use}, as the other nodes have it"
-    lacking = [one for one in ways[best["branch"]].values() if not one.do]
+    lacking = [one for one in options[best["branch"]].values() if not one.do]
     if lacking:
         return f"{use}, because {lacking[0].why_not}"
     there = "/".join(sorted({node["installed"]["version"] for node in nodes.values()}))
@@ -270,16 +256,16 @@ def _because_of_torch(
     return f"{use}, because {there} is there and works; {more}"
 
 
-def _say(one: Way, chosen: Data) -> str:
+def _say(one: Option, chosen: Data) -> str:
     verb = "keeps" if one.do == "keep" else "gets"
     newer = ", newer drivers serve as well" if major(one.version) != chosen["branch"] else ""
     led = f"; {one.led}" if one.led else ""
     return f"{verb} {one.version} ({word(one.open)} modules{newer}{led})"
 
 
-def refusal(allowed: list[Data], ways: dict[str, dict[str, Way]]) -> Data:
-    """The sentence about the best branch: it is what a person should mend."""
-    first = next(one for one in ways[allowed[0]["branch"]].values() if not one.do)
+def refusal(allowed: list[Data], options: Options) -> Data:
+    """The sentence about the best branch: it is what a person should fix."""
+    first = next(one for one in options[allowed[0]["branch"]].values() if not one.do)
     branches = " or ".join(entry["branch"] for entry in allowed)
     return {"error": f"no driver {branches} serves all cards: {first.why_not}", "fix": first.fix}
 
@@ -296,7 +282,7 @@ def major(version: str) -> str:
 
 
 def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Data:
-    """What gpu_driver needs to know of names: the ways to driver and modules, the safest first."""
+    """What gpu_driver needs to know of names: the methods to get driver and modules, the safest first."""
     names = next(entry for entry in catalogue["names"] if entry["name"] == look["names"])
     flavour = word(plan_of_node["open"])
 
@@ -306,23 +292,23 @@ def packages(plan_of_node: Data, branch: str, look: Data, catalogue: Data) -> Da
     drawing = look.get("draws", [])
     driver = [filled(name) for name in names["desktop" if look["desktop"] or drawing else "server"][flavour]]
     built = [filled(name) for name in names["dkms"][flavour]]
-    ways: list[Data] = []
+    sets: list[Data] = []
     if "signed" in names:
         stem = filled(names["signed"])
         follow = [f"{stem}-{track}" for track in look["kernel"]["tracks"]]
         if follow:
-            ways.append({"how": "signed modules that follow the kernel", "signed": True, "packages": driver + follow})
+            sets.append({"how": "signed modules that follow the kernel", "signed": True, "packages": driver + follow})
         exact = f"{stem}-{look['kernel']['next']}"
         drawn = names["drawn"] if look["desktop"] or drawing else []
         bare = [filled(name) for name in (*names["bare"][flavour], *drawn)]
         same = {"package": exact, "needs": filled(names["modules_need"]), "driver": filled(names["version"])}
         how = "signed modules for this kernel"
-        ways.append({"how": how, "signed": True, "packages": [*bare, exact], "same_version": same})
-    ways.append({"how": "modules built here", "signed": False, "packages": driver + built + look["kernel"]["headers"]})
+        sets.append({"how": how, "signed": True, "packages": [*bare, exact], "same_version": same})
+    sets.append({"how": "modules built here", "signed": False, "packages": driver + built + look["kernel"]["headers"]})
     first = [filled(names["pin"])] if "pin" in names else []
     foreign = [of_branch(name, branch) for name in drawing if ":" in name and "{branch}" in names["version"]]
-    made = [{"same_version": {}, **way, "packages": [*way["packages"], *foreign]} for way in ways]
-    return {"ways": made, "built": built, "first": first}
+    made = [{"same_version": {}, **one, "packages": [*one["packages"], *foreign]} for one in sets]
+    return {"methods": made, "built": built, "first": first}
 
 
 def record(plan_made: Data, recorded: Data) -> Data:
@@ -354,8 +340,8 @@ def motley_gpu_plan(names: list[str], hostvars: Any, catalogue: Data, branch: st
     for name in names:
         look = hostvars[name].get("motley_gpu_driver_look") or {}
         if "cards" in look:
-            said = {"title": str(hostvars[name].get("motley_gpu", "")), "file": hostvars[name].get("inventory_file")}
-            nodes[name] = {**_plain(look), **_plain(said)}
+            also = {"title": str(hostvars[name].get("motley_gpu", "")), "file": hostvars[name].get("inventory_file")}
+            nodes[name] = {**_plain(look), **_plain(also)}
     return plan(nodes, _plain(catalogue), branch, agreed_set(recorded, names))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from console.inventory.keys import is_folder
-from train.plan.names import is_name
+from train.plan.run_name import is_name
 
 
 def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
@@ -26,13 +26,13 @@ def motley_places(names: list[str], hostvars: Any) -> list[dict[str, Any]]:
     ]
 
 
-def motley_logins(names: list[str], hostvars: Any, met: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """What login_probe asks of each node: who logs in, and where it was met."""
+def motley_logins(names: list[str], hostvars: Any, contacts: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """What login_probe asks of each node: who logs in, and where it answers."""
     return [
         {
             "name": name,
             "user": str(hostvars[name]["ansible_user"]),
-            "address": str(met[name]["address"]),
+            "address": str(contacts[name]["address"]),
             "port": int(hostvars[name].get("ansible_port", 22)),
         }
         for name in names
@@ -40,13 +40,13 @@ def motley_logins(names: list[str], hostvars: Any, met: dict[str, dict[str, Any]
 
 
 def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
-    """Name -> the address it has or shall have, in the cluster's order."""
+    """Name -> the address it has or is to have, in the cluster's order."""
     return {name: str(hostvars[name]["motley_address"]) for name in names}
 
 
 def motley_friends(names: list[str], hostvars: Any, controller: str) -> list[str]:
     """Who may call: all nodes, and the controller. Where it is one of the nodes, not by an address that this node had
-    when it was met: it may be on its way to another."""
+    at first contact: it may be moving to another."""
     was = {address for place in motley_places(names, hostvars) for address in place["addresses"]}
     return [
         *motley_addresses(names, hostvars).values(),
@@ -75,8 +75,8 @@ def motley_guarded_services(services: list[dict[str, Any]], ranges: list[str]) -
     """What others could call until now and cannot from now on; empty where there is none."""
     pairs = [ports_of(word) for word in ranges]
     hit = [one for one in services if any(low <= one["port"] <= high for low, high in pairs)]
-    told = ", ".join(f"{one['program']} on port {one['port']}" for one in hit)
-    return f"{told} can be called by the nodes and the controller alone (docs/machines.md#firewall)" if hit else ""
+    programs = ", ".join(f"{one['program']} on port {one['port']}" for one in hit)
+    return f"{programs} can be called by the nodes and the controller alone (docs/machines.md#firewall)" if hit else ""
 
 
 def motley_name(reported: str) -> str:
@@ -87,7 +87,7 @@ def motley_name(reported: str) -> str:
 
 
 def motley_ufw_allow(friend_and_ports: tuple[str, str]) -> dict[str, Any]:
-    """One ufw rule of recorded_state, before all others: a rule of the owner's that denies may come after."""
+    """One ufw rule of undoable_state, before all others: a rule of the owner's that denies may come after."""
     friend, ports = friend_and_ports
     rule = ["allow", "from", friend, "to", "any", "port", ports.replace("-", ":"), "proto", "tcp"]
     return _ufw("prepend", rule)

@@ -1,6 +1,6 @@
-"""Plans a node's netplan files: one card gets its fixed address, everything else stays as it is. Pure.
+"""Plans a node's netplan files: one NIC gets its fixed address, everything else stays as it is. Pure.
 
-The card's settings move to a file of our own, matched by the card's MAC, so that a renamed card keeps its address.
+The NIC's settings move to a file of our own, matched by the NIC's MAC, so that a renamed NIC keeps its address.
 They are taken out of the other files because netplan joins the address lists of all files.
 """
 
@@ -19,24 +19,30 @@ CLOUD_INIT = "/etc/cloud/cloud.cfg.d/99-motley-network.cfg"
 HEADER = "# Written by Motley; the files before it are kept in /var/lib/motley/before/static_ip.\n"
 SECTIONS = ("ethernets", "wifis", "bonds", "bridges", "vlans")
 REPLACED = ("dhcp4", "dhcp4-overrides", "gateway4", "addresses", "routes", "nameservers")
+# Of a NetworkManager profile: its IPv4, for which NIC it is, and that it is used with nobody logged in.
+DECIDED_HERE = (
+    *("ipv4.", "match.", "ethernet.mac-address", "ethernet.cloned-mac-address"),
+    *("connection.interface-name", "connection.autoconnect", "connection.permissions"),
+)
+MAIN_TABLE = "254"
 RESOLV_CONF = "/etc/resolv.conf"
-# What lies on a card has the card's MAC.
+# What lies on a NIC has the NIC's MAC.
 NOT_A_CARD = "vlan bridge bond macvlan ipvlan"
-# What netplan does as well as ifupdown; the rest of a card's words there would be lost.
+# What netplan does as well as ifupdown; the rest of a NIC's words there would be lost.
 KNOWN = "address netmask broadcast network gateway mtu dns-nameservers dns-nameserver dns-search dns-domain".split()
 METHODS = {"inet": ("static", "dhcp"), "inet6": ("auto", "static", "dhcp")}
 
 Data = dict[str, Any]
 
 
-def motley_netplan(node: Data, wish: Data) -> Data:
-    """Which card, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
+def motley_netplan(node: Data, params: Data) -> Data:
+    """Which NIC, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
 
-    `node` is node_info's; `wish` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
+    `node` is node_info's; `params` has address, prefix, gateway, dns, mac (may be empty), reached_at and adopt.
     """
-    nic = find_nic(node["nics"], wish)
+    nic = find_nic(node["nics"], params)
     if nic is None:
-        return _no_card(node, wish)
+        return _no_nic(node, params)
     nic = {**nic, "dns": node.get("dns", {}).get(nic["name"]) or {"servers": [], "search": []}}
     documents = {
         path: _load(node["netplan"][path]) for path in sorted(node["netplan"], key=lambda path: Path(path).name)
@@ -45,17 +51,19 @@ def motley_netplan(node: Data, wish: Data) -> Data:
     manager = renderer(documents, stanza) == "NetworkManager"
     base = {"nic": nic["name"], "mac": nic["mac"], "manager": manager, "adopts": False, "install": []}
     adopts = by_ifupdown(node, nic, stanza)
-    if refused := _left_alone(node, wish, nic, stanza) or _transient(homes):
+    if refused := _left_alone(node, params, nic, stanza) or _transient(homes):
         return base | refused
     if adopts:
         stanza = from_ifupdown(node["ifupdown"][nic["name"]])
         if nic["dns"]["servers"]:  # ifupdown's own are words for resolvconf, which may not be there
             stanza.pop("nameservers", None)
+    if section == "ethernets" and not manager:
+        name = before_patterns(documents, name, nic)
     # NetworkManager writes a saved network again to the file where it is.
     target = homes[0] if section == "wifis" and len(homes) == 1 else OWN_FILE
     if target == OWN_FILE:
         documents[OWN_FILE] = {}
-    changed = with_address(stanza, section, nic, wish, manager)
+    changed = with_address(stanza, section, nic, params, manager)
     put_in(documents[target], section, name, changed)
     files = {
         hides(path): _dump(document)
@@ -63,54 +71,54 @@ def motley_netplan(node: Data, wish: Data) -> Data:
         if path == OWN_FILE or document != _load(node["netplan"][path])
     }
     if not nic["permanent_mac"] and section == "ethernets" and not manager:
-        # netplan asks networkd for the burnt-in MAC; a virtual card has none.
+        # netplan asks networkd for the burnt-in MAC; a virtual NIC has none.
         path = f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf"
         match = f"PermanentMACAddress=\nMACAddress={nic['mac']}\nKind=!{NOT_A_CARD}\n"
         files[path] = f"{HEADER}[Match]\n{match}"
     if node["cloud_init"]:
         files[CLOUD_INIT] = f"{HEADER}network: {{config: disabled}}\n"
-    if adopts and node.get("resolv_conf") == "file" and wish["dns"] not in ([], nic["dns"]["servers"]):
+    if adopts and node.get("resolv_conf") == "file" and params["dns"] not in ([], nic["dns"]["servers"]):
         files[RESOLV_CONF] = resolv_conf(changed)  # no service turns netplan's name servers into that file
     install = ["netplan.io"] if adopts and not node["has_netplan"] else []
-    address = f"{wish['address']}/{wish['prefix']}"
+    address = f"{params['address']}/{params['prefix']}"
     return base | {"address": address, "adopts": adopts, "install": install, "files": files}
 
 
-def find_nic(nics: list[Data], wish: Data) -> Data | None:
-    """By MAC where one is given; else the card through which we talk to the node; else the one that has the address.
+def find_nic(nics: list[Data], params: Data) -> Data | None:
+    """By MAC where one is given; else the NIC through which we talk to the node; else the one that has the address.
 
-    What lies on a card (a VLAN, a bridge) has its MAC too: the one that has the address is meant, else the card.
+    What lies on a NIC (a VLAN, a bridge) has its MAC too: the one that has the address is meant, else the NIC.
     """
-    known = [nic for nic in nics if not wish["mac"] or nic["mac"].lower() == wish["mac"].lower()]
-    for address in (wish["reached_at"], wish["address"]):
+    known = [nic for nic in nics if not params["mac"] or nic["mac"].lower() == params["mac"].lower()]
+    for address in (params["reached_at"], params["address"]):
         for nic in known:
             if any(own.split("/")[0] == address for own in nic["addresses"]):
                 return nic
-    return min(known, key=lambda nic: len(nic.get("lower", [])), default=None) if wish["mac"] else None
+    return min(known, key=lambda nic: len(nic.get("lower", [])), default=None) if params["mac"] else None
 
 
-def _no_card(node: Data, wish: Data) -> Data:
-    cards = ", ".join(f"{nic['name']} {nic['mac']}" for nic in node["nics"]) or "none"
-    if wish["mac"]:
+def _no_nic(node: Data, params: Data) -> Data:
+    nics = ", ".join(f"{nic['name']} {nic['mac']}" for nic in node["nics"]) or "none"
+    if params["mac"]:
         return {
-            "error": f"it has no network card with MAC {wish['mac']}",
-            "fix": f"correct motley_mac; its cards: {cards}",
+            "error": f"it has no network card with MAC {params['mac']}",
+            "fix": f"correct motley_mac; its network cards: {nics}",
         }
-    fix = f"name the card: motley_mac: one of {cards}"
-    return {"error": f"no network card of it carries {wish['reached_at']}", "fix": fix}
+    fix = f"name the network card: motley_mac: one of {nics}"
+    return {"error": f"no network card of it carries {params['reached_at']}", "fix": fix}
 
 
-def _left_alone(node: Data, wish: Data, nic: Data, stanza: Data) -> Data:
-    """Why a card that netplan does not have is left as it is; empty where it is netplan's, or may become it."""
+def _left_alone(node: Data, params: Data, nic: Data, stanza: Data) -> Data:
+    """Why a NIC that netplan does not have is left as it is; empty where it is netplan's, or may become it."""
     ifupdowns = by_ifupdown(node, nic, stanza)
     lies_on = nic["wireless"] or nic.get("lower")
     if not ifupdowns and node["has_netplan"] and (stanza or not lies_on):
         return {}
-    agreed = wish.get("adopt") == "netplan" and ifupdowns
-    if f"{wish['address']}/{wish['prefix']}" in nic["addresses"] and not agreed:
-        return {"skip": f"{nic['name']} has {wish['address']} from elsewhere than netplan; left alone"}
+    agreed = params.get("adopt") == "netplan" and ifupdowns
+    if f"{params['address']}/{params['prefix']}" in nic["addresses"] and not agreed:
+        return {"skip": f"{nic['name']} has {params['address']} from elsewhere than netplan; left alone"}
     how = "Wi-Fi outside netplan" if nic["wireless"] else "without netplan"
-    fix = f"reserve {wish['address']} for {nic['mac']} in your router and set motley_static_ip_manage: false for it"
+    fix = f"reserve {params['address']} for {nic['mac']} in your router and set motley_static_ip_manage: false for it"
     what = f"its network card {nic['name']} is set up {how}"
     if not ifupdowns or nic["wireless"]:
         return {"error": what, "fix": fix}
@@ -123,7 +131,7 @@ def _left_alone(node: Data, wish: Data, nic: Data, stanza: Data) -> Data:
 
 
 def by_ifupdown(node: Data, nic: Data, stanza: Data) -> bool:
-    """Whether it is ifupdown, and not netplan, that sets up this card."""
+    """Whether it is ifupdown, and not netplan, that sets up this NIC."""
     return not stanza and nic["name"] in node.get("ifupdown", {})
 
 
@@ -144,7 +152,7 @@ def hides(path: str) -> str:
 
 
 def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
-    """Remove the card's settings from all files.
+    """Remove the NIC's settings from all files.
 
     Returns (section, id, settings joined in netplan's order, the files that had them).
     """
@@ -155,7 +163,7 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
         for kind in SECTIONS:
             devices = dict(network.get(kind) or {})
             for device in [
-                d for d, stanza in devices.items() if d != "renderer" and _is_card(d, stanza or {}, nic, kind)
+                d for d, stanza in devices.items() if d != "renderer" and _is_nic(d, stanza or {}, nic, kind)
             ]:
                 by_section = {"renderer": devices["renderer"]} if "renderer" in devices else {}
                 section, name, joined = kind, device, {**joined, **by_section, **(devices.pop(device) or {})}
@@ -166,8 +174,10 @@ def take_out(documents: Data, nic: Data) -> tuple[str, str, Data, list[str]]:
                 del network[kind]
         if network != document.get("network"):
             documents[path] = {**document, "network": network}
-    if section == "wifis" and len(names) > 1:
-        return section, name, {}, []  # which of them is in use cannot be told
+    if len(names) > 1:  # which of them is in use is not known
+        if section == "wifis":
+            return section, name, {}, []
+        joined.pop("networkmanager", None)
     return section, name, joined, homes
 
 
@@ -176,7 +186,28 @@ def put_in(document: Data, section: str, name: str, stanza: Data) -> None:
     network[section] = {**(network.get(section) or {}), name: stanza}
 
 
-def _is_card(device: str, stanza: Data, nic: Data, section: str) -> bool:
+def before_patterns(documents: Data, name: str, nic: Data) -> str:
+    """networkd takes the first file that matches a NIC: ours is to sort before a pattern's (all-en: en*)."""
+    networks = [document.get("network") or {} for document in documents.values()]
+    sections = [section for network in networks for section in network.values() if isinstance(section, dict)]
+    stanzas = [stanza for section in sections for stanza in section.values() if isinstance(stanza, dict)]
+    if any(name == stanza.get("link") or name in (stanza.get("interfaces") or []) for stanza in stanzas):
+        return name  # a VLAN or a bridge on it calls it so
+    cards = [(str(device), stanza) for of in networks for device, stanza in (of.get("ethernets") or {}).items()]
+    hidden = any(_has_pattern_for(stanza, nic) for device, stanza in cards if f"{device}." < f"{name}.")
+    return f"00-{nic['name']}" if hidden else name
+
+
+def _has_pattern_for(stanza: Any, nic: Data) -> bool:
+    """A driver is not known here: it may be the NIC's."""
+    match = stanza.get("match") if isinstance(stanza, dict) else None
+    if match is None or str(match.get("macaddress", nic["mac"])).lower() != nic["mac"].lower():
+        return False
+    names = match.get("name") or ["*"]
+    return any(fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names))
+
+
+def _is_nic(device: str, stanza: Data, nic: Data, section: str) -> bool:
     if nic["wireless"] and section == "wifis":
         return _is_in_use(device, stanza, nic)
     match = stanza.get("match") or {}
@@ -185,7 +216,7 @@ def _is_card(device: str, stanza: Data, nic: Data, section: str) -> bool:
     if "macaddress" in match:
         return str(match["macaddress"]).lower() == nic["mac"].lower() and not nic.get("lower")
     names = match.get("name") or []
-    # A pattern such as en* stands for other cards as well: it is not this card's own.
+    # A pattern such as en* stands for other NICs as well: it is not this NIC's own.
     return any(
         fnmatch.fnmatch(nic["name"], pattern) for pattern in ([names] if isinstance(names, str) else names)
     ) and (names == nic["name"] or names == [nic["name"]])
@@ -208,18 +239,18 @@ def _is_in_use(device: str, stanza: Data, nic: Data) -> bool:
     now = nic.get("network") or {"uuid": "", "ssid": ""}
     if now["uuid"] and any(uuids):
         return now["uuid"] in uuids
-    # Settings of the card itself, for whatever network, need no such proof.
+    # Settings of the NIC itself, for whatever network, need no such proof.
     return now["ssid"] in map(str, points) if now["ssid"] else "match" not in stanza
 
 
 def renderer(documents: Data, stanza: Data) -> str:
-    """networkd, unless the card or (in the last file that says so) the whole machine is NetworkManager's."""
+    """networkd, unless the NIC or (in the last file that says so) the whole machine is NetworkManager's."""
     named = [str((document.get("network") or {}).get("renderer", "")) for document in documents.values()]
     return str(stanza.get("renderer") or next((name for name in reversed(named) if name), "networkd"))
 
 
 def beyond_netplan(name: str, stanzas: Data) -> str:
-    """What of ifupdown's settings netplan could not do: an option, a method, or another interface on the card."""
+    """What of ifupdown's settings netplan could not do: an option, a method, or another interface on the NIC."""
     for other, of in stanzas.items():
         words = " ".join(value for stanza in of for _, value in stanza["options"]).split()
         if other != name and (other.startswith((f"{name}.", f"{name}:")) or name in words):
@@ -234,7 +265,7 @@ def beyond_netplan(name: str, stanzas: Data) -> str:
 
 
 def from_ifupdown(stanzas: list[Data]) -> Data:
-    """netplan's words for what is to stay of a card's settings in ifupdown; its IPv4 address is not."""
+    """netplan's words for what is to stay of a NIC's settings in ifupdown; its IPv4 address is not."""
     kept: Data = {}
     for stanza in stanzas:
         options = dict(stanza["options"])
@@ -259,29 +290,35 @@ def resolv_conf(stanza: Data) -> str:
     return HEADER + "".join(f"{line}\n" for line in lines)
 
 
-def with_address(stanza: Data, section: str, nic: Data, wish: Data, manager: bool) -> Data:
-    """The card's settings with the fixed address; IPv6, Wi-Fi passwords, MTU and further routes stay.
+def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: bool) -> Data:
+    """The NIC's settings with the fixed address; IPv6, Wi-Fi passwords, MTU and further routes stay.
 
-    Without a wish for name servers those stay that its settings name, else those that the node uses by it.
+    Where no name servers are asked for those stay that its settings name, else those that the node uses by it.
     """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
     others = [address for address in stanza.get("addresses", []) if _is_ipv6(address)]
     routes = [route for route in stanza.get("routes", []) if not _is_default(route)]
     named = stanza.get("nameservers") or {}
-    servers = list(wish["dns"] or named.get("addresses") or nic["dns"]["servers"])
+    servers = list(params["dns"] or named.get("addresses") or nic["dns"]["servers"])
     search = list(named.get("search") or nic["dns"]["search"])
     nameservers = ({"addresses": servers} if servers else {}) | ({"search": search} if search else {})
     if section == "ethernets":
         kept = {"match": {"macaddress": nic["mac"]}, **{key: kept[key] for key in kept if key != "match"}}
-        if manager:  # before any profile that NetworkManager made by itself for every wired card
-            kept["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "100"}}
+        if manager:  # before any profile that NetworkManager made by itself for every wired NIC
+            kept["networkmanager"] = {"passthrough": {**passed_on(stanza), "connection.autoconnect-priority": "100"}}
     return {
         **kept,
         "dhcp4": False,
-        "addresses": [f"{wish['address']}/{wish['prefix']}", *others],
-        "routes": [{"to": "default", "via": wish["gateway"]}, *routes],
+        "addresses": [f"{params['address']}/{params['prefix']}", *others],
+        "routes": [{"to": "default", "via": params["gateway"]}, *routes],
         **({"nameservers": nameservers} if nameservers else {}),
     }
+
+
+def passed_on(stanza: Data) -> Data:
+    """NetworkManager's settings that netplan has no words for, such as a firewall zone or 802.1X."""
+    theirs = (stanza.get("networkmanager") or {}).get("passthrough") or {}
+    return {key: value for key, value in theirs.items() if not key.startswith(DECIDED_HERE)}
 
 
 def _is_ipv6(address: Any) -> bool:
@@ -290,6 +327,9 @@ def _is_ipv6(address: Any) -> bool:
 
 
 def _is_default(route: dict[str, Any]) -> bool:
+    """Of IPv4, and of the main table: the others are asked where a routing-policy says so."""
+    if str(route.get("table", MAIN_TABLE)) != MAIN_TABLE:
+        return False
     return str(route.get("to")) in ("default", "0.0.0.0/0", "0/0") and ":" not in str(route.get("via", ""))
 
 
@@ -311,9 +351,9 @@ def motley_leaving(names: list[str], hostvars: Any) -> list[str]:
     return macs
 
 
-def _from_ansible(node: dict[str, Any], wish: dict[str, Any]) -> dict[str, Any]:
+def _from_ansible(node: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
     """Ansible's texts carry their origin, which YAML cannot write down."""
-    return motley_netplan(json.loads(json.dumps(node)), json.loads(json.dumps(wish)))
+    return motley_netplan(json.loads(json.dumps(node)), json.loads(json.dumps(params)))
 
 
 class FilterModule:

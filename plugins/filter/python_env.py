@@ -11,8 +11,9 @@ from typing import Any
 
 import yaml
 
-from plugins.module_utils.motley.driver_packages import numbers, older
+from plugins.module_utils.motley.env_files import of_wheel
 from requirements.wheelhouse import lock_id
+from train.nvidia_driver import numbers, older
 
 Data = dict[str, Any]
 CPU = "node-cpu"
@@ -84,11 +85,11 @@ def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str
 
 
 def motley_env_wheels(files: Data, looks: list[Data]) -> Data:
-    """Of the locked wheels those that such nodes lack: all, or those of the packages that are harmed."""
+    """Of the locked wheels those that such nodes lack: all, or uv's and those of the packages that are harmed."""
     if not all(look.get("harmed") for look in looks):
         return files
     harmed = {package.lower() for look in looks for package in look["harmed"]}
-    return {name: facts for name, facts in files.items() if "-".join(name.split("-")[:2]).lower() in harmed}
+    return {name: facts for name, facts in files.items() if of_wheel(name) in harmed or name.startswith("uv-")}
 
 
 class FilterModule:

@@ -9,11 +9,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from train.plan.hashes import package_files, package_hash
+from train.package import package_files, package_hash
 
 
 def motley_package(folder: str) -> dict[str, str]:
-    """Nothing where there is no such folder. The hash is the one that `python -m train versions` tells."""
+    """Nothing where there is no such folder. The hash is the one that `python -m train versions` shows."""
     root = Path(folder).resolve()
     if not root.is_dir():
         return {}

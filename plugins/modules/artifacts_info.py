@@ -7,8 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley.relay import read_memo, sha256_of, write_memo
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.relay import known_hash, read_memo, write_memo
 
 DOCUMENTATION = r"""
 module: artifacts_info
@@ -16,8 +16,9 @@ short_description: What the relay is to hand on
 description:
   - Lists name, size and SHA-256 of every file below a folder; changes nothing.
   - A file whose size and time have not changed since the last call is not read again.
-options:
-  folder: {type: path, required: true, description: A folder of plain files}
+options: {
+  "folder": {"type": "path", "required": true, "description": "A folder of plain files"}
+}
 """
 RETURN = r"""
 files: {type: dict, returned: success, description: "Name to {size, sha256}"}
@@ -25,7 +26,7 @@ files: {type: dict, returned: success, description: "Name to {size, sha256}"}
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"folder": {"type": "path", "required": True}}, supports_check_mode=True)
+    module = module_of(DOCUMENTATION)
     folder = Path(module.params["folder"])
     if not folder.is_dir():
         module.fail_json(msg=f"there is no folder {folder}\nfix: fetch it on the controller first")
@@ -38,11 +39,7 @@ def facts(folder: Path) -> dict[str, dict[str, Any]]:
         name = str(path.relative_to(folder))
         if not path.is_file() or path.name.startswith(".motley-"):
             continue
-        status = path.stat()
-        known = memo.get(name)
-        if known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
-            memo[name] = known = [status.st_size, status.st_mtime_ns, sha256_of(path).hexdigest()]
-        found[name] = {"size": status.st_size, "sha256": known[2]}
+        found[name] = {"size": path.stat().st_size, "sha256": known_hash(name, path, memo)}
     write_memo(folder, {name: memo[name] for name in found})
     return found
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
 module: collective_probe
@@ -21,15 +21,18 @@ short_description: Prove that all nodes compute together; runs on all of them in
 description:
   - Starts one rank of an all-reduce on every node at the same time, over the interface that has the node's address.
   - Fails with the last error of the rank where it does not succeed in time; nothing keeps running.
-options:
-  home: {type: path, required: true, description: The cluster's folder on the node}
-  script: {type: str, required: true, description: What each rank runs}
-  rank: {type: int, required: true, description: This node's place}
-  addresses: {type: list, elements: str, required: true, description: "The nodes' addresses, in order of rank"}
-  port: {type: int, default: 29891, description: Where rank 0 is met}
-  timeout_s: {type: float, default: 150, description: Until when it must be over}
-  settings: {type: dict, default: {}, description: Further environment of the script}
-  torchrun: {type: bool, default: true, description: "false starts the script itself, which saves loading torch twice"}
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
+  "script": {"type": "str", "required": true, "description": "What each rank runs"},
+  "rank": {"type": "int", "required": true, "description": "This node's place"},
+  "addresses": {"type": "list", "elements": "str", "required": true,
+    "description": "The nodes' addresses, in order of rank"},
+  "port": {"type": "int", "default": 29891, "description": "Where rank 0 is reached"},
+  "timeout_s": {"type": "float", "default": 150, "description": "Until when it must be over"},
+  "settings": {"type": "dict", "default": {}, "description": "Further environment of the script"},
+  "torchrun": {"type": "bool", "default": true,
+    "description": "false starts the script itself, which saves loading torch twice"}
+}
 """
 RETURN = r"""
 measured: {type: dict, returned: on rank 0, description: "megabytes, seconds, percent_of_link, …"}
@@ -38,67 +41,55 @@ took_s: {type: float, returned: success, description: Seconds from start to end}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            "script": {"type": "str", "required": True},
-            "rank": {"type": "int", "required": True},
-            "addresses": {"type": "list", "elements": "str", "required": True},
-            "port": {"type": "int", "default": 29891},
-            "timeout_s": {"type": "float", "default": 150},
-            "settings": {"type": "dict", "default": {}},
-            "torchrun": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    python = Path(wish["home"]) / "env/bin/python"
-    if not list(Path(wish["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    python = Path(params["home"]) / "env/bin/python"
+    if not list(Path(params["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
         module.fail_json(msg="there is no torch in its environment\nfix: make bootstrap PHASE=python_env")
-    me = wish["addresses"][wish["rank"]]
+    me = params["addresses"][params["rank"]]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "all_reduce.py"
-        script.write_text(wish["script"])
-        environ = environment(me) | {name: str(value) for name, value in wish["settings"].items()}
+        script.write_text(params["script"])
+        environ = environment(me) | {name: str(value) for name, value in params["settings"].items()}
         command = [str(python)]
-        if wish["torchrun"]:
-            command += ["-m", "torch.distributed.run", f"--nnodes={len(wish['addresses'])}"]
-            command += [f"--node-rank={wish['rank']}", "--nproc-per-node=1", "--max-restarts=0"]
-            command += [f"--master-addr={wish['addresses'][0]}", f"--master-port={wish['port']}", f"--local-addr={me}"]
+        if params["torchrun"]:
+            command += ["-m", "torch.distributed.run", f"--nnodes={len(params['addresses'])}"]
+            command += [f"--node-rank={params['rank']}", "--nproc-per-node=1", "--max-restarts=0", f"--local-addr={me}"]
+            command += [f"--master-addr={params['addresses'][0]}", f"--master-port={params['port']}"]
         else:
-            environ |= {"RANK": str(wish["rank"]), "WORLD_SIZE": str(len(wish["addresses"]))}
-            environ |= {"MASTER_ADDR": wish["addresses"][0], "MASTER_PORT": str(wish["port"])}
-        code, said = run([*command, str(script)], environ, wish["timeout_s"])
+            environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
+            environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
+        code, output = run([*command, str(script)], environ, params["timeout_s"])
     took_s = round(time.monotonic() - start, 2)
-    told = [json.loads(line.removeprefix("MOTLEY ")) for line in said.splitlines() if line.startswith("MOTLEY ")]
-    if told:
-        module.exit_json(changed=False, measured=told[0], motley_say=sentence(told[0]), took_s=took_s)
+    reports = [json.loads(line.removeprefix("MOTLEY ")) for line in output.splitlines() if line.startswith("MOTLEY ")]
+    if reports:
+        module.exit_json(changed=False, measured=reports[0], motley_say=sentence(reports[0]), took_s=took_s)
     if code == 0:
         module.exit_json(changed=False, took_s=took_s)
-    lines = [line for line in said.splitlines() if "Error" in line] or said.splitlines()[-2:]
+    lines = [line for line in output.splitlines() if "Error" in line] or output.splitlines()[-2:]
     module.fail_json(
         msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"
         "fix: make check-versions; then make bootstrap PHASE=firewall, and look at the node named above"
     )
 
 
-def sentence(told: dict[str, Any]) -> str:
-    size = f"all-reduce {told['megabytes']:.0f} MB"
-    words = f"{size} {told['seconds'] * 1000:.0f} ms = {told['percent_of_link']} % of the link"
-    why = f", as {told['why']}" if told.get("why") else ""
-    return f"{words} ({told['link_mbit']:.0f} Mbit/s, {told['backend']}{why}, {told['world']} nodes)"
+def sentence(report: dict[str, Any]) -> str:
+    size = f"all-reduce {report['megabytes']:.0f} MB"
+    words = f"{size} {report['seconds'] * 1000:.0f} ms = {report['percent_of_link']} % of the link"
+    why = f", as {report['why']}" if report.get("why") else ""
+    return f"{words} ({report['link_mbit']:.0f} Mbit/s, {report['backend']}{why}, {report['world']} nodes)"
 
 
 def environment(address: str) -> dict[str, str]:
-    """The card that carries the LAN address, and nothing guessed."""
-    card = card_of(address)
+    """The NIC that carries the LAN address, and nothing guessed."""
+    nic = nic_of(address)
     known = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
     known |= {"MOTLEY_ADDRESS": address, "OMP_NUM_THREADS": "1", "NCCL_IB_DISABLE": "1"}
-    return known | ({"GLOO_SOCKET_IFNAME": card, "NCCL_SOCKET_IFNAME": f"={card}"} if card else {})
+    return known | ({"GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"} if nic else {})
 
 
-def card_of(address: str) -> str:
+def nic_of(address: str) -> str:
     if address.startswith("127."):
         return "lo"
     done = subprocess.run(["ip", "-json", "-4", "address"], capture_output=True, text=True, check=False)
@@ -120,16 +111,16 @@ def run(command: list[str], environ: dict[str, str], timeout_s: float) -> tuple[
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=timeout_s)
+        output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGTERM)  # torchrun ends its workers, which have sessions of their own
         try:
-            said, _ = process.communicate(timeout=40)
+            output, _ = process.communicate(timeout=40)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-        said += f"\nError: it was not over after {timeout_s:.0f} s"
-    return process.returncode, said
+            output, _ = process.communicate()
+        output += f"\nError: it was not over after {timeout_s:.0f} s"
+    return process.returncode, output
 
 
 if __name__ == "__main__":

@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import callers
 from ansible.module_utils.motley import doctor_machine as machine
 from ansible.module_utils.motley import doctor_motley as motley
 from ansible.module_utils.motley import doctor_network as network
+from ansible.module_utils.motley import listening_ports
+from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
 module: doctor_info
@@ -26,13 +26,15 @@ description:
   - Reads what C(make doctor) judges; changes nothing and judges nothing.
   - A part that cannot be read is null, and its error is in look.troubles.
   - Disk and processor are tried for a moment only while no run uses them.
-options:
-  user: {type: str, required: true, description: Whose home the cluster lives in}
-  home: {type: str, required: true, description: "The cluster's folder on the node, ~ is the user's"}
-  address: {type: str, required: true, description: The node's own address}
-  cluster: {type: dict, required: true, description: "All nodes: name to address"}
-  manage_host: {type: bool, default: true, description: Whether the node is a machine and not a folder on one}
-  load: {type: bool, default: true, description: Whether disk and processor may be tried for a moment}
+options: {
+  "user": {"type": "str", "required": true, "description": "Whose home the cluster lives in"},
+  "home": {"type": "str", "required": true, "description": "The cluster's folder on the node, ~ is the user's"},
+  "address": {"type": "str", "required": true, "description": "The node's own address"},
+  "cluster": {"type": "dict", "required": true, "description": "All nodes: name to address"},
+  "manage_host": {"type": "bool", "default": true,
+    "description": "Whether the node is a machine and not a folder on one"},
+  "load": {"type": "bool", "default": true, "description": "Whether disk and processor may be tried for a moment"}
+}
 """
 RETURN = r"""
 look: {type: dict, returned: always, description: "The parts by name, took (seconds of each) and troubles"}
@@ -41,32 +43,22 @@ clock: {type: list, elements: float, returned: always, description: The node's c
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "home": {"type": "str", "required": True},
-            "address": {"type": "str", "required": True},
-            "cluster": {"type": "dict", "required": True},
-            "manage_host": {"type": "bool", "default": True},
-            "load": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
+    module = module_of(DOCUMENTATION)
+    params = module.params
     began = time.time()
-    owner = pwd.getpwnam(wish["user"]) if wish["user"] else pwd.getpwuid(os.getuid())
-    home = Path(wish["home"].replace("~", owner.pw_dir, 1) if wish["home"].startswith("~") else wish["home"])
+    owner = pwd.getpwnam(params["user"]) if params["user"] else pwd.getpwuid(os.getuid())
+    home = Path(params["home"].replace("~", owner.pw_dir, 1) if params["home"].startswith("~") else params["home"])
     look: dict[str, Any] = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
     part(look, "runs", lambda: motley.runs(home))
     parts: dict[str, Callable[[], Any]] = {
-        "names": lambda: network.names(wish["cluster"]),
+        "names": lambda: network.names(params["cluster"]),
         "disk": lambda: machine.disk(home),
         "files": lambda: motley.files(home),
     }
-    if wish["manage_host"]:
-        others = {name: address for name, address in wish["cluster"].items() if address != wish["address"]}
+    if params["manage_host"]:
+        others = {name: address for name, address in params["cluster"].items() if address != params["address"]}
         parts |= {
-            "network": lambda: network.look(wish["address"], others),
+            "network": lambda: network.look(params["address"], others),
             "power": machine.power,
             "gpu": machine.gpu,
             "apt": machine.apt,
@@ -74,11 +66,11 @@ def main() -> None:
             "units": motley.units,
             "firewall": motley.firewall,
             "rules": motley.rules,
-            "caller": lambda: callers.address_in(callers.connection()),
+            "caller": lambda: listening_ports.address_in(listening_ports.connection()),
         }
     with ThreadPoolExecutor(4) as pool:  # they wait for programs more than they compute
         list(pool.map(lambda named: part(look, *named), parts.items()))
-    if wish["load"] and not (look["runs"] or {}).get("on"):
+    if params["load"] and not (look["runs"] or {}).get("on"):
         part(look, "disk_speed", lambda: machine.disk_speed(home))
         part(look, "processor", machine.processor)
     module.exit_json(changed=False, look=look, clock=[began, time.time()])

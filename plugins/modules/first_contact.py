@@ -7,22 +7,24 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import hostkeys
+from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
 module: first_contact
 short_description: Find nodes by their pinned host keys
 description:
-  - Looks at every address a node may have and tells which one shows its pinned key.
+  - Looks at every address a node may have and returns which one shows its pinned key.
   - Pins new nodes when O(accept=true), makes the controller's own key, and changes nothing on any node.
-options:
-  nodes: {type: list, elements: dict, required: true, description: "name, addresses (the wanted one first), port"}
-  state_folder: {type: path, required: true, description: Holds known_hosts and the controller's key}
-  accept: {type: bool, default: false, description: Pin the keys of nodes seen for the first time}
-  forget: {type: list, elements: str, default: [], description: Nodes whose pin is dropped first}
-  prefer_s: {type: float, default: 0, description: "Seconds to insist on the first address (one node only)"}
-  wait_s: {type: float, default: 0, description: "Seconds to wait for any answer (one node only)"}
+options: {
+  "nodes": {"type": "list", "elements": "dict", "required": true,
+    "description": "name, addresses (the wanted one first), port"},
+  "state_folder": {"type": "path", "required": true, "description": "Holds known_hosts and the controller's key"},
+  "accept": {"type": "bool", "default": false, "description": "Pin the keys of nodes seen for the first time"},
+  "forget": {"type": "list", "elements": "str", "default": [], "description": "Nodes whose pin is dropped first"},
+  "prefer_s": {"type": "float", "default": 0, "description": "Seconds to insist on the first address (one node only)"},
+  "wait_s": {"type": "float", "default": 0, "description": "Seconds to wait for any answer (one node only)"}
+}
 """
 EXAMPLES = r"""
 - name: See who answers, and with which host key
@@ -34,7 +36,7 @@ EXAMPLES = r"""
   run_once: true
 """
 RETURN = r"""
-met: {type: dict, returned: always, description: "Node to state, address, fingerprint"}
+contacts: {type: dict, returned: always, description: "Node to state, address, fingerprint"}
 strangers: {type: list, elements: str, returned: always, description: Nodes whose key is not pinned}
 controller_key: {type: str, returned: always, description: The controller's own public key}
 host_keys: {type: dict, returned: always, description: Node to its host key}
@@ -42,41 +44,31 @@ host_keys: {type: dict, returned: always, description: Node to its host key}
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "nodes": {"type": "list", "elements": "dict", "required": True},
-            "state_folder": {"type": "path", "required": True},
-            "accept": {"type": "bool", "default": False},
-            "forget": {"type": "list", "elements": "str", "default": []},
-            "prefer_s": {"type": "float", "default": 0},
-            "wait_s": {"type": "float", "default": 0},
-        },
-        supports_check_mode=True,  # it must look in check mode too: nothing else could be looked at otherwise
-    )
+    module = module_of(DOCUMENTATION)
     wants = module.params
     folder = Path(wants["state_folder"])
     known_hosts = folder / "known_hosts"
     places = [
-        hostkeys.Place(node["name"], tuple(dict.fromkeys(node["addresses"])), int(node.get("port") or 22))
+        hostkeys.NodeAddresses(node["name"], tuple(dict.fromkeys(node["addresses"])), int(node.get("port") or 22))
         for node in wants["nodes"]
     ]
     if wants["forget"]:
         hostkeys.forget(wants["forget"], known_hosts)
     start = time.monotonic()
     if wants["wait_s"]:
-        meetings = [hostkeys.wait_for(place, known_hosts, wants["prefer_s"], wants["wait_s"]) for place in places]
+        contacts = [hostkeys.wait_for(place, known_hosts, wants["prefer_s"], wants["wait_s"]) for place in places]
     else:
-        meetings = hostkeys.look(places, known_hosts)
+        contacts = hostkeys.look(places, known_hosts)
     if wants["accept"]:
-        hostkeys.pin(meetings, known_hosts)
+        hostkeys.pin(contacts, known_hosts)
     module.exit_json(
         changed=False,
         waited_s=round(time.monotonic() - start, 1),
-        met={meeting.name: meeting.as_dict() for meeting in meetings},
-        strangers=[meeting.name for meeting in meetings if meeting.state == "new" and not wants["accept"]],
+        contacts={contact.name: contact.as_dict() for contact in contacts},
+        strangers=[contact.name for contact in contacts if contact.state == "new" and not wants["accept"]],
         controller_key=hostkeys.own_key(folder / "controller_ed25519"),
         host_keys={name: key for name, (key, _) in hostkeys.read_pins(known_hosts).items()}
-        | {meeting.name: meeting.key for meeting in meetings if meeting.state == "new"},
+        | {contact.name: contact.key for contact in contacts if contact.state == "new"},
     )
 
 

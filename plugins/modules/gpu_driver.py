@@ -13,30 +13,39 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import compiler, encrypted
 from ansible.module_utils.motley import driver_packages as rules
-from ansible.module_utils.motley.apt import Apt, AptError
+from ansible.module_utils.motley.apt import Apt
 from ansible.module_utils.motley.apt_lock import holder
-from ansible.module_utils.motley.nvidia_module import KEYS, loaded, on_disk, own_key, own_key_is_known, run
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.errors import ModuleError
+from ansible.module_utils.motley.nvidia_module import KEYS, own_key, own_key_is_known, run
 from ansible.module_utils.motley.undo_record import Before, write_file
+from ansible.module_utils.train.nvidia_driver import loaded, on_disk
 
 DOCUMENTATION = r"""
 module: gpu_driver
-short_description: A node's driver packages, their holds, and the way back
+short_description: A node's driver packages, their holds, and their undo
 description:
   - Installs the planned packages, after it has seen that apt would not move the kernel with them.
   - Brings the compiler and the headers that GPU kernels are built with, where they are missing.
   - Holds driver, CUDA and kernel at their versions, or lifts these holds.
   - Records what was there first; O(state=undone) gives it back.
-options:
-  state: {type: str, choices: [present, undone], default: present, description: "undone: as it was at first"}
-  install: {type: bool, default: false, description: Whether packages are installed; else what is there is kept}
-  names: {type: dict, default: {}, description: "ways (the safest first), built (modules to compile), first"}
-  look: {type: dict, default: {}, description: What gpu_info found}
-  catalogue: {type: dict, default: {}, description: Which packages belong to driver and kernel}
-  compiler: {type: bool, default: false, description: Whether what GPU kernels are built with is installed}
-  hold: {type: bool, default: true, description: Whether driver, CUDA and kernel stay; false lifts our holds}
-  own_key: {type: bool, default: false, description: Whether Secure Boot may ask for a key on the machine's screen}
-  wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
-  say: {type: str, default: "", description: The plan's sentence}
+options: {
+  "state": {"type": "str", "choices": ["present", "undone"], "default": "present",
+    "description": "undone: as it was at first"},
+  "install": {"type": "bool", "default": false,
+    "description": "Whether packages are installed; else what is there is kept"},
+  "names": {"type": "dict", "default": {},
+    "description": "methods (the safest first), built (modules to compile), first"},
+  "look": {"type": "dict", "default": {}, "description": "What gpu_info found"},
+  "catalogue": {"type": "dict", "default": {}, "description": "Which packages belong to driver and kernel"},
+  "compiler": {"type": "bool", "default": false, "description": "Whether what GPU kernels are built with is installed"},
+  "hold": {"type": "bool", "default": true,
+    "description": "Whether driver, CUDA and kernel stay; false lifts our holds"},
+  "own_key": {"type": "bool", "default": false,
+    "description": "Whether Secure Boot may ask for a key on the machine's screen"},
+  "wait_s": {"type": "int", "default": 300, "description": "How long to wait for another program that uses apt"},
+  "say": {"type": "str", "default": "", "description": "The plan's sentence"}
+}
 """
 RETURN = r"""
 restart: {type: str, returned: always, description: Why the node must restart; empty if it need not}
@@ -47,48 +56,29 @@ ROUNDS = 4
 INSTALL = ("--no-install-recommends", "install")
 
 
-class Refused(Exception):
-    """What is wrong, and the mend on a line of its own."""
-
-
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "undone"], "default": "present"},
-            "install": {"type": "bool", "default": False},
-            "names": {"type": "dict", "default": {}},
-            "look": {"type": "dict", "default": {}},
-            "catalogue": {"type": "dict", "default": {}},
-            "compiler": {"type": "bool", "default": False},
-            "hold": {"type": "bool", "default": True},
-            "own_key": {"type": "bool", "default": False},
-            "wait_s": {"type": "int", "default": 300},
-            "say": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    node = Node(module)
+    module = module_of(DOCUMENTATION)
+    change = DriverChange(module)
     try:
-        node.undo() if module.params["state"] == "undone" else node.converge()
-    except (AptError, Refused) as trouble:
-        text = str(trouble)
-        fix = "" if "\nfix: " in text else "\nfix: mend what apt says (sudo apt-get check), then run again"
-        module.fail_json(msg=text + fix)
+        change.undo() if module.params["state"] == "undone" else change.converge()
+    except ModuleError as failure:
+        fix = "" if failure.fix else "\nfix: put right what apt reports (sudo apt-get check), then run again"
+        module.fail_json(msg=f"{failure}{fix}")
     module.exit_json(
-        changed=node.changed,
-        restart=node.restart,
-        passphrase=encrypted.WORDS if node.restart and node.wish["look"]["passphrase"] else "",
-        motley_say="; ".join(filter(None, node.says)),
-        diff=rules.difference(node.was, node.now),
+        changed=change.changed,
+        restart=change.restart,
+        passphrase=encrypted.WORDS if change.restart and change.params["look"]["passphrase"] else "",
+        motley_say="; ".join(filter(None, change.says)),
+        diff=rules.difference(change.was, change.now),
     )
 
 
-class Node:
+class DriverChange:
     """This machine's packages: as they were when we came, and as they are (or, in check mode, would be)."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        self.wish, self.check_mode = module.params, module.check_mode
-        self.apt = Apt(self.wish["wait_s"], look_only=self.check_mode)
+        self.params, self.check_mode = module.params, module.check_mode
+        self.apt = Apt(self.params["wait_s"], look_only=self.check_mode)
         self.before = Before(PHASE)
         self.says: list[str] = []
         self.restart = ""
@@ -98,89 +88,89 @@ class Node:
         self.was = self.now
 
     def wait_for_apt(self) -> None:
-        """apt waits by itself as well; this tells for whom."""
+        """apt waits by itself as well; this shows for which program."""
         start, who = time.monotonic(), holder()
         if not who or self.check_mode:
             return
-        while holder() and time.monotonic() - start < self.wish["wait_s"]:
+        while holder() and time.monotonic() - start < self.params["wait_s"]:
             time.sleep(0.5)
         self.says.append(f"waited {time.monotonic() - start:.0f} s for {who}, which used apt")
 
     def converge(self) -> None:
-        self.says.append(self.wish["say"])
+        self.says.append(self.params["say"])
         if not self.check_mode and self.apt.finish_interrupted():
             self.says.append("an interrupted installation was finished")
             self.notice()
-        if self.wish["install"]:
+        if self.params["install"]:
             self.install()
-        if self.wish["hold"]:
+        if self.params["hold"]:
             self.hold()
             self.prove_hold()
         else:
             self.lift_holds()
-        if self.wish["compiler"]:
+        if self.params["compiler"]:
             self.bring_compiler()
         self.load()
 
     # -- packages ----------------------------------------------------------------------------------------------
 
     def install(self) -> None:
-        names = self.wish["names"]
+        names = self.params["names"]
         if names["first"] and not self.check_mode:
             self.transact(names["first"])
-        way = self.choose()
-        wanted = way["packages"]
-        self.says.append(way["how"])
+        method = self.choose()
+        wanted = method["packages"]
+        self.says.append(method["how"])
         if self.check_mode:
-            if self.wish["look"]["passphrase"]:
+            if self.params["look"]["passphrase"]:
                 self.says.append(f"if it must restart for it: {encrypted.WORDS}")
-            self.foresee(self.apt.simulate(*INSTALL, "--allow-change-held-packages", *wanted))
+            self.assume(self.apt.simulate(*INSTALL, "--allow-change-held-packages", *wanted))
             return
-        kernels = rules.images(self.now, self.wish["catalogue"])
+        kernels = rules.images(self.now, self.params["catalogue"])
         self.transact(wanted)
-        if rules.images(self.now, self.wish["catalogue"]) != kernels:
-            raise Refused("the kernel moved with the driver, unforeseen\nfix: make undo PHASE=gpu_driver")
+        if rules.images(self.now, self.params["catalogue"]) != kernels:
+            raise ModuleError("the kernel moved with the driver, against the simulation", "make undo PHASE=gpu_driver")
         self.says.append(f"kernel unmoved ({', '.join(map(rules.release_of, kernels)) or 'no package'})")
 
     def choose(self) -> dict[str, Any]:
         tried = []
-        for way in self.wish["names"]["ways"]:
-            foreseen = self.apt.simulate(*INSTALL, "--allow-change-held-packages", *way["packages"])
-            against = rules.side_effects(foreseen, self.now, self.wish["catalogue"])
-            against["builds"] = [name for name in self.wish["names"]["built"] if name in foreseen.installs]
-            against["other"] = self.other_version(way["same_version"], foreseen)
-            tried.append({**way, "trouble": foreseen.trouble, **against})
+        for method in self.params["names"]["methods"]:
+            simulated = self.apt.simulate(*INSTALL, "--allow-change-held-packages", *method["packages"])
+            against = rules.side_effects(simulated, self.now, self.params["catalogue"])
+            against["builds"] = [name for name in self.params["names"]["built"] if name in simulated.installs]
+            against["other"] = self.other_version(method["same_version"], simulated)
+            tried.append({**method, "trouble": simulated.trouble, **against})
         chosen = rules.choose_modules(
             tried,
             {
-                "secure_boot": self.wish["look"]["secure_boot"],
-                "own_key": self.wish["own_key"] or own_key_is_known(),
+                "secure_boot": self.params["look"]["secure_boot"],
+                "own_key": self.params["own_key"] or own_key_is_known(),
             },
         )
         if "error" in chosen:
-            raise Refused(f"{chosen['error']}\nfix: {chosen['fix']}")
-        return dict(chosen["way"])
+            raise ModuleError(chosen["error"], chosen["fix"])
+        return dict(chosen["method"])
 
-    def other_version(self, same: dict[str, Any], foreseen: rules.Simulated) -> str:
+    def other_version(self, same: dict[str, Any], simulated: rules.Simulated) -> str:
         """Where apt does not compare: modules of one version and a driver of another do not work together."""
-        if not same or foreseen.trouble:
+        if not same or simulated.trouble:
             return ""
         modules = rules.least_of(self.apt.depends(same["package"]), same["needs"])
         present = self.now[same["driver"]].version if same["driver"] in self.now else ""
-        driver = rules.version_of_driver(foreseen.installs.get(same["driver"], present))
+        driver = rules.version_of_driver(simulated.installs.get(same["driver"], present))
         return "" if modules == driver else f"they are of {modules}, the driver is {driver}"
 
     def transact(self, names: list[str]) -> None:
         """What will be touched is written down before, so that a power cut in between can be undone as well."""
         words = (*INSTALL, "--allow-change-held-packages", *names)
-        foreseen = self.apt.simulate(*words)
-        self.remember([*foreseen.installs, *foreseen.removes, *names])
+        simulated = self.apt.simulate(*words)
+        self.remember([*simulated.installs, *simulated.removes, *names])
         self.apt.change(*words)
         self.notice()
 
-    def foresee(self, foreseen: rules.Simulated) -> None:
-        coming = {name: rules.Package(version) for name, version in foreseen.installs.items()}
-        self.now = {name: package for name, package in self.now.items() if name not in foreseen.removes} | coming
+    def assume(self, simulated: rules.Simulated) -> None:
+        coming = {name: rules.Package(version) for name, version in simulated.installs.items()}
+        self.now = {name: package for name, package in self.now.items() if name not in simulated.removes} | coming
         self.changed = True
 
     def bring_compiler(self) -> None:
@@ -189,17 +179,17 @@ class Node:
         names = compiler.lacking(found)
         what, fix = compiler.beyond_packages(found)
         if names and not what:
-            foreseen = self.apt.simulate(*INSTALL, *names)
-            what, fix = compiler.against(names, foreseen, rules.touches(foreseen, self.now, self.wish["catalogue"]))
+            simulated = self.apt.simulate(*INSTALL, *names)
+            what, fix = compiler.against(names, simulated, rules.touches(simulated, self.now, self.params["catalogue"]))
         if what:
-            raise Refused(f"{what}\nfix: {fix}")
-        if not names or not foreseen.installs:
+            raise ModuleError(what, fix)
+        if not names or not simulated.installs:
             return
         self.says.append(f"{' '.join(names)} for GPU kernels")
         if self.check_mode:
-            self.foresee(foreseen)
+            self.assume(simulated)
             return
-        self.remember([name for name in foreseen.installs if name not in self.now])
+        self.remember([name for name in simulated.installs if name not in self.now])
         self.apt.change(*INSTALL, *names)
         self.now, self.changed = self.apt.packages(), True
 
@@ -225,7 +215,7 @@ class Node:
     # -- holds -------------------------------------------------------------------------------------------------
 
     def hold(self) -> None:
-        loose = [n for n in rules.protected(self.now, self.wish["catalogue"]) if not self.now[n].held]
+        loose = [n for n in rules.protected(self.now, self.params["catalogue"]) if not self.now[n].held]
         self.mark_held(loose)
         if loose:
             self.says.append(f"{len(loose)} packages held")
@@ -249,16 +239,16 @@ class Node:
             return
         pinned: list[str] = []
         for _ in range(ROUNDS):
-            foreseen = self.apt.simulate("dist-upgrade")
-            if foreseen.trouble:
-                raise AptError(f"a full upgrade cannot be simulated: {foreseen.trouble}")
-            moved = rules.touches(foreseen, self.now, self.wish["catalogue"])
+            simulated = self.apt.simulate("dist-upgrade")
+            if simulated.trouble:
+                raise ModuleError(f"a full upgrade cannot be simulated: {simulated.trouble}")
+            moved = rules.touches(simulated, self.now, self.params["catalogue"])
             if not moved:
                 return
             self.mark_held([name for name in moved if name in self.now and not self.now[name].held])
             pinned += [name for name in moved if name not in self.now]
             self.pin(pinned)
-        raise Refused(f"a full upgrade would still change {', '.join(moved)}\nfix: see why: apt-get -s dist-upgrade")
+        raise ModuleError(f"a full upgrade would still change {', '.join(moved)}", "see why: apt-get -s dist-upgrade")
 
     def pin(self, names: list[str]) -> None:
         if not names:
@@ -282,19 +272,19 @@ class Node:
     # -- the module in the kernel ------------------------------------------------------------------------------
 
     def load(self) -> None:
-        """Load it now where nothing is in the way; else say why a restart is needed."""
+        """Load it now where nothing blocks it; else say why a restart is needed."""
         if self.check_mode:
             return
-        kernel = self.wish["look"]["kernel"]
+        kernel = self.params["look"]["kernel"]
         installed, running = on_disk(kernel["next"]), loaded().get("version", "")
         other_kind = loaded().get("open", False) != ("MIT/GPL" in on_disk(kernel["next"], "license"))
-        if self.wish["look"]["secure_boot"] and installed:
+        if self.params["look"]["secure_boot"] and installed:
             self.refuse_unknown_key(on_disk(kernel["next"], "signer"))
         if running and running != installed:
             self.restart = f"it runs module {running}, {installed} is installed"
         elif running and other_kind:
             self.restart = f"it runs the other kind of module {running} (open or closed) than is installed"
-        elif not running and self.wish["look"]["nouveau"]:
+        elif not running and self.params["look"]["nouveau"]:
             self.restart = "nouveau holds the card"
         elif not running:
             self.restart = self.try_module()
@@ -304,15 +294,15 @@ class Node:
         done = run("modprobe", "nvidia")
         if done.returncode == 0 and loaded():
             return ""
-        said = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no word"
-        return f"its module does not load yet: {said}"
+        reason = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+        return f"its module does not load yet: {reason}"
 
     def refuse_unknown_key(self, signer: str) -> None:
         """Before any restart: the firmware will ask a person, and nobody sees its screen over SSH."""
-        if not rules.key_is_known(signer, self.wish["look"]) and not own_key_is_known():
-            raise Refused(rules.key_question(signer, own_key() or KEYS[0]))
+        if not rules.key_is_known(signer, self.params["look"]) and not own_key_is_known():
+            raise ModuleError(*rules.key_question(signer, own_key() or KEYS[0]))
 
-    # -- the way back ------------------------------------------------------------------------------------------
+    # -- undo ----------------------------------------------------------------------------------------------
 
     def undo(self) -> None:
         if not self.before.recorded:
@@ -348,7 +338,7 @@ class Node:
 
     def needed_by_others(self, gone: list[str]) -> list[str]:
         """Of what came and is no driver, such as the compiler, that which something installed since needs."""
-        came = rules.strangers(gone, self.wish["catalogue"])
+        came = rules.strangers(gone, self.params["catalogue"])
         needing = sorted({*self.apt.simulate("remove", *came).removes} - {*gone}) if came else []
         needed = self.apt.needs(needing)
         stay = sorted((name for name in came if name in needed), key=lambda name: self.now[name].auto)
@@ -365,15 +355,15 @@ class Node:
         if not leaving and not exact:
             return
         self.apt.refresh()
-        foreseen = self.apt.simulate(*words, *leaving, *exact)
-        if foreseen.trouble:  # the old build has left the package sources: the newest of the same name comes instead
+        simulated = self.apt.simulate(*words, *leaving, *exact)
+        if simulated.trouble:  # the old build has left the package sources: the newest of the same name comes instead
             exact = list(other)
-            foreseen = self.apt.simulate(*words, *leaving, *exact)
+            simulated = self.apt.simulate(*words, *leaving, *exact)
             self.says.append("the old build is no longer offered, the newest of the same packages came back")
-        strangers = sorted({*foreseen.removes} - {*gone})
-        if foreseen.trouble or strangers:
-            why = foreseen.trouble or f"{', '.join(strangers)} would go with it"
-            raise Refused(f"the packages cannot be put back: {why}\nfix: remove or mend that first, then run again")
+        strangers = sorted({*simulated.removes} - {*gone})
+        if simulated.trouble or strangers:
+            why = simulated.trouble or f"{', '.join(strangers)} would go with it"
+            raise ModuleError(f"the packages cannot be put back: {why}", "remove or repair that first, then run again")
         self.apt.change(*words, *leaving, *exact)
 
     def unload(self) -> None:
@@ -387,7 +377,7 @@ class Node:
             run("modprobe", "nvidia")
 
     def kernel_next(self) -> str:
-        images = rules.images(self.now, self.wish["catalogue"])
+        images = rules.images(self.now, self.params["catalogue"])
         return rules.release_of(images[-1]) if images else ""
 
 

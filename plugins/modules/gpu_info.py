@@ -10,12 +10,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import compiler, encrypted, graphics, nvidia_module, nvidia_smi
+from ansible.module_utils.motley import compiler, encrypted, graphics, nvidia_smi
 from ansible.module_utils.motley import driver_packages as rules
-from ansible.module_utils.motley.apt import Apt, AptError
+from ansible.module_utils.motley.apt import Apt
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import read
-from ansible.module_utils.motley.nvidia_module import loaded, on_disk, run
+from ansible.module_utils.motley.nvidia_module import run
+from ansible.module_utils.train.nvidia_driver import library as newest_library
+from ansible.module_utils.train.nvidia_driver import library_version, loaded, on_disk
 
 DOCUMENTATION = r"""
 module: gpu_info
@@ -23,13 +26,17 @@ short_description: NVIDIA cards, driver, kernel, Secure Boot and offered drivers
 description:
   - Reads the PCI bus, the loaded module, nvidia-smi, Secure Boot and apt's packages; changes nothing but apt's lists.
   - Without an NVIDIA card only cards is returned, empty.
-options:
-  catalogue: {type: dict, required: true, description: What is known of branches and package names}
-  offers: {type: bool, default: true, description: Whether to ask the package sources which drivers they have}
-  prove: {type: bool, default: false, description: Fail unless driver, module and library agree and every card answers}
-  compiler: {type: bool, default: false, description: "Whether it fails, too, where no GPU kernel can be built"}
-  named: {type: str, default: "", description: "The card that the inventory names; none: it is left alone"}
-  apt_wait_s: {type: int, default: 300, description: How long to wait for another program that uses apt}
+options: {
+  "catalogue": {"type": "dict", "required": true, "description": "What is known of branches and package names"},
+  "offers": {"type": "bool", "default": true,
+    "description": "Whether to ask the package sources which drivers they have"},
+  "prove": {"type": "bool", "default": false,
+    "description": "Fail unless driver, module and library agree and every card answers"},
+  "compiler": {"type": "bool", "default": false,
+    "description": "Whether it fails, too, where no GPU kernel can be built"},
+  "named": {"type": "str", "default": "", "description": "The card that the inventory names; none: it is left alone"},
+  "apt_wait_s": {"type": "int", "default": 300, "description": "How long to wait for another program that uses apt"}
+}
 """
 RETURN = r"""
 cards: {type: list, elements: dict, returned: always, description: "bus, device and lost of every NVIDIA card"}
@@ -45,17 +52,7 @@ CLEVIS = ("usr/share/initramfs-tools/hooks/clevis", "usr/lib/dracut/modules.d/60
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "catalogue": {"type": "dict", "required": True},
-            "offers": {"type": "bool", "default": True},
-            "prove": {"type": "bool", "default": False},
-            "compiler": {"type": "bool", "default": False},
-            "named": {"type": "str", "default": ""},
-            "apt_wait_s": {"type": "int", "default": 300},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     cards = [{**card, "name": graphics.card_name(card["bus"])} for card in graphics.nvidia_cards()]
     off = graphics.switched_off()
     if module.params["named"] == "none":
@@ -65,7 +62,7 @@ def main() -> None:
         module.exit_json(changed=False, cards=[], switched_off=off, motley_say="" if off else NO_CARD)
     try:
         report = {"switched_off": off, **look(cards, module.params, module.check_mode)}
-    except AptError as trouble:
+    except ModuleError as trouble:
         fix = "see it with: sudo apt-get check; sudo dpkg --audit"
         module.fail_json(msg=f"apt does not answer: {trouble}\nfix: {fix}")
     if module.params["prove"]:
@@ -77,11 +74,11 @@ def main() -> None:
     module.exit_json(changed=False, **report)
 
 
-def look(cards: list[dict[str, Any]], wish: dict[str, Any], check_mode: bool) -> dict[str, Any]:
-    apt = Apt(wish["apt_wait_s"], look_only=check_mode)
+def look(cards: list[dict[str, Any]], params: dict[str, Any], check_mode: bool) -> dict[str, Any]:
+    apt = Apt(params["apt_wait_s"], look_only=check_mode)
     packages = apt.packages()
-    kernel = kernel_of(packages, wish["catalogue"])
-    draws = rules.draws(packages, wish["catalogue"])
+    kernel = kernel_of(packages, params["catalogue"])
+    draws = rules.draws(packages, params["catalogue"])
     report = {
         "cards": cards,
         "installed": installed(kernel["next"]),
@@ -99,12 +96,12 @@ def look(cards: list[dict[str, Any]], wish: dict[str, Any], check_mode: bool) ->
         "offered": {},
         "leads": {},
         "source": "",
-        "names": wish["catalogue"]["names"][0]["name"],
+        "names": params["catalogue"]["names"][0]["name"],
         "apt_trouble": "",
     }
-    if wish["offers"]:
+    if params["offers"]:
         report["apt_trouble"] = apt.refresh()
-        report |= offers(apt, wish["catalogue"])
+        report |= offers(apt, params["catalogue"])
     return report
 
 
@@ -136,10 +133,10 @@ def passphrase() -> str:
 
 def installed(kernel: str) -> dict[str, Any]:
     """The driver on disk: its library, and its module for the kernel that starts next. Empty: there is none."""
-    library = nvidia_module.library()
+    library = newest_library()
     if not library:
         return {}
-    version = nvidia_module.library_version(library)
+    version = library_version(library)
     module = on_disk(kernel, "version")
     is_open = "MIT/GPL" in on_disk(kernel, "license") if module else loaded().get("open", False)
     packaged = run("dpkg", "-S", str(library.resolve())).returncode == 0

@@ -23,8 +23,8 @@ import threading
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import knocking
+from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.round_robin import turns
 
 DOCUMENTATION = r"""
@@ -33,23 +33,24 @@ short_description: Measure the links between nodes, pair by pair; runs on all of
 description:
   - Measures round trip, jitter, loss, throughput and full-size packets of every pair of nodes, each pair by itself.
   - Returns what it found and judges nothing; fails only where the port is taken.
-options:
-  name: {type: str, required: true, description: This node}
-  address: {type: str, required: true, description: Its address}
-  nodes: {type: dict, required: true, description: "All nodes that run this now: name to address, in their order"}
-  port: {type: int, required: true, description: A free port of the training range}
-  ports:
-    type: list
-    elements: str
-    default: []
-    description: "Ports of a run, as FIRST-LAST; some of the kernel's own range are tried as well; none: none are tried"
-  mtu: {type: int, default: 1500, description: What this node's card takes}
-  meet_s: {type: float, default: 15, description: How long to wait until all have been reached}
-  load: {type: bool, default: true, description: Whether to measure throughput}
+options: {
+  "name": {"type": "str", "required": true, "description": "This node"},
+  "address": {"type": "str", "required": true, "description": "Its address"},
+  "nodes": {"type": "dict", "required": true,
+    "description": "All nodes that run this now: name to address, in their order"},
+  "port": {"type": "int", "required": true, "description": "A free port of the training range"},
+  "ports": {"type": "list", "elements": "str", "default": [],
+    "description": [
+      "Ports of a run, as FIRST-LAST; some of the kernel's own range are tried as well; none: none are tried"
+    ]},
+  "mtu": {"type": "int", "default": 1500, "description": "What this node's NIC takes"},
+  "meet_s": {"type": "float", "default": 15, "description": "How long to wait until all have been reached"},
+  "load": {"type": "bool", "default": true, "description": "Whether to measure throughput"}
+}
 """
 RETURN = r"""
 links: {type: dict, returned: success, description: Peer to what was measured}
-heard: {type: list, elements: str, returned: success, description: Peers that called this node}
+called_by: {type: list, elements: str, returned: success, description: Peers that called this node}
 took: {type: dict, returned: success, description: Seconds of both parts}
 """
 PINGS, PING_GAP_S, PING_WAIT_S = 100, 0.005, 0.5
@@ -62,48 +63,36 @@ IP_MTU_DISCOVER, IP_PMTUDISC_PROBE = 10, 3  # "do not fragment", whatever the ke
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "address": {"type": "str", "required": True},
-            "nodes": {"type": "dict", "required": True},
-            "port": {"type": "int", "required": True},
-            "ports": {"type": "list", "elements": "str", "default": []},
-            "mtu": {"type": "int", "default": 1500},
-            "meet_s": {"type": "float", "default": 15},
-            "load": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
+    module = module_of(DOCUMENTATION)
+    params = module.params
     try:
-        door = socket.create_server(("", wish["port"]))
+        door = socket.create_server(("", params["port"]))
     except OSError as taken:
-        module.fail_json(msg=f"port {wish['port']} is taken there: {taken.strerror}")
+        module.fail_json(msg=f"port {params['port']} is taken there: {taken.strerror}")
     with door:
-        here = Here(wish)
+        here = Here(params)
         threading.Thread(target=here.answer, args=(door,), daemon=True).start()
         start = time.monotonic()
-        reached = here.call_all(start + wish["meet_s"])
-        shut = here.try_doors(reached) if wish["ports"] else {}
+        reached = here.call_all(start + params["meet_s"])
+        shut = here.try_doors(reached) if params["ports"] else {}
         met_s = time.monotonic() - start
-        links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(wish["name"], list(wish["nodes"]))}
+        links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(params["name"], list(params["nodes"]))}
     for peer in here.peers:
         links[peer] = (links.get(peer) or {}) | {"reached": reached[peer], "shut": shut.get(peer)}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
-    module.exit_json(changed=False, links=links, heard=sorted(here.heard), took=took)
+    module.exit_json(changed=False, links=links, called_by=sorted(here.called_by), took=took)
 
 
 class Here:
     """This node: answers everybody, calls everybody, and takes its turns."""
 
-    def __init__(self, wish: dict[str, Any]) -> None:
-        self.wish = wish
-        self.peers = {name: address for name, address in wish["nodes"].items() if name != wish["name"]}
-        self.heard: set[str] = set()
+    def __init__(self, params: dict[str, Any]) -> None:
+        self.params = params
+        self.peers = {name: address for name, address in params["nodes"].items() if name != params["name"]}
+        self.called_by: set[str] = set()
         self.calls = {peer: queue.Queue[socket.socket]() for peer in self.peers}
         self.doors, self.tried = knocking.Doors(), set[str]()
-        self.spans = knocking.spans_of(wish["ports"], knocking.kernels_range()) if wish["ports"] else []
+        self.spans = knocking.spans_of(params["ports"], knocking.kernels_range()) if params["ports"] else []
 
     def answer(self, door: socket.socket) -> None:
         while True:
@@ -114,12 +103,12 @@ class Here:
             threading.Thread(target=self.greet, args=(line,), daemon=True).start()
 
     def greet(self, line: socket.socket) -> None:
-        line.settimeout(TURN_S * len(self.peers) + self.wish["meet_s"])
+        line.settimeout(TURN_S * len(self.peers) + self.params["meet_s"])
         try:
             words = read_line(line).split()
             if len(words) == 2 and words[1] in self.peers:
                 if words[0] == "hello":
-                    self.heard.add(words[1])
+                    self.called_by.add(words[1])
                     line.sendall(b"motley\n")
                     line.close()
                 elif words[0] == "doors":
@@ -135,7 +124,7 @@ class Here:
         while time.monotonic() < end:
             for peer in [name for name, trouble in found.items() if trouble]:
                 found[peer] = self.call(peer)
-            if not any(found.values()) and self.heard == set(self.peers):
+            if not any(found.values()) and self.called_by == set(self.peers):
                 break
             time.sleep(0.1)
         return found
@@ -152,9 +141,9 @@ class Here:
             return errno.errorcode.get(trouble.errno or 0, str(trouble)).lower()
 
     def open(self, peer: str, word: str, timeout_s: float) -> socket.socket:
-        line = socket.create_connection((self.peers[peer], self.wish["port"]), timeout=timeout_s)
+        line = socket.create_connection((self.peers[peer], self.params["port"]), timeout=timeout_s)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        line.sendall(f"{word} {self.wish['name']}\n".encode())
+        line.sendall(f"{word} {self.params['name']}\n".encode())
         return line
 
     def try_doors(self, reached: dict[str, str]) -> dict[str, list[Any] | None]:
@@ -171,7 +160,7 @@ class Here:
             asker.start()
         for asker in askers:
             asker.join(max(0.0, end - time.monotonic()))
-        while not self.heard <= self.tried and time.monotonic() < end:  # somebody still calls
+        while not self.called_by <= self.tried and time.monotonic() < end:  # somebody still calls
             time.sleep(0.05)
         self.doors.close()
         return dict(found)
@@ -205,7 +194,7 @@ class Here:
 
     def turn(self, peer: str, *, starts: bool) -> dict[str, Any] | None:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""
-        if not starts and peer not in self.heard:
+        if not starts and peer not in self.called_by:
             return None  # it does not get here: it will not come to its turn either
         try:
             return self.begin(peer) if starts else self.follow(peer)
@@ -217,8 +206,8 @@ class Here:
             line.settimeout(TURN_S)
             if read_line(line) != "ready":
                 raise OSError("it is not ready")
-            found = pings(self.peers[peer]) | {"full_packets": full_packets(self.peers[peer], self.wish["mtu"])}
-            if self.wish["load"]:
+            found = pings(self.peers[peer]) | {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
+            if self.params["load"]:
                 line.sendall(b"flood\n")
                 flood(line)
                 found["mbit_to"] = float(read_line(line))
@@ -231,8 +220,8 @@ class Here:
         with self.calls[peer].get(timeout=TURN_S) as line:
             line.settimeout(TURN_S)
             line.sendall(b"ready\n")
-            # The way back has its own limit on the size of packets; the rest is the same link.
-            found = {"full_packets": full_packets(self.peers[peer], self.wish["mtu"])}
+            # The route back has its own limit on the size of packets; the rest is the same link.
+            found = {"full_packets": full_packets(self.peers[peer], self.params["mtu"])}
             if read_line(line) == "flood":
                 line.sendall(f"{drain(line)}\n".encode())
                 flood(line)
@@ -272,13 +261,13 @@ def drain(line: socket.socket) -> float:
 
 def read_line(line: socket.socket) -> str:
     """Byte by byte: what follows belongs to the flood."""
-    said = b""
-    while not said.endswith(b"\n") and len(said) < 200:
+    line_read = b""
+    while not line_read.endswith(b"\n") and len(line_read) < 200:
         byte = line.recv(1)
         if not byte:
             break
-        said += byte
-    return said.decode(errors="replace").strip()
+        line_read += byte
+    return line_read.decode(errors="replace").strip()
 
 
 # -- single packets --------------------------------------------------------------------------------------------
@@ -325,7 +314,7 @@ def gather(line: socket.socket, sent: dict[int, float], trips: dict[int, float],
 
 
 def full_packets(address: str, mtu: int) -> bool | None:
-    """Whether the largest packet that our card takes comes back whole; None where small ones do not either."""
+    """Whether the largest packet that our NIC takes comes back whole; None where small ones do not either."""
     line = echo_socket()
     if line is None:
         return None

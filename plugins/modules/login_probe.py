@@ -7,37 +7,26 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import logins
+from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
 module: login_probe
 short_description: Find the nodes that only a key of the person who types opens
 description:
-  - Ansible offers a node our key and the password alone, so that an agent full of keys is in nobody's way.
+  - Ansible offers a node our key and the password alone, so that an agent full of keys does no harm.
   - Where our key opens nothing yet and one of the agent or of ~/.ssh does, that one is needed for the first contact.
   - Changes nothing.
-options:
-  nodes:
-    description: Name, user, address and port of each
-    type: list
-    elements: dict
-    required: true
-  state_folder:
-    description: Holds known_hosts and the controller's key
-    type: path
-    required: true
+options: {
+  "nodes": {"type": "list", "elements": "dict", "required": true,
+    "description": "Name, user, address and port of each"},
+  "state_folder": {"type": "path", "required": true, "description": "Holds known_hosts and the controller's key"}
+}
 """
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "nodes": {"type": "list", "elements": "dict", "required": True},
-            "state_folder": {"type": "path", "required": True},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     own = logins.own_keys(Path.home() / ".ssh", logins.agent_has_some())
     names = logins.opened_by(own, module.params["nodes"], module.params["state_folder"])
     module.exit_json(changed=False, names=names, ssh_args=shlex.join(own))

@@ -9,19 +9,20 @@ import threading
 import time
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
 
 DOCUMENTATION = r"""
 module: mesh_probe
 short_description: Prove that nodes reach each other on a port; runs on all of them in parallel
 description:
   - Listens on the port and calls all others until all have answered and called, or time is up; changes nothing.
-  - Fails with the names of the nodes that were not reached or not heard.
-options:
-  name: {type: str, required: true, description: This node}
-  port: {type: int, required: true, description: A free port of the training range}
-  peers: {type: dict, required: true, description: "The others that run this now: name to address"}
-  timeout_s: {type: float, default: 15, description: Until when all must have been heard}
+  - Fails with the names of the nodes that were not reached or did not call.
+options: {
+  "name": {"type": "str", "required": true, "description": "This node"},
+  "port": {"type": "int", "required": true, "description": "A free port of the training range"},
+  "peers": {"type": "dict", "required": true, "description": "The others that run this now: name to address"},
+  "timeout_s": {"type": "float", "default": 15, "description": "Until when all must have called"}
+}
 """
 EXAMPLES = r"""
 - name: Prove that every node reaches every other
@@ -36,41 +37,33 @@ missed: {type: list, elements: str, returned: always, description: Nodes that di
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "required": True},
-            "port": {"type": "int", "required": True},
-            "peers": {"type": "dict", "required": True},
-            "timeout_s": {"type": "float", "default": 15},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    end = time.monotonic() + wish["timeout_s"]
-    heard: set[str] = set()
-    with socket.create_server(("", wish["port"]), reuse_port=True) as door:
-        threading.Thread(target=listen, args=(door, heard), daemon=True).start()
-        missed = call_all(wish["name"], wish["peers"], wish["port"], end)
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    end = time.monotonic() + params["timeout_s"]
+    callers: set[str] = set()
+    with socket.create_server(("", params["port"]), reuse_port=True) as door:
+        threading.Thread(target=listen, args=(door, callers), daemon=True).start()
+        missed = call_all(params["name"], params["peers"], params["port"], end)
         # The others may start later than we do: they need somebody to answer.
-        while heard != set(wish["peers"]) and time.monotonic() < end:
+        while callers != set(params["peers"]) and time.monotonic() < end:
             time.sleep(0.05)
-    silent = sorted(set(wish["peers"]) - heard)
+    silent = sorted(set(params["peers"]) - callers)
     if missed or silent:
-        module.fail_json(msg=sentence(missed, silent, wish), missed=missed)
+        module.fail_json(msg=sentence(missed, silent, params), missed=missed)
     module.exit_json(changed=False, missed=[])
 
 
-def sentence(missed: list[str], silent: list[str], wish: dict[str, Any]) -> str:
+def sentence(missed: list[str], silent: list[str], params: dict[str, Any]) -> str:
     parts = []
     if missed:
-        parts.append(f"it does not reach {', '.join(missed)} on port {wish['port']}")
+        parts.append(f"it does not reach {', '.join(missed)} on port {params['port']}")
     if silent:
-        parts.append(f"it was not reached by {', '.join(silent)} on port {wish['port']}")
+        parts.append(f"it was not reached by {', '.join(silent)} on port {params['port']}")
     fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered) or a router that isolates"
     return "; ".join(parts) + f"\nfix: {fix} Wi-Fi clients"
 
 
-def listen(door: socket.socket, heard: set[str]) -> None:
+def listen(door: socket.socket, callers: set[str]) -> None:
     while True:
         try:
             caller, _ = door.accept()
@@ -79,7 +72,7 @@ def listen(door: socket.socket, heard: set[str]) -> None:
         with caller:
             caller.settimeout(2)
             try:
-                heard.add(caller.recv(255).decode())
+                callers.add(caller.recv(255).decode())
                 caller.sendall(b"motley")
             except OSError:
                 continue

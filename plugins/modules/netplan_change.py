@@ -15,39 +15,47 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import ifupdown, lan
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.files import difference
 from ansible.module_utils.motley.resolving import a_name, resolves
 from ansible.module_utils.motley.undo_record import Before, printable, read_text, write_file
 
 DOCUMENTATION = r"""
 module: netplan_change
-short_description: Netplan files with an armed way back
+short_description: Netplan files with an armed rollback
 description:
   - Writes netplan files and applies them, after it has armed a timer that gives the old ones back.
   - The change stays only if O(step=confirm) comes in time and finds address, route and gateway right.
   - Records what was there first, for M(node_undo).
-options:
-  step:
-    type: str
-    choices: [begin, confirm, back]
-    default: begin
-    description: >-
-      C(begin) writes the files, arms the way back and applies them a second later. C(confirm) looks whether address,
-      route and gateway are as wished and names resolve where they did; then it disarms, else it goes back at once.
-      C(back) goes back at once and tells in gone_back whether that is done.
-  mac: {type: str, required: true, description: The card}
-  nic: {type: str, default: "", description: "Its name now: a VLAN or a bridge has the MAC of its card"}
-  address: {type: str, required: true, description: "ADDRESS/PREFIX it shall have; empty: whatever the files say"}
-  gateway: {type: str, required: true, description: Must answer before the change is confirmed; may be empty}
-  manager: {type: bool, default: false, description: Whether NetworkManager has the card}
-  files: {type: str, default: "", description: "JSON: path to content (it may hold Wi-Fi passwords); null removes"}
-  adopts: {type: bool, default: false, description: Whether the card is taken out of ifupdown's files as well}
-  back_to: {type: str, default: "", description: "Instead of files: as this phase found them"}
-  leaving: {type: list, elements: str, default: [], description: MACs that may still have the address as they move}
-  rollback_s: {type: float, default: 60, description: Seconds until an unconfirmed change is taken back}
-  reached_at: {type: str, default: "", description: "Where the node answered before, for the way back later"}
-  moved: {type: str, default: "", description: "OLD → NEW, for the sentence at the end"}
-  waited_s: {type: float, default: 0, description: "How long the controller needed to meet it, for that sentence"}
-  phase: {type: str, default: static_ip, description: "Where the state before is kept; empty: it is not"}
+options: {
+  "step": {"type": "str", "choices": ["begin", "confirm", "back"], "default": "begin",
+    "description": [
+      "C(begin) writes the files, arms the rollback and applies them a second later.",
+      "C(confirm) looks whether address, route and gateway are as requested and names resolve where they did.",
+      "Then it disarms the rollback, else it goes back at once.",
+      "C(back) goes back at once and returns in gone_back whether that is done."
+    ]},
+  "mac": {"type": "str", "required": true, "description": "The NIC"},
+  "nic": {"type": "str", "default": "", "description": "Its name now: a VLAN or a bridge has the MAC of its NIC"},
+  "address": {"type": "str", "required": true,
+    "description": "ADDRESS/PREFIX it is to have; empty: whatever the files say"},
+  "gateway": {"type": "str", "required": true,
+    "description": "Must answer before the change is confirmed; may be empty"},
+  "manager": {"type": "bool", "default": false, "description": "Whether NetworkManager has the NIC"},
+  "files": {"type": "str", "default": "", "no_log": true,
+    "description": "JSON: path to content (it may hold Wi-Fi passwords); null removes"},
+  "adopts": {"type": "bool", "default": false,
+    "description": "Whether the NIC is taken out of ifupdown's files as well"},
+  "back_to": {"type": "str", "default": "", "description": "Instead of files: as this phase found them"},
+  "leaving": {"type": "list", "elements": "str", "default": [],
+    "description": "MACs that may still have the address as they move"},
+  "rollback_s": {"type": "float", "default": 60, "description": "Seconds until an unconfirmed change is taken back"},
+  "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, for the undo later"},
+  "moved": {"type": "str", "default": "", "description": "OLD → NEW, for the sentence at the end"},
+  "waited_s": {"type": "float", "default": 0,
+    "description": "How long the controller needed to reach it, for that sentence"},
+  "phase": {"type": "str", "default": "static_ip", "description": "Where the state before is kept; empty: it is not"}
+}
 """
 RETURN = r"""
 armed_s: {type: float, returned: when files were written, description: Seconds until the change is taken back}
@@ -73,54 +81,35 @@ ExecStart=/var/lib/motley/rollback/restore.sh
 
 
 Texts = dict[Path, str | None]
-"""What each file holds, or shall hold; None: it is not there."""
+"""What each file holds, or is to hold; None: it is not there."""
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "step": {"type": "str", "choices": list(STEPS), "default": "begin"},
-            "mac": {"type": "str", "required": True},
-            "nic": {"type": "str", "default": ""},
-            "address": {"type": "str", "required": True},
-            "gateway": {"type": "str", "required": True},
-            "manager": {"type": "bool", "default": False},
-            # One text: what is in it is masked in no other, so that the diff, with its own mask, can be read.
-            "files": {"type": "str", "default": "", "no_log": True},
-            "adopts": {"type": "bool", "default": False},
-            "back_to": {"type": "str", "default": ""},
-            "leaving": {"type": "list", "elements": "str", "default": []},
-            "rollback_s": {"type": "float", "default": 60},
-            "phase": {"type": "str", "default": "static_ip"},
-            "reached_at": {"type": "str", "default": ""},
-            "moved": {"type": "str", "default": ""},
-            "waited_s": {"type": "float", "default": 0},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     STEPS[module.params["step"]](module)
 
 
 def begin(module: AnsibleModule) -> None:
-    wish = module.params
+    params = module.params
     if not module.check_mode:
         wait_for_way_back(module)
-    nic = lan.nic_by_mac(wish["mac"], wish["nic"])
-    files = Before(wish["back_to"]).contents() if wish["back_to"] else json.loads(wish["files"] or "{}")
-    if wish["adopts"]:
+    nic = lan.nic_by_mac(params["mac"], params["nic"])
+    # The files come as one text: its mask hides it whole, and no word of the diff, which has a mask of its own.
+    files = Before(params["back_to"]).contents() if params["back_to"] else json.loads(params["files"] or "{}")
+    if params["adopts"]:
         files |= ifupdown.without(nic)
     wanted = {Path(path): text for path, text in files.items()}
     old = {path: read_text(path) for path in wanted}
     different = [path for path in wanted if old[path] != wanted[path]]
-    if not different and stands(nic, wish):
+    if not different and stands(nic, params):
         module.exit_json(changed=False)
-    diff = [difference(path, old[path], wanted[path]) for path in different]
+    diff = [difference(path, shown(old[path]), shown(wanted[path])) for path in different]
     if module.check_mode:
         module.exit_json(changed=True, diff=diff)
-    refuse_taken(module, nic, wish)
-    before = Before(wish["phase"]) if wish["phase"] else None
+    refuse_taken(module, nic, params)
+    before = Before(params["phase"]) if params["phase"] else None
     if before:
-        before.remember("reached_at", wish["reached_at"])
+        before.remember("reached_at", params["reached_at"])
         for path in wanted:
             before.keep(path)
     apply = write(module, nic, old, wanted)
@@ -129,28 +118,24 @@ def begin(module: AnsibleModule) -> None:
             before.wrote(path)
     # After our answer has left the machine.
     run_later(APPLY_UNIT, 1, "sh", "-c", apply)
-    module.exit_json(changed=True, diff=diff, armed_s=wish["rollback_s"])
+    module.exit_json(changed=True, diff=diff, armed_s=params["rollback_s"])
 
 
 def write(module: AnsibleModule, nic: str, old: Texts, wanted: Texts) -> str:
     """All files, once the rollback is armed, or none; returns what applies them."""
-    wish = module.params
+    params = module.params
     stop_announcing()
     FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_file(RESOLVES, a_name() if wish["address"] else "", 0o600, (0, 0))
-    apply, back = apply_commands(wish, nic, old, wanted)
+    write_file(RESOLVES, a_name() if params["address"] else "", 0o600, (0, 0))
+    apply, back = apply_commands(params, nic, old, wanted)
     save_way_back(old, back)
-    arm(wish["rollback_s"])
+    arm(params["rollback_s"])
     refused = write_and_generate(wanted)
     if refused:
         put(old)
         disarm()
         module.fail_json(msg=f"{refused}\nnothing was applied, all files are as they were")
     return apply
-
-
-def difference(path: Path, old: str | None, new: str | None) -> dict[str, str]:
-    return {"before_header": str(path), "after_header": str(path), "before": shown(old), "after": shown(new)}
 
 
 def write_and_generate(wanted: Texts) -> str:
@@ -168,19 +153,19 @@ def shown(text: str | None) -> str:
     return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
 
 
-def stands(nic: str, wish: dict[str, Any]) -> bool:
-    if not wish["address"]:
+def stands(nic: str, params: dict[str, Any]) -> bool:
+    if not params["address"]:
         return True
-    return lan.carries(nic, wish["address"]) and (not wish["gateway"] or lan.gateway_of(nic) == wish["gateway"])
+    return lan.carries(nic, params["address"]) and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
 
 
-def refuse_taken(module: AnsibleModule, nic: str, wish: dict[str, Any]) -> None:
+def refuse_taken(module: AnsibleModule, nic: str, params: dict[str, Any]) -> None:
     """An address that another machine uses would cut off both."""
-    address = wish["address"].split("/")[0]
-    if not address or lan.carries(nic, wish["address"]):
+    address = params["address"].split("/")[0]
+    if not address or lan.carries(nic, params["address"]):
         return
     owner = lan.who_has(nic, address)
-    if owner and owner.lower() not in [mac.lower() for mac in wish["leaving"]]:
+    if owner and owner.lower() not in [mac.lower() for mac in params["leaving"]]:
         fix = "give this node another motley_address, or that machine another address; then run again"
         module.fail_json(
             msg=f"{address} is taken: the machine with MAC {owner} has it\nnothing was changed\nfix: {fix}"
@@ -199,38 +184,38 @@ def wait_for_way_back(module: AnsibleModule) -> None:
 
 
 def stop_announcing() -> None:
-    """A change confirmed seconds ago may still tell the others its address, under the name that this one needs."""
+    """A change confirmed seconds ago may still announce its address, under the name that this one needs."""
     subprocess.run(
         ["systemctl", "stop", f"{APPLY_UNIT}.timer", f"{APPLY_UNIT}.service"], check=False, capture_output=True
     )
 
 
-def apply_commands(wish: dict[str, Any], nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
+def apply_commands(params: dict[str, Any], nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
     """To the new settings, and back from them."""
-    card = f"{shlex.quote(wish['mac'])} {shlex.quote(nic)}"
-    settings = [has_card(old, nic), has_card(wanted, nic)]
+    device = f"{shlex.quote(params['mac'])} {shlex.quote(nic)}"
+    settings = [has_nic(old, nic), has_nic(wanted, nic)]
     if bool(settings[0]) == bool(settings[1]):
-        return (by_netplan(card, manager=wish["manager"]),) * 2
+        return (by_netplan(device, manager=params["manager"]),) * 2
     copies = []
     for number, text in enumerate(settings[0] or settings[1]):
         copies.append(str(FOLDER / f"ifupdown-{number}"))
         write_file(Path(copies[-1]), text, 0o600, (0, 0))
-    leave = f"{LAN} leave_ifupdown {card} {' '.join(copies)}; {by_netplan(card, manager=False)}"
-    join = f"netplan apply; {LAN} join_ifupdown {card}; touch {APPLIED}; {LAN} announce {card}"
+    leave = f"{LAN} leave_ifupdown {device} {' '.join(copies)}; {by_netplan(device, manager=False)}"
+    join = f"netplan apply; {LAN} join_ifupdown {device}; touch {APPLIED}; {LAN} announce {device}"
     return (leave, join) if settings[0] else (join, leave)
 
 
-def has_card(files: Texts, nic: str) -> list[str]:
+def has_nic(files: Texts, nic: str) -> list[str]:
     """Those of ifupdown's files in which it has settings."""
     texts = [text for path, text in files.items() if path.is_relative_to("/etc/network") and text]
     return [text for text in texts if any(name == nic for name, _ in ifupdown.stanzas_of(text))]
 
 
-def by_netplan(card: str, *, manager: bool) -> str:
-    """netplan restarts NetworkManager, which then keeps what a card has, unless the card was let go before."""
-    before, after = (f"{LAN} let_go {card}; ", f"{LAN} take_up {card}; ") if manager else ("", "")
-    settle = "" if manager else f"{LAN} settle {card}; "
-    return f"{before}netplan apply; {after}touch {APPLIED}; {settle}{LAN} announce {card}"
+def by_netplan(device: str, *, manager: bool) -> str:
+    """netplan restarts NetworkManager, which then keeps what a NIC has, unless the NIC was let go before."""
+    before, after = (f"{LAN} let_go {device}; ", f"{LAN} take_up {device}; ") if manager else ("", "")
+    settle = "" if manager else f"{LAN} settle {device}; "
+    return f"{before}netplan apply; {after}touch {APPLIED}; {settle}{LAN} announce {device}"
 
 
 def save_way_back(old: Texts, apply: str) -> None:
@@ -270,7 +255,7 @@ def arm(seconds: float) -> None:
 def disarm() -> bool:
     """False: too late, it is going back already."""
     subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=True, capture_output=True)
-    in_time = AT_BOOT.exists()  # the way back begins with removing it
+    in_time = AT_BOOT.exists()  # the rollback begins with removing it
     AT_BOOT_WANTED.unlink(missing_ok=True)
     AT_BOOT.unlink(missing_ok=True)
     return in_time
@@ -288,19 +273,19 @@ def run_later(unit: str, seconds: float, *command: str) -> None:
 
 
 def confirm(module: AnsibleModule) -> None:
-    wish = module.params
+    params = module.params
     if module.check_mode:
         module.exit_json(changed=False)
     reason = "" if wait_until_applied() else "the new settings were not applied in time"
-    reason = reason or wait_until_right(wish)
+    reason = reason or wait_until_right(params)
     if not disarm():
         module.fail_json(msg="it went back before the change could be confirmed")
     if reason:
         go_back()
         module.fail_json(msg=reason)
-    gateway = " gateway answers," if wish["gateway"] else ""
+    gateway = " gateway answers," if params["gateway"] else ""
     names = " names resolve," if read_text(RESOLVES) else ""
-    say = f"{wish['moved']}: met there after {wish['waited_s']:.1f} s,{gateway}{names} way back disarmed"
+    say = f"{params['moved']}: reached there after {params['waited_s']:.1f} s,{gateway}{names} rollback disarmed"
     module.exit_json(changed=True, motley_say=say)
 
 
@@ -310,7 +295,7 @@ def go_back() -> None:
 
 
 def back(module: AnsibleModule) -> None:
-    """A node that is met at its old address may not have left it yet, with the new settings still in its files."""
+    """A node that is reached at its old address may not have left it yet, with the new settings still in its files."""
     if not module.check_mode and AT_BOOT.exists() and disarm():
         go_back()
     module.exit_json(changed=False, gone_back=wait_until_applied())
@@ -324,27 +309,27 @@ def wait_until_applied(limit_s: float = 60) -> bool:
     return APPLIED.exists()
 
 
-def wait_until_right(wish: dict[str, Any], limit_s: float = 8) -> str:
+def wait_until_right(params: dict[str, Any], limit_s: float = 8) -> str:
     """Why the new settings are not good; empty when they are."""
     end = time.monotonic() + limit_s
     while True:
-        reason = fault_of(wish)
+        reason = fault_of(params)
         if not reason or time.monotonic() > end:
             return reason
         time.sleep(0.3)
 
 
-def fault_of(wish: dict[str, Any]) -> str:
-    nic = lan.nic_by_mac(wish["mac"], wish["nic"])
-    address = wish["address"].split("/")[0]
+def fault_of(params: dict[str, Any]) -> str:
+    nic = lan.nic_by_mac(params["mac"], params["nic"])
+    address = params["address"].split("/")[0]
     if not address:
         return ""
-    if not lan.carries(nic, wish["address"]):
-        return f"{nic} does not have {wish['address']} after the change"
-    if wish["gateway"] and lan.gateway_of(nic) != wish["gateway"]:
-        return f"{nic} has no default route via {wish['gateway']} after the change"
-    if wish["gateway"] and not lan.who_has(nic, wish["gateway"], sender=address, timeout_s=2):
-        return f"nobody answers at the gateway {wish['gateway']}"
+    if not lan.carries(nic, params["address"]):
+        return f"{nic} does not have {params['address']} after the change"
+    if params["gateway"] and lan.gateway_of(nic) != params["gateway"]:
+        return f"{nic} has no default route via {params['gateway']} after the change"
+    if params["gateway"] and not lan.who_has(nic, params["gateway"], sender=address, timeout_s=2):
+        return f"nobody answers at the gateway {params['gateway']}"
     name = read_text(RESOLVES)
     if name and not resolves(name):
         return f"names do not resolve after the change ({name} did before): set motley_dns"

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # MIT License, see LICENSE
-"""A few small files of the login user, each replaced in one step; folders in their way are moved aside first."""
+"""A few small files of the login user, each replaced in one step; old folders are moved aside first."""
 
 from __future__ import annotations
 
@@ -8,20 +8,25 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.files import difference
 
 DOCUMENTATION = r"""
 module: node_files
 short_description: Write small files below a folder
 description:
   - Writes each file that differs in content or mode, in one step; a reader never sees a half of it.
-  - Nothing is recorded for an undo; files of the system are for M(recorded_state).
-options:
-  home: {type: path, required: true, description: The folder that all paths are below}
-  files: {type: str, required: true, description: "JSON: a list of path, content, mode (a number). It may hold a token"}
-  aside: {type: list, elements: str, default: [], description: Folders below home that are moved aside first}
-  aside_as: {type: str, default: "", description: What is put behind their names}
-  say: {type: str, default: "", description: What to tell when something was written}
+  - Nothing is recorded for an undo; files of the system are for M(undoable_state).
+options: {
+  "home": {"type": "path", "required": true, "description": "The folder that all paths are below"},
+  "files": {"type": "str", "required": true, "no_log": true,
+    "description": "JSON: a list of path, content, mode (a number). It may hold a token"},
+  "absent": {"type": "list", "elements": "str", "default": [], "description": "Files below home that are deleted"},
+  "aside": {"type": "list", "elements": "str", "default": [],
+    "description": "Folders below home that are moved aside first"},
+  "aside_as": {"type": "str", "default": "", "description": "What is put behind their names"},
+  "say": {"type": "str", "default": "", "description": "What to report when something was written"}
+}
 """
 EXAMPLES = r"""
 - name: Write the run's settings
@@ -33,30 +38,24 @@ EXAMPLES = r"""
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            # One text: what is in it is masked in no other, so that the diff, with its own mask, can be read.
-            "files": {"type": "str", "required": True, "no_log": True},
-            "aside": {"type": "list", "elements": "str", "default": []},
-            "aside_as": {"type": "str", "default": ""},
-            "say": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    home, files = Path(wish["home"]), json.loads(wish["files"])
-    moved = [home / name for name in wish["aside"] if (home / name).is_dir()]
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    # The files come as one text: its mask hides it whole, and no word of the diff, which has a mask of its own.
+    home, files = Path(params["home"]), json.loads(params["files"])
+    gone = [home / name for name in params["absent"] if (home / name).exists()]
+    moved = [home / name for name in params["aside"] if (home / name).is_dir()]
     odd = [file for file in files if differs(home / file["path"], file)]
     if not module.check_mode:
         for folder in moved:
-            folder.rename(folder.with_name(folder.name + wish["aside_as"]))
+            folder.rename(folder.with_name(folder.name + params["aside_as"]))
         odd = [file for file in files if differs(home / file["path"], file)]
-    diff = [difference(home / file["path"], file) for file in odd]
+    diff = [shown(home / file["path"], file) for file in odd]
     if not module.check_mode:
         for file in odd:
             write(home / file["path"], file)
-    module.exit_json(changed=bool(odd or moved), diff=diff, motley_say=wish["say"])
+        for path in gone:
+            path.unlink()
+    module.exit_json(changed=bool(odd or moved or gone), diff=diff, motley_say=params["say"])
 
 
 def differs(path: Path, file: dict[str, Any]) -> bool:
@@ -66,11 +65,11 @@ def differs(path: Path, file: dict[str, Any]) -> bool:
         return True
 
 
-def difference(path: Path, file: dict[str, Any]) -> dict[str, Any]:
+def shown(path: Path, file: dict[str, Any]) -> dict[str, Any]:
     secret = int(file["mode"]) & 0o077 == 0
     before = path.read_text() if path.is_file() and not secret else ""
     after = "(not shown: it holds a token)\n" if secret else file["content"]
-    return {"before_header": str(path), "after_header": str(path), "before": before, "after": after}
+    return difference(path, before, after)
 
 
 def write(path: Path, file: dict[str, Any]) -> None:

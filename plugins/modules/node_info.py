@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # MIT License, see LICENSE
-"""Everything the roles want to know about a node, looked at once; fails with all that stands in the way."""
+"""Everything the roles want to know about a node, looked at once; fails with all that blocks it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import callers, ifupdown
+from ansible.module_utils.motley import ifupdown, listening_ports
 from ansible.module_utils.motley.apt_lock import holder
+from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.lan import ip, lower
 from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
@@ -31,11 +31,12 @@ short_description: Look at a node once, for all phases
 description:
   - Reads system, Python, network interfaces, netplan files, free space and services; changes nothing.
   - With O(strict=true) it fails with all that blocks a bootstrap, each with its fix.
-options:
-  user: {type: str, required: true, description: Whose home the cluster will live in}
-  disk_gb: {type: float, default: 0, description: Least free space in the home}
-  strict: {type: bool, default: true, description: Whether findings are a failure}
-  apt_wait_s: {type: float, default: 0, description: How long to wait for apt's locks}
+options: {
+  "user": {"type": "str", "required": true, "description": "Whose home the cluster will live in"},
+  "disk_gb": {"type": "float", "default": 0, "description": "Least free space in the home"},
+  "strict": {"type": "bool", "default": true, "description": "Whether findings are a failure"},
+  "apt_wait_s": {"type": "float", "default": 0, "description": "How long to wait for apt's locks"}
+}
 """
 RETURN = r"""
 node: {type: dict, returned: success, description: The facts by name}
@@ -46,15 +47,7 @@ ETHTOOL_PERMANENT_ADDRESS, SIOCETHTOOL = 0x20, 0x8946
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "disk_gb": {"type": "float", "default": 0},
-            "strict": {"type": "bool", "default": True},
-            "apt_wait_s": {"type": "float", "default": 0},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     wants = module.params
     began = time.time()
     report = look(wants["user"])
@@ -63,16 +56,16 @@ def main() -> None:
     if findings:
         lines = [f"{finding['what']}\nfix: {finding['fix']}" for finding in findings]
         module.fail_json(msg="\n".join(lines), findings=findings)
-    said = [report["os"].get("PRETTY_NAME", "")]
+    parts = [report["os"].get("PRETTY_NAME", "")]
     if report["apt_waited_s"] >= 1:
-        said.append(f"waited {report['apt_waited_s']:.0f} s for apt")
-    module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(said))
+        parts.append(f"waited {report['apt_waited_s']:.0f} s for apt")
+    module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(parts))
 
 
 def look(user: str) -> dict[str, Any]:
     home = pwd.getpwnam(user).pw_dir
     places = {"home": home, "system": "/var"}
-    cards = nics()
+    found = nics()
     return {
         "os": os_release(),
         "python": list(sys.version_info[:3]),
@@ -81,8 +74,8 @@ def look(user: str) -> dict[str, Any]:
         "hostname": socket.gethostname(),
         "places": places,
         "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},
-        "nics": cards,
-        "dns": {card["name"]: name_servers(card["name"]) for card in cards if card["addresses"]},
+        "nics": found,
+        "dns": {nic["name"]: name_servers(nic["name"]) for nic in found if nic["addresses"]},
         "resolv_conf": resolv_conf(),
         "netplan": netplan_files(),
         "ifupdown": ifupdown.stanzas() if shutil.which("ifup", path="/usr/sbin:/sbin") else {},
@@ -91,7 +84,7 @@ def look(user: str) -> dict[str, Any]:
         "cloud_init": Path("/etc/cloud").is_dir(),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
         "ufw": ufw_active(),
-        **callers.look(),
+        **listening_ports.look(),
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }
@@ -128,7 +121,7 @@ def nics() -> list[dict[str, Any]]:
 
 
 def permanent_mac(name: str) -> str:
-    """The burnt-in address; empty where a card has none (bridges, simulated cards)."""
+    """The burnt-in address; empty where a NIC has none (bridges, simulated NICs)."""
     buffer = bytearray(struct.pack("II", ETHTOOL_PERMANENT_ADDRESS, 32) + bytes(32))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:

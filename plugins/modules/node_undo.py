@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.files import difference
 from ansible.module_utils.motley.undo_record import Before, of_others, printable, read_text, without_own, write_file
 
 DOCUMENTATION = r"""
@@ -16,12 +18,16 @@ short_description: Put back what a phase found before it changed a node
 description:
   - Runs the recorded commands, puts the recorded files back and forgets the record; without one nothing changes.
   - A file that somebody changed after Motley is named in the result.
-options:
-  phase: {type: str, required: true, description: The phase whose record is used}
-  peek: {type: bool, default: false, description: Only tell what is recorded}
-  own: {type: str, default: "", description: "This controller's line in a file with a block of ours, such as its key"}
-  others: {type: str, default: "", description: "Pattern of such lines: while another's stands, only our own goes"}
-  reload: {type: list, elements: list, default: [], description: Commands to run after the files are back}
+options: {
+  "phase": {"type": "str", "required": true, "description": "The phase whose record is used"},
+  "peek": {"type": "bool", "default": false, "description": "Only report what is recorded"},
+  "own": {"type": "str", "default": "",
+    "description": "This controller's line in a file with a block of ours, such as its key"},
+  "others": {"type": "str", "default": "",
+    "description": "Pattern of such lines: while another's stands, only our own goes"},
+  "reload": {"type": "list", "elements": "list", "default": [],
+    "description": "Commands to run after the files are back"}
+}
 """
 EXAMPLES = r"""
 - name: Undo the firewall
@@ -37,16 +43,7 @@ reached_at: {type: str, returned: with O(peek=true), description: The node's add
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "phase": {"type": "str", "required": True},
-            "reload": {"type": "list", "elements": "list", "default": []},
-            "own": {"type": "str", "default": ""},
-            "others": {"type": "str", "default": ""},
-            "peek": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     before = Before(module.params["phase"])
     if not before.recorded:
         if not module.check_mode and not module.params["peek"]:
@@ -57,8 +54,7 @@ def main() -> None:
     if module.params["others"]:
         leave_to_others(module, before)
     diff = [
-        {"before_header": path, "after_header": path, "before": printable(read_text(Path(path)))}
-        | {"after": printable(was)}
+        difference(path, printable(read_text(Path(path))), printable(was))
         for path, was in before.contents().items()
         if not path.startswith("/etc/netplan/")  # may hold a Wi-Fi's password
     ]
@@ -89,14 +85,7 @@ def leave_to_others(module: AnsibleModule, before: Before) -> None:
         who = ", ".join(line.split()[-1] for line in theirs)
         module.exit_json(
             changed=new != now,
-            diff=[
-                {
-                    "before_header": str(path),
-                    "after_header": str(path),
-                    "before": printable(now),
-                    "after": printable(new),
-                }
-            ],
+            diff=[difference(path, printable(now), printable(new))],
             motley_say=f"only this controller's key goes: {who} still uses this node",
         )
 

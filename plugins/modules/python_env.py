@@ -17,15 +17,18 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import env_files, nvidia_module
-from ansible.module_utils.motley.unpack_wheels import Place, install
-from ansible.module_utils.motley.unpack_wheels import Refused as WheelRefused
+from ansible.module_utils.motley import env_files
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.errors import ModuleError
+from ansible.module_utils.motley.files import difference
+from ansible.module_utils.motley.relay import sha256_of
+from ansible.module_utils.train import nvidia_driver
 
 DOCUMENTATION = r"""
 module: python_env
@@ -33,15 +36,18 @@ short_description: Build, look at, roll back or remove a node's Python environme
 description:
   - Builds an environment from locked wheels beside the present one, loads its modules, and switches a link in one step.
   - The previous environment stays for O(step=rollback). Nothing is changed while a run is running.
-options:
-  home: {type: path, required: true, description: The cluster's folder on the node}
-  step: {type: str, choices: [look, build, link, rollback, remove], required: true, description: What to do}
-  to: {type: path, description: Another folder's env to lead to (link)}
-  lock: {type: str, default: "", description: Id of the locked set}
-  wheels: {type: path, description: Folder that holds the wheels (build)}
-  files: {type: dict, default: {}, description: "The wheels: name to {size, sha256} (build)"}
-  keep_wheels: {type: bool, default: false, description: Whether the wheels stay after the build}
-  imports: {type: list, elements: str, default: [], description: Modules that must load before the switch}
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
+  "step": {"type": "str", "choices": ["look", "build", "link", "rollback", "remove"], "required": true,
+    "description": "What to do"},
+  "to": {"type": "path", "description": "Another folder's env to lead to (link)"},
+  "lock": {"type": "str", "default": "", "description": "Id of the locked set"},
+  "wheels": {"type": "path", "description": "Folder that holds the wheels (build)"},
+  "files": {"type": "dict", "default": {}, "description": "The wheels, and uv's: name to {size, sha256} (build)"},
+  "keep_wheels": {"type": "bool", "default": false, "description": "Whether the wheels stay after the build"},
+  "imports": {"type": "list", "elements": "str", "default": [],
+    "description": "Modules that must load before the switch"}
+}
 """
 RETURN = r"""
 current: {type: str, returned: with O(step=look), description: The folder that env leads to}
@@ -50,39 +56,29 @@ why: {type: str, returned: with O(step=look), description: Why it must be built;
 """
 RECORD = "motley-env.json"
 BEFORE = "env.before-motley"
+DAMAGED = "run again: damaged wheels are sent again"
+UNFIT = "run again; if it stays so, the locked set does not fit this machine"
+UV_INSTALL = (
+    *("pip", "install", "--quiet", "--color=never", "--no-config", "--offline", "--no-index", "--no-build"),
+    *("--no-deps", "--require-hashes", "--link-mode=hardlink", "--requirement=-"),
+)
 RUN_IS_ON = ("systemctl", "is-active", "--quiet", "motley-awake.service")
 
 
-class Refused(Exception):
-    """Why not, and what mends it."""
-
-
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            "step": {"type": "str", "choices": ["look", "build", "link", "rollback", "remove"], "required": True},
-            "to": {"type": "path"},
-            "lock": {"type": "str", "default": ""},
-            "wheels": {"type": "path"},
-            "files": {"type": "dict", "default": {}},
-            "imports": {"type": "list", "elements": "str", "default": []},
-            "keep_wheels": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    home = Path(wish["home"])
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    home = Path(params["home"])
     steps = {
-        "look": lambda: look(home, wish["lock"], write=not module.check_mode),
-        "build": lambda: build(home, wish, pretend=module.check_mode),
-        "link": lambda: lead(home, wish["to"], pretend=module.check_mode),
+        "look": lambda: look(home, params["lock"], write=not module.check_mode),
+        "build": lambda: build(home, params, pretend=module.check_mode),
+        "link": lambda: lead(home, params["to"], pretend=module.check_mode),
         "rollback": lambda: rollback(home, pretend=module.check_mode),
         "remove": lambda: remove(home, pretend=module.check_mode),
     }
     try:
-        module.exit_json(**steps[wish["step"]]())
-    except Refused as why:
+        module.exit_json(**steps[params["step"]]())
+    except ModuleError as why:
         module.fail_json(msg=str(why))
     except OSError as wrong:
         module.fail_json(msg=f"{wrong}\nfix: make room or put the rights below {home} in order, then run again")
@@ -96,7 +92,7 @@ def look(home: Path, lock: str, *, write: bool = True) -> dict[str, Any]:
     return {
         "changed": False,
         "python": this_python(),
-        "driver": nvidia_module.loaded().get("version", ""),
+        "driver": nvidia_driver.loaded().get("version", ""),
         "current": target(link),
         "lock": has,
         "why": why,
@@ -136,23 +132,18 @@ def read_record(env: Path) -> dict[str, Any]:
         return {}
 
 
-def packages(env: Path) -> list[str]:
-    """Names and versions as installed, without starting its Python."""
-    return sorted(path.name.removesuffix(".dist-info") for path in env.glob("lib/python*/site-packages/*.dist-info"))
-
-
 # -- build ---------------------------------------------------------------------------------------------------
 
 
-def build(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
-    lock, link = wish["lock"], home / "env"
+def build(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
+    lock, link = params["lock"], home / "env"
     why, harmed = wrong_with(link, lock, write=not pretend)
     if not why:
         return {"changed": False, "motley_say": f"environment {target(link)}"}
     if harmed:
-        return install_again(home, wish, harmed, pretend=pretend)
+        return install_again(home, params, harmed, pretend=pretend)
     if pretend:
-        return {"changed": True, "motley_say": f"would build env.{lock}", "diff": difference(home, f"env.{lock}")}
+        return {"changed": True, "motley_say": f"would build env.{lock}", "diff": lead_to(home, f"env.{lock}")}
     refuse_while_a_run_is_on()
     start = time.monotonic()
     home.mkdir(parents=True, exist_ok=True)
@@ -163,19 +154,19 @@ def build(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
         if wrong_with(env, lock)[0]:
             shutil.rmtree(env, ignore_errors=True)
             run([sys.executable, "-m", "venv", "--without-pip", str(env)], "the environment could not be made")
-            env_files.put_down(env, bring(env, Path(wish["wheels"]), wish["files"]), whole=True)
+            bring(home, env, params)
             with being_written(env):
-                prove(env, wish["imports"])
+                prove(env, params["imports"])
             write_record(env, lock)
-        difference_made = difference(home, env.name)
+        difference_made = lead_to(home, env.name)
         switch(home, env.name)
         for old in home.glob("env.*"):
             if not old.is_symlink() and old.name not in (env.name, target(home / "env.previous"), BEFORE):
                 shutil.rmtree(old)
-        if not wish["keep_wheels"]:
+        if not params["keep_wheels"]:
             shutil.rmtree(home / ".wheels", ignore_errors=True)
     took_s = time.monotonic() - start
-    say = f"{len(packages(env))} packages in {took_s:.0f} s as {env.name}"
+    say = f"{len(env_files.installed(env))} packages in {took_s:.0f} s as {env.name}"
     return {"changed": True, "seconds": round(took_s, 1), "motley_say": say, "diff": difference_made}
 
 
@@ -190,8 +181,8 @@ def alone(home: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise Refused(
-                        "another build is under way there for ten minutes\nfix: wait for it, then run again"
+                    raise ModuleError(
+                        "another build is under way there for ten minutes", "wait for it, then run again"
                     ) from None
                 time.sleep(1)
         yield
@@ -200,12 +191,12 @@ def alone(home: Path) -> Iterator[None]:
 def refuse_while_a_run_is_on() -> None:
     with suppress(FileNotFoundError):
         if subprocess.run(RUN_IS_ON, check=False).returncode == 0:
-            raise Refused(
-                "a run is on, and would load half of it from the other environment\nfix: make stop, then run again"
+            raise ModuleError(
+                "a run is running, and would load half of it from the other environment", "make stop, then run again"
             )
 
 
-def install_again(home: Path, wish: dict[str, Any], packages: list[str], *, pretend: bool) -> dict[str, Any]:
+def install_again(home: Path, params: dict[str, Any], packages: list[str], *, pretend: bool) -> dict[str, Any]:
     """In the environment itself, for nothing else of it is wrong. Killed half-way, the next look finds the same."""
     names = ", ".join(package.partition("-")[0] for package in packages)
     diff = {"before": f"{names}: not as installed\n", "after": f"{names}: as installed\n"}
@@ -214,57 +205,83 @@ def install_again(home: Path, wish: dict[str, Any], packages: list[str], *, pret
     refuse_while_a_run_is_on()
     env = (home / "env").resolve()
     with alone(home):
-        mine = {name: facts for name, facts in wish["files"].items() if of_wheel(name) in map(str.lower, packages)}
-        env_files.put_down(env, bring(env, Path(wish["wheels"]), mine), whole=False)
-        prove(env, wish["imports"])
-        write_record(env, wish["lock"])
-        if not wish["keep_wheels"]:
+        with set_aside(env_files.site_of(env), packages, env.parent / ".wheels/aside"):
+            bring(home, env, params, [package.lower() for package in packages])
+        prove(env, params["imports"])
+        write_record(env, params["lock"])
+        if not params["keep_wheels"]:
             shutil.rmtree(home / ".wheels", ignore_errors=True)
     return {"changed": True, "motley_say": f"{names} installed again", "diff": diff}
 
 
-def of_wheel(name: str) -> str:
-    return "-".join(name.split("-")[:2]).lower()
-
-
-def bring(env: Path, wheels: Path, files: dict[str, Any]) -> list[env_files.Written]:
-    """No package index, no pip on the machine and no venv package is needed."""
+@contextmanager
+def set_aside(site: Path, packages: list[str], aside: Path) -> Iterator[None]:
+    """uv would take a package away by its RECORD, which may be harmed. If uv fails, now or after a kill, it is back."""
+    aside.mkdir(parents=True, exist_ok=True)
+    pairs = [(site / f"{package}.dist-info", aside / f"{package}.dist-info") for package in packages]
     try:
-        return install(wheels, files, Place.of(env, this_python()))
-    except WheelRefused as wrong:
-        raise Refused(f"a wheel was refused: {wrong}\nfix: run again: damaged wheels are handed on anew") from None
+        for info, away in pairs:
+            if info.exists():
+                shutil.rmtree(away, ignore_errors=True)
+                info.rename(away)
+        yield
+    except BaseException:
+        for info, away in pairs:
+            if away.exists():
+                shutil.rmtree(info, ignore_errors=True)
+                away.rename(info)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
 
 
-def run(command: list[str], what: str) -> None:
-    environment = {
-        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-        "HOME": os.environ.get("HOME", "/"),
-    }
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment
-    )
+def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None = None) -> None:
+    """No package index, no pip on the machine and no venv package is needed: uv is among the wheels."""
+    wheels, files, cache = Path(params["wheels"]), params["files"], home / ".wheels/cache"
+    shutil.rmtree(cache, ignore_errors=True)  # a power cut may have left files in it that are not whole
+    cache.mkdir(parents=True)
+    uv = unpack_uv(wheels, files, cache)
+    lines = [
+        "{}=={} --hash=sha256:{}".format(*name.split("-")[:2], facts["sha256"])
+        for name, facts in files.items()
+        if not name.startswith("uv-") and (only is None or env_files.of_wheel(name) in only)
+    ]
+    places = [f"--find-links={wheels}", f"--cache-dir={cache}", f"--python={env}/bin/python"]
+    run([str(uv), *UV_INSTALL, *places], "a wheel was refused", DAMAGED, "\n".join(lines))
+    shutil.rmtree(cache)  # its files are hard links of the installed ones, whose times change with it
+    env_files.write_down(env)
+
+
+def unpack_uv(wheels: Path, files: dict[str, Any], folder: Path) -> Path:
+    name = next(name for name in files if name.startswith("uv-"))
+    if sha256_of(wheels / name).hexdigest() != files[name]["sha256"]:
+        raise ModuleError(f"a wheel was refused: {name} is not as locked", DAMAGED)
+    with zipfile.ZipFile(wheels / name) as wheel:
+        uv = Path(wheel.extract(f"{'-'.join(name.split('-')[:2])}.data/scripts/uv", folder))
+    uv.chmod(0o755)
+    return uv
+
+
+def run(command: list[str], what: str, fix: str = UNFIT, words: str = "") -> None:
+    environment = {name: os.environ.get(name, default) for name, default in (("PATH", "/usr/bin:/bin"), ("HOME", "/"))}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, input=words, env=environment)
     if done.returncode:
         lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-        raise Refused(
-            f"{what}: {' '.join(lines[-6:])[:600]}\n"
-            "fix: run again; if it stays so, the locked set does not fit this machine"
-        )
+        why = f"{what}: {' '.join(lines[-6:])[:600]}"
+        if "(os error " in why:  # a full disk, rights
+            raise OSError(why)
+        raise ModuleError(why, fix)
 
 
 def prove(env: Path, imports: list[str]) -> None:
-    here = {name.split("-")[0].lower() for name in packages(env)}
+    here = {name.split("-")[0].lower() for name in env_files.installed(env)}
     modules = [name for name in imports if name.lower() in here]
     if modules:
         run([f"{env}/bin/python", "-c", f"import {', '.join(modules)}"], "the new environment does not load")
 
 
 def write_record(env: Path, lock: str) -> None:
-    record = {
-        "lock": lock,
-        "python": this_python(),
-        "packages": packages(env),
-        "made": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-    }
+    made = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    record = {"lock": lock, "python": this_python(), "packages": env_files.installed(env), "made": made}
     new = env / f".{RECORD}"
     new.write_text(json.dumps(record, indent=1) + "\n")
     sync_disk_of(env)  # the record says that all is there: after a power cut as well
@@ -322,11 +339,11 @@ def lead(home: Path, to: str, *, pretend: bool) -> dict[str, Any]:
     """Another node of this machine has the environment: HOME/env leads to it."""
     if target(home / "env") == to:
         return {"changed": False}
-    difference_made = difference(home, to)
+    difference_made = lead_to(home, to)
     if not pretend:
         if not Path(to).exists():
-            raise Refused(
-                f"there is no environment at {to}\nfix: what keeps another node from building it is told above"
+            raise ModuleError(
+                f"there is no environment at {to}", "the messages above show what keeps another node from building it"
             )
         home.mkdir(parents=True, exist_ok=True)
         switch(home, to)
@@ -337,19 +354,16 @@ def rollback(home: Path, *, pretend: bool) -> dict[str, Any]:
     link, previous = home / "env", target(home / "env.previous")
     now = target(link)
     if not previous or not (home / previous).exists():
-        raise Refused(
-            "there is no previous environment to go back to\nfix: make bootstrap PHASE=python_env builds the locked one"
+        raise ModuleError(
+            "there is no previous environment to go back to", "make bootstrap PHASE=python_env builds the locked one"
         )
     if not pretend:
         refuse_while_a_run_is_on()
         with alone(home):
             point(home / "env.previous", now)
             point(link, previous)
-    return {
-        "changed": True,
-        "motley_say": f"{now} → {previous}",
-        "diff": {"before": f"{now}\n", "after": f"{previous}\n"},
-    }
+    diff = {"before": f"{now}\n", "after": f"{previous}\n"}
+    return {"changed": True, "motley_say": f"{now} → {previous}", "diff": diff}
 
 
 def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
@@ -376,14 +390,8 @@ def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
     return {"changed": True, "motley_say": f"{', '.join(path.name for path in ours)} removed"}
 
 
-def difference(home: Path, name: str) -> dict[str, Any]:
-    """For --diff: what env leads to, and its packages."""
-    return {
-        "before_header": "env",
-        "after_header": "env",
-        "before": f"{target(home / 'env') or 'none'}\n",
-        "after": f"{name}\n",
-    }
+def lead_to(home: Path, name: str) -> dict[str, str]:
+    return difference("env", f"{target(home / 'env') or 'none'}\n", f"{name}\n")
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley.run_control import start
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.start_stop_status import start
 
 DOCUMENTATION = r"""
 module: run_start
@@ -15,10 +15,11 @@ short_description: Start a run on this node, as the login user
 description:
   - Starts this node's part of a run that has been written down, by motley-run.service where the node has it.
   - Fails where another run is running, or where the run ends at once.
-options:
-  home: {type: path, required: true, description: The cluster's folder on the node}
-  run: {type: str, required: true, description: Its name}
-  managed: {type: bool, default: true, description: Whether the node should have Motley's unit}
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
+  "run": {"type": "str", "required": true, "description": "Its name"},
+  "managed": {"type": "bool", "default": true, "description": "Whether the node should have Motley's unit"}
+}
 """
 RETURN = r"""
 started: {type: dict, returned: success, description: "run, pid, how, and the node's clock"}
@@ -26,21 +27,14 @@ started: {type: dict, returned: success, description: "run, pid, how, and the no
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            "run": {"type": "str", "required": True},
-            "managed": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
+    module = module_of(DOCUMENTATION)
     if module.check_mode:
         module.exit_json(changed=True)
-    wish = module.params
-    told = start(Path(wish["home"]), wish["run"], wish["managed"])
-    if "failed" in told:
-        module.fail_json(msg=told["failed"])
-    module.exit_json(changed=True, started=told, motley_say=told["note"])
+    params = module.params
+    started = start(Path(params["home"]), params["run"], params["managed"])
+    if "failed" in started:
+        module.fail_json(msg=started["failed"])
+    module.exit_json(changed=True, started=started, motley_say=started["note"])
 
 
 if __name__ == "__main__":

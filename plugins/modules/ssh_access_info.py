@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.listening_ports import connection
 from ansible.module_utils.motley.ssh_access import (
-    connection,
     has_password,
     key_files,
     lines_with_keys,
+    logins,
     real_keys,
     settings_of,
-    ways_in,
     why_none,
 )
 from ansible.module_utils.motley.undo_record import of_others, read_text, without_own
@@ -28,54 +29,49 @@ short_description: Who can log in on a node without this controller's key
 description:
   - Asks the node's sshd what it accepts of the login user at the controller's address, and reads the files of keys.
   - Changes nothing.
-options:
-  user: {type: str, required: true, description: The login user}
-  own: {type: str, required: true, description: This controller's public key}
-  others: {type: str, required: true, description: Pattern of the lines in Motley's block that are controllers' keys}
-  address: {type: str, default: "", description: "The controller's address, where the login itself does not show it"}
 author: Motley
+options: {
+  "user": {"type": "str", "required": true, "description": "The login user"},
+  "own": {"type": "str", "required": true, "description": "This controller's public key"},
+  "others": {"type": "str", "required": true,
+    "description": "Pattern of the lines in Motley's block that are controllers' keys"},
+  "address": {"type": "str", "default": "",
+    "description": "The controller's address, where the login itself does not show it"}
+}
 """
 RETURN = r"""
 others: {type: list, returned: always, description: The other controllers that have a key here}
 ours: {type: bool, returned: always, description: Whether this controller has one}
-ways: {type: list, returned: always, description: How one can log in once the controller's key is gone}
-reason: {type: str, returned: always, description: Why nobody could, where there is no way}
+logins: {type: list, returned: always, description: How one can log in once the controller's key is gone}
+reason: {type: str, returned: always, description: Why nobody could, where it is none}
 """
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "user": {"type": "str", "required": True},
-            "own": {"type": "str", "required": True},
-            "others": {"type": "str", "required": True},
-            "address": {"type": "str", "default": ""},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    account = pwd.getpwnam(wish["user"])
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    account = pwd.getpwnam(params["user"])
     block = read_text(Path(account.pw_dir, ".ssh/authorized_keys")) or ""
-    others = [line.split()[-1] for line in of_others(block, wish["own"], wish["others"])]
-    who = connection() or [wish["address"]]
-    settings = settings_of(ask_sshd(module, wish["user"], who))
+    others = [line.split()[-1] for line in of_others(block, params["own"], params["others"])]
+    who = connection().split() or [params["address"]]
+    settings = settings_of(ask_sshd(module, params["user"], who))
     files = [read_text(path) or "" for path in key_files(settings, account.pw_name, account.pw_dir, account.pw_uid)]
-    left = [without_own(text, wish["own"], wish["others"]) for text in files]
+    left = [without_own(text, params["own"], params["others"]) for text in files]
     keys = {key for text in left for key in real_keys(text, settings, who[0], time.time())}
     password = has_password(account.pw_name, read_text(Path("/etc/shadow")) or "")
     say = f"another controller has its key here already: {', '.join(others)}; it stays" if others else ""
     module.exit_json(
         changed=False,
         others=others,
-        ours=" ".join(wish["own"].split()[:2]) in block,
-        ways=ways_in(settings, len(keys), password=password, root=account.pw_uid == 0),
+        ours=" ".join(params["own"].split()[:2]) in block,
+        logins=logins(settings, len(keys), password=password, root=account.pw_uid == 0),
         reason=why_none(settings, sum(map(lines_with_keys, left)), len(keys)),
         motley_say=say,
     )
 
 
 def ask_sshd(module: AnsibleModule, user: str, who: list[str]) -> str:
-    """Its settings as they hold for this user at this address; nothing where it will not tell."""
+    """Its settings as they hold for this user at this address; nothing where it does not answer."""
     names = ("addr", "", "laddr", "lport")  # the port at the other end decides nothing
     at = [f"{name}={value}" for name, value in zip(names, who) if name]  # noqa: B905  as many as are known
     sshd = module.get_bin_path("sshd", opt_dirs=["/usr/sbin", "/usr/local/sbin"])

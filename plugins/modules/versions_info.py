@@ -11,8 +11,11 @@ import re
 import time
 from pathlib import Path
 
-from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.motley import env_files, nvidia_module
+from ansible.module_utils.motley import env_files
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.relay import read_memo, sha256_of
+from ansible.module_utils.train import nvidia_driver
+from ansible.module_utils.train.package import package_hash
 
 DOCUMENTATION = r"""
 module: versions_info
@@ -20,10 +23,12 @@ short_description: Read all versions of a node at once; what is not there is nul
 description:
   - Reads the versions of system, driver, packages, models and data sets from files; starts no Python.
   - Changes nothing.
-options:
-  home: {type: path, required: true, description: The cluster's folder on the node}
-  packages: {type: list, elements: str, required: true, description: Python packages to tell the versions of}
-  full: {type: bool, default: false, description: "Read all files, whatever their times say"}
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
+  "packages": {"type": "list", "elements": "str", "required": true,
+    "description": "Python packages to return the versions of"},
+  "full": {"type": "bool", "default": false, "description": "Read all files, whatever their times say"}
+}
 """
 RETURN = r"""
 versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
@@ -31,21 +36,14 @@ versions: {type: dict, returned: always, description: Key to version or hash; nu
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            "packages": {"type": "list", "elements": "str", "required": True},
-            "full": {"type": "bool", "default": False},
-        },
-        supports_check_mode=True,
-    )
-    start, wish = time.monotonic(), module.params
-    found = collect(Path(wish["home"]), wish["packages"], full=wish["full"], write=not module.check_mode)
+    module = module_of(DOCUMENTATION)
+    start, params = time.monotonic(), module.params
+    found = collect(Path(params["home"]), params["packages"], full=params["full"], write=not module.check_mode)
     module.exit_json(changed=False, versions=found, took_s=round(time.monotonic() - start, 2))
 
 
 def collect(home: Path, packages: list[str], *, full: bool = False, write: bool = True) -> dict[str, str | None]:
-    installed = installed_packages(home / "env")
+    installed, code = installed_packages(home / "env"), home / "code/train"
     return {
         "os": first_match(Path("/etc/os-release"), r'PRETTY_NAME="?([^"\n]+)'),
         "kernel": platform.release(),
@@ -54,8 +52,8 @@ def collect(home: Path, packages: list[str], *, full: bool = False, write: bool 
         **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
         "cuda": torch_cuda(home / "env"),
         "nccl": next((version for name, version in installed.items() if name.startswith("nvidia_nccl_cu")), None),
-        **driver(),
-        "train": package_hash(home / "code" / "train"),
+        **nvidia_driver.versions(),
+        "train": package_hash(code) if code.is_dir() else None,
         **{f"model {path.name}": content_hash(path, full=full) for path in folders(home / "models/base")},
         **{f"data {path.name}": content_hash(path, full=full) for path in folders(home / "data/processed")},
     }
@@ -86,50 +84,22 @@ def torch_cuda(env: Path) -> str | None:
     return first_match(file, r"(?m)^cuda\b.*=\s*['\"]([\d.]+)['\"]")
 
 
-def driver() -> dict[str, str | None]:
-    """As the running kernel has it, as the next start would load it, and as programs load its library."""
-    loaded, library = nvidia_module.loaded().get("version"), nvidia_module.library()
-    return {
-        "driver": loaded,
-        "driver_on_disk": (nvidia_module.on_disk() or None) if loaded or library else None,
-        "driver_library": nvidia_module.library_version(library) if library else None,
-    }
-
-
-def package_hash(folder: Path) -> str | None:
-    """As `python -m train versions` counts it."""
-    if not folder.is_dir():
-        return None
-    digest = hashlib.sha256()
-    for file in sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind)):
-        digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:16]
-
-
 def folders(parent: Path) -> list[Path]:
     return sorted(path for path in parent.glob("*") if path.is_dir() and not path.name.startswith("."))
 
 
 def content_hash(folder: Path, *, full: bool) -> str | None:
     """From the hashes that the relay left there where nothing has changed since; else names and sizes say it."""
-    try:
-        memo = json.loads((folder / ".motley-hashes.json").read_text())
-    except (OSError, ValueError):
-        memo = {}
+    memo = read_memo(folder)
     digest, whole = hashlib.sha256(), True
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and not path.name.startswith(".motley-")]
     for path in files:
         name, status = str(path.relative_to(folder)), path.stat()
         known = memo.get(name, [None, None, ""])
         whole = whole and (full or known[:2] == [status.st_size, status.st_mtime_ns])
-        content = sha256_of(path) if full else known[2] if whole else ""
+        content = sha256_of(path).hexdigest() if full else known[2] if whole else ""
         digest.update(f"{name} {status.st_size} {content}\n".encode())
     return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
-
-
-def sha256_of(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def first_match(file: Path, pattern: str) -> str | None:

@@ -17,7 +17,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.files import difference
+from ansible.module_utils.train.runlog.paths import NOTIFY
 
 DOCUMENTATION = r"""
 module: workspace
@@ -25,44 +27,39 @@ short_description: The cluster's folders on a node, with the training package
 description:
   - Makes the folders below O(home) and unpacks the training package beside the present one; the link code leads to it.
   - O(state=absent) removes what it made; a folder in which something is stays.
-options:
-  home: {type: path, required: true, description: The cluster's folder on the node}
-  state: {type: str, choices: [present, absent], default: present, description: Whether it shall be there}
-  folders: {type: list, elements: str, default: [], description: Folders below home}
-  package: {type: dict, default: {}, description: "The training package: hash and archive (base64 of a tar.gz)"}
-  disk_gb: {type: float, default: 0, description: Least free space}
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
+  "state": {"type": "str", "choices": ["present", "absent"], "default": "present",
+    "description": "Whether it is to be there"},
+  "folders": {"type": "list", "elements": "str", "default": [], "description": "Folders below home"},
+  "package": {"type": "dict", "default": {},
+    "description": "The training package: hash and archive (base64 of a tar.gz)"},
+  "disk_gb": {"type": "float", "default": 0, "description": "Least free space"}
+}
 """
 RECORD = ".motley-workspace.json"
 KEEP = 2  # versions of the code: the present one and the one before, which a run may still use
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "home": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "folders": {"type": "list", "elements": "str", "default": []},
-            "package": {"type": "dict", "default": {}},
-            "disk_gb": {"type": "float", "default": 0},
-        },
-        supports_check_mode=True,
-    )
-    wish = module.params
-    home = Path(wish["home"])
-    if wish["state"] == "absent":
+    module = module_of(DOCUMENTATION)
+    params = module.params
+    home = Path(params["home"])
+    if params["state"] == "absent":
         try:
             module.exit_json(**remove(home, pretend=module.check_mode))
         except OSError as error:  # somebody ran something there as root, most often
             fix = f"on this machine: sudo chown -R $USER {home}, then again"
             module.fail_json(msg=f"not all below {home} could be removed: {error}\nfix: {fix}")
-    if findings := stands_in_the_way(home, wish):
+    if findings := obstacles(home, params):
         module.fail_json(msg="\n".join(findings))
-    module.exit_json(**make(home, wish, pretend=module.check_mode))
+    module.exit_json(**make(home, params, pretend=module.check_mode))
 
 
-def stands_in_the_way(home: Path, wish: dict[str, Any]) -> list[str]:
+def obstacles(home: Path, params: dict[str, Any]) -> list[str]:
     findings = []
-    foreign = [path for path in [home, *(home / name for name in wish["folders"])] if path.exists() and not mine(path)]
+    paths = [home, *(home / name for name in params["folders"])]
+    foreign = [path for path in paths if path.exists() and not mine(path)]
     if foreign:
         findings.append(
             f"{', '.join(map(str, foreign))} cannot be written by the login user\n"
@@ -70,9 +67,9 @@ def stands_in_the_way(home: Path, wish: dict[str, Any]) -> list[str]:
         )
     where = next(path for path in [home, *home.parents] if path.exists())
     free_gb = shutil.disk_usage(where).free / 1e9
-    if free_gb < wish["disk_gb"]:
+    if free_gb < params["disk_gb"]:
         findings.append(
-            f"{free_gb:.1f} GB are free below {home}, a model and its checkpoints want {wish['disk_gb']:g}\n"
+            f"{free_gb:.1f} GB are free below {home}, a model and its checkpoints want {params['disk_gb']:g}\n"
             "fix: make room (sudo du -xhd1 / | sort -h), or set motley_workspace_disk_gb lower"
         )
     return findings
@@ -82,10 +79,10 @@ def mine(path: Path) -> bool:
     return path.is_dir() and path.stat().st_uid == os.geteuid() and os.access(path, os.W_OK | os.X_OK)
 
 
-def make(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
-    missing = [path for name in wish["folders"] for path in missing_folders(home / name)]
+def make(home: Path, params: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
+    missing = [path for name in params["folders"] for path in missing_folders(home / name)]
     missing = list(dict.fromkeys(missing))
-    package = wish["package"]
+    package = params["package"]
     was, now = link_target(home / "code"), f"code.{package['hash']}" if package else ""
     renew = bool(package) and (was != now or not intact(home / now))
     if not pretend:
@@ -101,12 +98,7 @@ def make(home: Path, wish: dict[str, Any], *, pretend: bool) -> dict[str, Any]:
     return {
         "changed": bool(missing or renew),
         "motley_say": say,
-        "diff": {
-            "before_header": str(home),
-            "after_header": str(home),
-            "before": "".join(f"{x}\n" for x in lines_before),
-            "after": "".join(f"{x}\n" for x in lines_after),
-        },
+        "diff": difference(home, *("".join(f"{line}\n" for line in lines) for lines in (lines_before, lines_after))),
     }
 
 
@@ -165,11 +157,10 @@ def remember(home: Path, made: list[Path]) -> None:
 
 
 def remove(home: Path, *, pretend: bool) -> dict[str, Any]:
-    """The code goes, and of the folders that were made those that are empty."""
+    """The code goes, and a secret that a launch brought; of the folders that were made those that are empty."""
     record = home / RECORD
-    ours = [
-        path for path in [home / "code", *home.glob("code.*"), *home.glob(".code.*"), record] if os.path.lexists(path)
-    ]
+    code = [home / "code", *home.glob("code.*"), *home.glob(".code.*")]
+    ours = [path for path in [*code, record, home / NOTIFY] if os.path.lexists(path)]
     if not ours:
         return {"changed": False, "motley_say": "nothing to put back"}
     kept = []

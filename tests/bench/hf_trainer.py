@@ -16,7 +16,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
 from train.data.rows import open_rows
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 FIELDS = ("input_ids", "labels", "position_ids")
 

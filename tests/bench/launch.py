@@ -29,7 +29,7 @@ from tests.support.bootstrap import Person
 NAME = "launch"
 COUNTER = counting()
 HOME = "home/user/ai-cluster"
-WISH: Figures = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
+SETTINGS: Figures = {"model": "tiny", "max_steps": 2000, "rows_per_step": 12, "max_seq_length": 64, "follow": "false"}
 PARTS = {
     "ansible, until its first task": "",
     "check what is asked": "motley_request",
@@ -78,7 +78,7 @@ def measured(person: Person, run: str) -> dict[str, float]:
     """Seconds of each part of one launch, and of the whole."""
     log = person.folder / f"{run}.log"
     began = time.time()
-    said = person.launches("-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log), "TZ": "UTC"}, **WISH)
+    said = person.launches("-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log), "TZ": "UTC"}, **SETTINGS)
     if said.rc:
         raise SystemExit(said.out)
     parts = split(began, tasks_of(log.read_text()), {name: first(person, run, name) for name in ("up", *LATER)})

@@ -21,7 +21,7 @@ from train.data.rows import PackedRows, open_rows
 from train.engine.batches import loss_over, rows_of_step, to_tensors
 from train.engine.optimizer import learning_rate
 from train.models import backends
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 from train.models.weights import trained_weights
 from train.plan.shares import spans
 

@@ -1,7 +1,7 @@
 """What the benchmarks share: figures that are kept, and tables in docs/BENCHMARKS.md made of all of them.
 
 A part is measured again and again, on a machine that is otherwise idle; what was found lies in docs/benchmarks until it
-is measured anew, a file for each. Its table stands on the page between two marks, so that no figure is copied by hand.
+is measured again, a file for each. Its table stands on the page between two marks, so that no figure is copied by hand.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def bench(
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(parts), metavar="PART", help=f"of {' '.join(parts)}")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--anew", action="store_true", help="forget what was measured before")
+    parser.add_argument("--again", action="store_true", help="forget what was measured before")
     args = parser.parse_args()
     if unknown := set(args.parts) - set(parts):
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {' '.join(parts)}")
-    if args.anew:
+    if args.again:
         (KEPT / f"{name}.json").unlink(missing_ok=True)
     with place as there:
         for _ in range(args.repeats):

@@ -20,7 +20,7 @@ from train.plan.speedup import Machine, together
 
 NAME = "scaling"
 COUNTS = (1, 2, 3, 5)
-FORETOLD = (8, 16)
+PREDICTED = (8, 16)
 EQUAL_PERCENT = 18
 ROWS_EACH = 8
 ROWS = 24
@@ -60,7 +60,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
             f"| equal machines | rows per step | rows/s | speed-up | predicted | {WATTS} W each cost | 1 000 rows |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
-        for count in (*COUNTS, *FORETOLD):
+        for count in (*COUNTS, *PREDICTED):
             rates = [run[str(count)] for run in runs if str(count) in run]
             model = predicted([one] * count, ROWS_EACH * count)
             rate = statistics.median(rates) if rates else model

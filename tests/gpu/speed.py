@@ -23,7 +23,7 @@ REPEATS = 3
 def measure(place: Place, backend: str) -> Figures:
     from train.models import backends
     from train.models.backends import ModelSpec
-    from train.models.locate import model_folder
+    from train.models.model_files import model_folder
     from train.models.weights import trained_weights
     from train.parallel.sync import FlatSync
     from train.recipes import sft

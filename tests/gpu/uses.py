@@ -96,7 +96,7 @@ def losses_with(home: Path, folder: Path) -> Figures:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from train.models.locate import model_folder
+    from train.models.model_files import model_folder
 
     def base() -> Any:
         return AutoModelForCausalLM.from_pretrained(model_folder("tiny"), dtype=torch.float32)

@@ -103,7 +103,7 @@ def whole(place: Place, name: str) -> Path:
 
 
 def with_tokenizer(folder: Path) -> Path:
-    from train.models.locate import model_folder
+    from train.models.model_files import model_folder
 
     for file in Path(model_folder("tiny")).iterdir():
         if "token" in file.name or file.suffix == ".jinja":

@@ -16,7 +16,7 @@ from lab.lab import Lab
 from tests.support import torchrun
 
 ROWS, STEPS, WITHIN = 24, 46, 10
-UNEQUAL, THROTTLED, MENDED = 6, 18, 30
+UNEQUAL, THROTTLED, FIXED = 6, 18, 30
 SHARES = {"gpu-master": 60, "gpu-worker-1": 30, "gpu-worker-2": 15}
 Steps = list[dict[str, Any]]
 pytestmark = pytest.mark.alone  # quotas promise a share of what there is
@@ -36,7 +36,7 @@ def _run(lab: Lab) -> tuple[Steps, Steps, dict[str, int]]:
     for what, step, percent in (
         ("unequal", UNEQUAL, SHARES),
         ("throttled", THROTTLED, SHARES | {"gpu-worker-1": 8}),
-        ("mended", MENDED, SHARES),
+        ("fixed", FIXED, SHARES),
     ):
         at[what] = now.wait_for_step(step)
         torchrun.quotas(lab.hosts, on=True, percent=percent)
@@ -71,7 +71,7 @@ def test_a_throttled_machine_and_its_recovery_are_followed_within_ten_steps(
     steps, told, at = run
     before, slow, after = (
         rows(steps, "gpu-worker-1")[at[what] + more - 1]
-        for what, more in (("throttled", 0), ("throttled", 1 + WITHIN), ("mended", 1 + WITHIN))
+        for what, more in (("throttled", 0), ("throttled", 1 + WITHIN), ("fixed", 1 + WITHIN))
     )
     assert slow <= before / 2 and after >= 1.5 * slow
     reasons = " ".join(event["reason"] for event in told if event["step"] > at["throttled"])

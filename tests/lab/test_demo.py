@@ -43,7 +43,6 @@ def until(process: subprocess.Popen[str], start: str) -> None:
     pytest.fail("".join(said))
 
 
-@pytest.mark.alone
 def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     stopped = started()
     until(stopped, "  machines")

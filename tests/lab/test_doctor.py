@@ -1,6 +1,6 @@
 """Every fault that the lab can make → the doctor's finding, by its name and on its node; a healthy lab → none.
 
-Several faults at once, on different nodes or of different kinds: a round is inject, ask, compare all of it, mend.
+Several faults at once, on different nodes or of different kinds: a round is inject, ask, compare all of it, fix.
 """
 
 import json
@@ -151,7 +151,7 @@ class Doctor:
         else:
             faults.inject(self.person.cluster.lab, host, fault.name, fault.settings)
 
-    def mends(self, fault: Fault) -> None:
+    def fixes(self, fault: Fault) -> None:
         host = self.person.cluster[fault.node]
         if fault.name in BY_HAND:
             host.run("sh", "-c", BY_HAND[fault.name][1])
@@ -210,7 +210,7 @@ def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) 
             doctor.breaks(fault)
         said = doctor.says("--fix", "--quick")
     finally:
-        doctor.mends(plugged_out)
+        doctor.fixes(plugged_out)
     assert said.rc == 1, said.out
     assert f"FIX does now: {OLD}  firewall: make bootstrap PHASE=firewall LIMIT={OLD}" in said.out
     assert f"FIX leaves to you: {LAPTOP}  power: plug it in" in said.out
@@ -242,7 +242,7 @@ def test_faults_are_found_by_name_and_node_and_nothing_else_is(doctor: Doctor, n
         data = doctor.finds(*MEASURED.get(name, ["--quick"]))
     finally:
         for fault in reversed(chosen):
-            doctor.mends(fault)
+            doctor.fixes(fault)
     expected = {(fault.node, fault.finding) for fault in chosen if fault.finding}
     found = wrong(data)
     if name == "throttled" and os.getloadavg()[0] > (os.cpu_count() or 1):  # on a crowded processor it is only noted

@@ -1,4 +1,4 @@
-"""Every fault is real as another machine sees it, and mending it brings the host back. One trio serves all."""
+"""Every fault is real as another machine sees it, and fixing it brings the host back. One trio serves all."""
 
 import time
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ VICTIM, NEIGHBOUR = "gpu-worker-1", "gpu-worker-2"
 
 @pytest.fixture
 def broken(trio: Cluster, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """The trio with the fault (name, settings) of the parametrisation; mended at the end if the test has not."""
+    """The trio with the fault (name, settings) of the parametrisation; fixed at the end if the test has not."""
     name, chosen = request.param
     faults.inject(trio.lab, trio[VICTIM], name, chosen)
     assert faults.FAULTS[name].fix is None or faults.injected(trio[VICTIM]) == [name]
@@ -28,7 +28,7 @@ def fault(name: str, **chosen: float | str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("broken", [(name, chosen)], ids=[name], indirect=True)
 
 
-def mend(cluster: Cluster, name: str) -> None:
+def fix(cluster: Cluster, name: str) -> None:
     faults.fix(cluster.lab, cluster[VICTIM], name)
     assert faults.injected(cluster[VICTIM]) == []
 
@@ -56,7 +56,7 @@ def connection_ends(cluster: Cluster) -> list[str]:
 @fault("power-cut")
 def test_power_cut_sends_no_goodbye(trio: Cluster, broken: Cluster) -> None:
     assert not pings(broken)
-    mend(broken, "power-cut")
+    fix(broken, "power-cut")
     assert pings(broken)
 
 
@@ -69,7 +69,7 @@ def test_a_neighbour_is_not_told_of_a_power_cut(trio: Cluster) -> None:
     time.sleep(1)
     assert len(connection_ends(trio)) == 1
     trio[NEIGHBOUR].run("systemctl", "stop", "hold")
-    mend(trio, "power-cut")
+    fix(trio, "power-cut")
 
 
 @fault("cable-pull")
@@ -77,14 +77,14 @@ def test_cable_pull_leaves_it_running_alone(broken: Cluster) -> None:
     assert not pings(broken)
     assert "NO-CARRIER" in broken[VICTIM].run("ip", "link", "show", broken[VICTIM].cable.nic)
     assert broken[VICTIM].outcome("systemctl", "is-active", "ssh").stdout.strip() == "active"
-    mend(broken, "cable-pull")
+    fix(broken, "cable-pull")
     broken[VICTIM].wait_until_up()
 
 
 @fault("suspend")
 def test_a_sleeping_host_answers_nothing_and_goes_on_where_it_was(broken: Cluster) -> None:
     assert not pings(broken)
-    mend(broken, "suspend")
+    fix(broken, "suspend")
     broken[VICTIM].wait_until_up()
 
 
@@ -94,7 +94,7 @@ def test_a_hung_host_takes_connections_but_says_nothing(broken: Cluster) -> None
     connect = f"exec 3<>/dev/tcp/{address}/22 && echo connected && read -r -t 5 line <&3 && echo $line"
     assert broken[NEIGHBOUR].outcome("bash", "-c", connect).stdout.strip() == "connected"
     assert pings(broken)
-    mend(broken, "freeze")
+    fix(broken, "freeze")
     said = lambda: broken[NEIGHBOUR].outcome("bash", "-c", connect).stdout  # noqa: E731
     pace.until(lambda: said().startswith("connected\nSSH-2.0"), 30, "it says nothing")
 
@@ -112,7 +112,7 @@ def test_reboot_is_a_new_boot_of_the_same_system(trio: Cluster) -> None:
 @fault("delay", delay_ms=20.0)
 def test_delay_is_felt_both_ways(broken: Cluster) -> None:
     assert 38 <= round_trip_ms(broken) <= 70  # one way more would be 80
-    mend(broken, "delay")
+    fix(broken, "delay")
     assert round_trip_ms(broken) < 5
 
 
@@ -128,7 +128,7 @@ def test_loss_loses_packets(broken: Cluster) -> None:
 def test_a_renamed_card_leaves_the_host_unreachable_by_its_old_plan(broken: Cluster) -> None:
     assert broken[VICTIM].cable.nic == "enp99s0"
     assert not pings(broken)
-    mend(broken, "nic-renamed")
+    fix(broken, "nic-renamed")
     broken[VICTIM].wait_until_up()
     assert broken[VICTIM].cable.nic == "enp3s0"
 
@@ -137,7 +137,7 @@ def test_a_renamed_card_leaves_the_host_unreachable_by_its_old_plan(broken: Clus
 def test_a_full_disk_takes_no_byte_more(broken: Cluster) -> None:
     write = broken[VICTIM].outcome("dd", "if=/dev/zero", "of=/home/user/file", "bs=1M", "count=4")
     assert "No space left on device" in write.stderr
-    mend(broken, "disk-full")
+    fix(broken, "disk-full")
     broken[VICTIM].run("dd", "if=/dev/zero", "of=/home/user/file", "bs=1M", "count=4")
 
 
@@ -146,14 +146,14 @@ def test_apt_is_locked(broken: Cluster) -> None:
     install = ["apt-get", "-y", "install", "--reinstall", "less"]
     broken[VICTIM].run("apt-get", "update")
     assert "Could not get lock" in broken[VICTIM].outcome(*install).stderr
-    mend(broken, "apt-lock")
+    fix(broken, "apt-lock")
     broken[VICTIM].run(*install)
 
 
 @fault("wrong-password")
 def test_the_password_is_refused(broken: Cluster) -> None:
     assert "Permission denied" in broken.ssh(VICTIM, "true").stderr
-    mend(broken, "wrong-password")
+    fix(broken, "wrong-password")
     assert broken.ssh(VICTIM, "true").returncode == 0
 
 
@@ -161,7 +161,7 @@ def test_the_password_is_refused(broken: Cluster) -> None:
 def test_sudo_is_refused_to_a_good_password(broken: Cluster) -> None:
     become = "echo lab-password | sudo -S -p '' true"
     assert "not in the sudoers file" in broken.ssh(VICTIM, become).stderr
-    mend(broken, "no-sudo")
+    fix(broken, "no-sudo")
     assert broken.ssh(VICTIM, become).returncode == 0
 
 
@@ -169,7 +169,7 @@ def test_its_own_name_is_loopback(trio: Cluster) -> None:
     trio[VICTIM].run("sh", "-c", "hostname node-one; sed -i /127.0.1.1/d /etc/hosts")
     faults.inject(trio.lab, trio[VICTIM], "loopback-name")
     assert trio[VICTIM].run("getent", "hosts", "node-one").split()[0] == "127.0.1.1"
-    mend(trio, "loopback-name")
+    fix(trio, "loopback-name")
     assert trio[VICTIM].outcome("getent", "hosts", "node-one").stdout.split()[:1] != ["127.0.1.1"]
 
 
@@ -197,6 +197,6 @@ def test_a_fault_is_injected_once_and_mended_once(trio: Cluster) -> None:
     faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
     with pytest.raises(LabError, match="fix it first"):
         faults.inject(trio.lab, trio[VICTIM], "cpu-throttle")
-    mend(trio, "cpu-throttle")
+    fix(trio, "cpu-throttle")
     with pytest.raises(LabError, match="nothing is broken"):
         faults.fix(trio.lab, trio[VICTIM], "cpu-throttle")

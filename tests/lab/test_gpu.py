@@ -19,7 +19,7 @@ QUIET = "env DEBIAN_FRONTEND=noninteractive apt-get -qq -y".split()
 
 @contextmanager
 def broken(cluster: Cluster, host: str, *names: str) -> Iterator[Host]:
-    """The host with these faults, mended in the end."""
+    """The host with these faults, fixed in the end."""
     for name in names:
         faults.inject(cluster.lab, cluster[host], name)
     try:

@@ -46,8 +46,8 @@ def test_newest_takes_a_machine_through_two_phases_without_a_warning(
 
 
 def test_newest_reads_every_playbook_without_a_warning(newest: Seat) -> None:
-    playbooks = [REPOSITORY / "launch.yml", *sorted((REPOSITORY / "playbooks").glob("*.yml"))]
-    read = ["-m", "ansible.cli.playbook", "--syntax-check", "-i", "inventory/homelab", *playbooks]
+    playbooks = [REPOSITORY / "launch.yml", *sorted((REPOSITORY / "playbooks").glob("[a-z]*.yml"))]
+    read = ["-m", "ansible.cli.playbook", "--syntax-check", "-i", "inventory/loopback", *playbooks]
     done = subprocess.run(
         [*map(str, newest.python(REPOSITORY)), *map(str, read)],
         cwd=REPOSITORY,

@@ -69,7 +69,7 @@ def step_of(person: Person) -> int:
 
 
 def what_runs(host: Host) -> str:
-    """As root sees it: processes of the environment or of its agent, listening ports of runs, the unit, the wish."""
+    """As root sees it: processes of the environment or of its agent, listening ports of runs, the unit, the request."""
     look = (
         "for p in /proc/[0-9]*; do"
         " tr '\\0' ' ' <$p/cmdline 2>/dev/null | grep -a 'ai-cluster/env\\|-m train' | grep -av 'for p in'; done;"
@@ -78,6 +78,12 @@ def what_runs(host: Host) -> str:
         f"ls {HOME}/config/run-wanted 2>/dev/null; true"
     )
     return host.run("bash", "-c", look)
+
+
+def what_units_said(person: Person) -> str:
+    """Of this boot: why a unit does not run, or what it waits for."""
+    look = f"ls {HOME}/config; systemctl --no-pager --full status motley-run.path motley-run.service -n 12"
+    return "\n".join(f"{host.name}:\n{host.outcome('sh', '-c', look).stdout}" for host in person.cluster.hosts)
 
 
 def stopped(person: Person) -> Said:
@@ -97,14 +103,14 @@ def test_a_run_from_its_launch_to_an_adapter_while_others_want_to_begin(person: 
     short.hears("started on 3 of 3 nodes within", 120)
     long = ["launch", *asked("run=long", "max_steps=50000", "queue=true", "motley_plan_queue_s=2")]
     impatient = person.sits_at(*long)
-    impatient.expect("'short' is on: waiting for its end")
+    impatient.expect("'short' is running: waiting for its end")
     impatient.sendintr()
     impatient.expect("stopped: nothing was started or changed", timeout=20)
     impatient.expect(pexpect.EOF, timeout=20)
     impatient.close()
     assert impatient.exitstatus == 130
     patient = person.sits_at(*long)
-    patient.expect("'short' is on: waiting for its end")
+    patient.expect("'short' is running: waiting for its end")
     short.hears(r"done · 80 steps · loss \d", 270)
     assert short.ends(20) == 0
     patient.expect("started on 3 of 3 nodes within")
@@ -145,7 +151,7 @@ def follows(person: Person) -> Watching:
 
 @contextmanager
 def suffers(person: Person, name: str, fault: str, **how: float) -> Iterator[None]:
-    """Mended whatever was found, or the tests that follow would fail for it too."""
+    """Fixed whatever was found, or the tests that follow would fail for it too."""
     faults.inject(person.cluster.lab, person.cluster[name], fault, how)
     try:
         yield
@@ -211,7 +217,8 @@ def test_a_node_that_throttles_gets_less(person: Person) -> None:
 
 def test_another_launch_is_refused_by_the_name_of_the_run(person: Person) -> None:
     refused = person.types("launch", *asked("run=other", "max_steps=50000"))
-    assert refused.rc == 2 and f"'long' is on, on {MASTER}, {LAPTOP}, {OLD}\nfix: make stop" in refused.out, refused.out
+    busy = f"'long' is running on {MASTER}, {LAPTOP}, {OLD}\nfix: make stop"
+    assert refused.rc == 2 and busy in refused.out, refused.out
 
 
 def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
@@ -235,7 +242,7 @@ def test_after_a_restart_of_all_the_run_goes_on_by_itself(person: Person) -> Non
         last = json.loads(diary.read_text().splitlines()[-1])
         return last["event"] == "step" and last["time"] > rebooted and sorted(last["nodes"]) == [MASTER, LAPTOP, OLD]
 
-    pace.until(goes_on_with_all, 2 * BACK_S, "they do not train again")
+    pace.until(goes_on_with_all, 2 * BACK_S, lambda: f"they do not train again:\n{what_units_said(person)}")
     events = [json.loads(line) for line in diary.read_text().splitlines()]
     begun = max(place for place, event in enumerate(events) if event["event"] == "start")
     again = events[begun]["step"]
@@ -301,7 +308,7 @@ def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(per
 
 def test_what_it_has_learned_can_be_asked_and_taken_elsewhere(person: Person) -> None:
     """By its owner at a terminal, a question at a time; measured; and as a model of its own."""
-    asking = person.sits_at("ask")
+    asking = person.sits_at("ask", "--run", "short")  # by itself it takes the newest, which was stopped
     asking.expect(rf"each question stands for itself; end: an empty line\r\nrun short · on {MASTER}\r\n")
     for question in ("What does os.path.join do?", 'it\'s `$HOME` "now"'):
         asking.expect_exact("\r\n? ")
@@ -326,7 +333,7 @@ def test_clean_asks_and_deletes_checkpoints_of_what_is_done(person: Person) -> N
         folders = [host.disk.root / HOME.lstrip("/") / "models/checkpoints" / run for host in person.cluster.hosts]
         return sum(folder.exists() for folder in folders)
 
-    for answer, left, words in (("n", 3, "nothing was deleted"), ("y", 0, "MB freed on 3 of 3 nodes")):
+    for answer, left, words in (("n", 3, "no checkpoint was deleted"), ("y", 0, "MB freed on 3 of 3 nodes")):
         asking = person.sits_at("clean")
         asking.expect(r"  short  step 80  \d+ MB on gpu-master, gpu-worker-1, gpu-worker-2\r\n")
         asking.expect_exact("delete these checkpoints? [y/N] ")

@@ -17,8 +17,8 @@ def test_from_three_machines_to_an_adapter_at_the_keyboard_of_one(trio_to_train_
         addresses = host.run("ip", "-br", "-4", "address")
         assert f" {host.spec.address}/24 " in addresses and host.spec.installed_address not in addresses, said.out
     assert set(person.bootstraps().changed().values()) == {0}
-    wish = ["model=tiny", "rows_per_step=6", "max_seq_length=64", "max_steps=6", "run=mine"]
-    launched = person.types("launch", *(word for setting in wish for word in ("-e", setting)))
+    settings = ["model=tiny", "rows_per_step=6", "max_seq_length=64", "max_steps=6", "run=mine"]
+    launched = person.types("launch", *(word for setting in settings for word in ("-e", setting)))
     assert launched.rc == 0 and "3 of 3" in launched.out, launched.out
     fetched = person.types("fetch", "--run", "mine", "--results", str(tmp_path / "results"))
     assert fetched.rc == 0 and (tmp_path / "results/mine/adapter/adapter_model.safetensors").exists(), fetched.out

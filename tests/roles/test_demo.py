@@ -37,7 +37,7 @@ class Visitor:
         dropped = os.geteuid() == 0 and subprocess.run([*DROP, "true"], check=False).returncode == 0
         self.nobody = subprocess.Popen([*DROP, "sleep", "infinity"]) if dropped else None
         self.drop = [*ENTER, f"--target={self.nobody.pid}", "--"] if self.nobody else []
-        self.wish = [] if self.drop or os.geteuid() else ["FOLDERS=1"]
+        self.options = [] if self.drop or os.geteuid() else ["FOLDERS=1"]
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("MOTLEY_", "MAKE", "MFLAGS"))}
         self.env = kept | {"HOME": str(home), "MOTLEY_CACHE": str(home / "cache")}
 
@@ -108,7 +108,7 @@ def visitor() -> Iterator[Visitor]:
 
 
 def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
-    process = visitor.start("demo", "DEMO_FAST=1", *visitor.wish)
+    process = visitor.start("demo", "DEMO_FAST=1", *visitor.options)
     assert process.stdout
     said = []
     for line in process.stdout:
@@ -124,14 +124,15 @@ def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
 
 
 def test_the_demo_comes_to_its_end_and_says_what_it_left_out(visitor: Visitor) -> None:
-    done = visitor.make("demo", "DEMO_FAST=1", *visitor.wish)
+    done = visitor.make("demo", "DEMO_FAST=1", *visitor.options)
     assert done.returncode == 0, done.stdout
     assert "three folders of this machine instead of three machines" in done.stdout
-    assert "left out: names, keys" in done.stdout and "sudo make demo" in done.stdout
+    assert "Left out: names, keys" in done.stdout and "sudo make demo" in done.stdout
     assert "⚡ gpu-worker-1 lost at step" in done.stdout and "✓ gpu-worker-1 back · 3 of 3" in done.stdout
     assert done.stdout.count("⚡ gpu-worker-1 lost") == 1, "each thing is told once"
-    end = done.stdout.strip().splitlines()[-5:]
-    assert [line.split()[0] for line in end] == ["done", "survived", "balanced", "adapter", "next"], end
+    assert re.search(r"⚡ the demo now kills .*⚡ gpu-worker-1 lost.*⚡ the demo now starts .*back", done.stdout, re.S)
+    end = [line.split()[0] for line in done.stdout.rpartition("\n\n")[2].splitlines() if not line.startswith(" ")]
+    assert end == ["done", "loss", "survived", "balanced", "adapter", "report", "stays", "next"], end
     assert json.loads((visitor.folder / "results/demo/adapter/adapter_config.json").read_text())["r"] == 16
     assert "42 of 42 steps on 3 nodes" in (visitor.folder / "results/demo/report.html").read_text()
     assert visitor.left_running() == []
@@ -150,8 +151,10 @@ def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     assert fetched.returncode == 0 and "none yet: the run is not done" in fetched.stdout, fetched.stdout
     assert visitor.make("report", "RUN=mine").returncode == 0
     assert "stopped" in visitor.make("runs", ON_FOLDERS).stdout
-    asked = visitor.make("ask", ON_FOLDERS, "RUN=mine")
-    assert asked.returncode == 2 and "fix: resume it: make launch RESUME=mine" in asked.stdout, asked.stdout
+    asked = visitor.make("ask", ON_FOLDERS, "RUN=mine", "QUESTION=Why?")
+    assert asked.returncode == 0 and re.search(r"run mine · stopped at step \d+ of 4000 · on ", asked.stdout), (
+        asked.stdout
+    )
     asked = visitor.make("ask", ON_FOLDERS, "RUN=demo", 'QUESTION=What is a "list" in `python`?')
     assert asked.returncode == 0, asked.stdout
     turn = r"\nWhat is a \"list\" in `python`\?\n  before  (?s:.*)\n  after   "

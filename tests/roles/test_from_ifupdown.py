@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import faults, packages
+from lab import faults, real_packages
 from lab import lab as labs
 from lab.host import Host
 from lab.place import Place
@@ -109,7 +109,7 @@ def test_an_address_from_the_router_by_ifupdown_becomes_netplans_also_after_a_po
     host, server = person.cluster[LEASED], router.answers_for_names(person.cluster[ROUTER])
     router.hands_out_addresses(person.cluster[ROUTER], server)
     with tempfile.TemporaryDirectory(dir=person.folder) as folder:
-        for file in packages.download(host.suite, host.disk.root, ["isc-dhcp-client"], Path(folder)):
+        for file in real_packages.download(host.suite, host.disk.root, ["isc-dhcp-client"], Path(folder)):
             (host.disk.root / "root" / file.name).write_bytes(file.read_bytes())
     host.run("sh", "-ec", "dpkg -i /root/*.deb; rm /root/*.deb; apt-get -qq update")
     settings = BY_DHCP.format(nic=host.spec.nics[0])

@@ -212,8 +212,8 @@ def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> No
 
     host.run("sh", "-c", "dpkg --unpack /var/cache/apt/archives/nvidia-utils-570_*.deb")  # as a power cut leaves it
     assert "nvidia-utils-570" in host.run("dpkg", "--audit")
-    mended = old_alone.plays(limit=OLD)
-    assert mended.rc == 0, mended.stdout
+    fixed = old_alone.plays(limit=OLD)
+    assert fixed.rc == 0, fixed.stdout
     assert host.run("dpkg", "--audit") == ""
     assert upgrade_would_change(host) == []
 
@@ -355,7 +355,7 @@ def test_what_kernels_are_built_with_comes_and_goes_but_for_what_others_need(old
     assert f"there is no {header}, so no GPU kernel can be built\nfix: make bootstrap PHASE=gpu" in failure(lost, OLD)
     assert lost.of_task(INSTALL)[OLD]["changed"] is False and "for GPU kernels" not in say(lost, OLD)
 
-    needs_it = deb.Package(name="needs-gcc", version="1", summary="built at home", depends=("gcc",))
+    needs_it = deb.Deb(name="needs-gcc", version="1", summary="built at home", depends=("gcc",))
     host.run("dpkg", "--install", f"/root/{deb.build(needs_it, host.disk.root / 'root').name}")
     undone = old_alone.plays("undo", limit=OLD)
     assert undone.rc == 0, undone.stdout

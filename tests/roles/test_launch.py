@@ -111,11 +111,11 @@ def test_a_second_launch_brings_nothing(tiny: Person) -> None:
 
 
 def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None:
-    wish = {"model": "tiny", "rows_per_step": 12, "max_seq_length": 64, "motley_plan_calibrate": "true"}
-    before = tiny.plans(**wish | {"motley_plan_calibrate": "false"})
+    settings = {"model": "tiny", "rows_per_step": 12, "max_seq_length": 64, "motley_plan_calibrate": "true"}
+    before = tiny.plans(**settings | {"motley_plan_calibrate": "false"})
     assert before.rc == 0 and "found while it runs" in before.out and "rows/s)" not in before.out
     for _ in range(2):
-        said = tiny.plans(**wish)
+        said = tiny.plans(**settings)
         assert said.rc == 0 and "(measured in a calibration)" in said.out, said.out
         assert said.out.count("rows/s)") == len(NODES), said.out
     for host in tiny.cluster.hosts:
@@ -223,7 +223,7 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
     on(host, f"mkdir -p $(dirname {file}) && echo '{{\"state\": \"training\"}}' > {file} && touch -d '+1 hour' {file}")
     said = tiny.launches(model="tiny", max_steps=4)
     host.run("rm", "-r", f"{HOME}/logs/runs/other")
-    assert said.rc != 0 and "'other' is on, on gpu-worker-1" in said.out, said.out
+    assert said.rc != 0 and "'other' is running on gpu-worker-1" in said.out, said.out
     assert "fix: make stop" in said.out and "-e queue=true" in said.out
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 

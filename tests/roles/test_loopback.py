@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,17 +11,50 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace, small_set
+from tests.support.webhook import webhook
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 WATCHED = ["/etc/hosts", "/etc/hostname", "/etc/machine-id"]
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
+PLAIN_DDP = """
+import sys, time
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from parts.net import net
+
+dist.init_process_group("gloo")
+rank, steps = dist.get_rank(), int(sys.argv[1])
+torch.manual_seed(0)
+model = DistributedDataParallel(net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank)
+for step in range(steps):
+    inputs = torch.randn(16, 4)
+    loss = (model(inputs) - inputs.sum(1, keepdim=True)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    if rank == 0:
+        print(f"step {step} loss {loss.item():.4f}", flush=True)
+    if "--fail" in sys.argv and rank == 2:
+        raise ValueError("broken on purpose")
+    if steps > 100:
+        time.sleep(0.1)
+weights = sum(float(part.sum()) for part in model.parameters())
+print(f"rank {rank} of {dist.get_world_size()}: {weights:.5f}", flush=True)
+dist.destroy_process_group()
+"""
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 
 
-def console(*words: str, inventory: Path | str = "inventory/loopback") -> subprocess.CompletedProcess[str]:
-    """As an ordinary user where the tests run as root."""
+def console(
+    *words: str, inventory: Path | str = "inventory/loopback", front: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """As an ordinary user where the tests run as root. `front`: as a person types it."""
+    program = [REPOSITORY / "motley"] if front else [sys.executable, "-m", "console"]
     return pace.run(
-        *(sys.executable, "-m", "console", *words, "--inventory", str(inventory)),
+        *(*program, *words, "--inventory", str(inventory)),
         cwd=REPOSITORY,
         env={name: value for name, value in os.environ.items() if not name.startswith("MOTLEY_")},
     )
@@ -78,6 +112,109 @@ def test_a_second_run_changes_nothing(inventory: Path) -> None:
 def test_its_versions_can_be_checked(inventory: Path) -> None:
     done = console("check-versions", inventory=inventory)
     assert done.returncode == 0 and "all that must agree agrees on 3 nodes" in done.stdout, done.stdout
+
+
+def test_a_run_can_be_read_as_data(inventory: Path) -> None:
+    nodes = inventory.parent / "loopback"
+    before = {*nodes.rglob("*")}
+    asked = (
+        "--model",
+        "tiny",
+        "--run",
+        "read",
+        "--steps",
+        "3",
+        "--set",
+        "rows_per_step=6",
+        "--set",
+        "max_seq_length=64",
+    )
+    planned = console("plan", "--json", *asked, inventory=inventory, front=True)
+    assert planned.returncode == 0 and json.loads(planned.stdout)["run"] == "read", planned.stderr
+    done = console("launch", "--json", "--follow", *asked, inventory=inventory, front=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert events[0] == {"event": "started", "run": "read", "nodes": list(NODES)}
+    assert [event["step"] for event in events if event["event"] == "step"] == [1, 2, 3]
+    assert events[-1]["event"] == "result" and events[-1]["ok"]
+    listed = console("runs", "--json", inventory=inventory, front=True)
+    assert json.loads(listed.stdout)["runs"]["read"]["done"]
+    nothing = console("follow", "--json", inventory=inventory, front=True)
+    assert nothing.returncode == 1 and nothing.stdout == "" and "no run is running" in nothing.stderr
+    for path in sorted({*nodes.rglob("*")} - before, reverse=True):  # as if it had never been
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def test_any_training_script_runs_over_unequal_nodes(
+    inventory: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    nodes = inventory.parent / "loopback"
+    found, hosts = {*nodes.rglob("*")}, inventory / "hosts.yml"
+    before = hosts.read_text()
+    request.addfinalizer(lambda: hosts.write_text(before))
+    hosts.write_text(before.replace("127.0.0.11", "127.0.0.11\n      motley_processes: 2", 1))
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/net.py").write_text("import torch\n\n\ndef net():\n    return torch.nn.Linear(4, 1)\n")
+    script = tmp_path / "ddp.py"
+    script.write_text(PLAIN_DDP)
+    done = console("torchrun", "--script", f"{script} 5", inventory=inventory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 processes on 3 nodes" in done.stdout and "exact resume" in done.stdout
+    ends = re.findall(r"(\S+) +(?:\[\d\] )?rank (\d) of 4: (\S+)", done.stdout)
+    assert sorted((node, rank) for node, rank, _ in ends) == [*zip([NODES[0], *NODES], "0123", strict=True)]
+    assert len({weights for *_, weights in ends}) == 1, "DDP has combined the gradients of all four"
+    failed = console("torchrun", "--script", f"{script} 5 --fail", inventory=inventory)
+    assert failed.returncode == 1
+    assert f"✗ ddp-2 failed on {NODES[1]}: [rank2]: ValueError: broken on purpose" in failed.stdout
+    stops_one_that_runs(script, inventory, tmp_path / "out")
+    for path in sorted({*nodes.rglob("*")} - found, reverse=True):  # as if it had never been
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def stops_one_that_runs(script: Path, inventory: Path, out: Path) -> None:
+    command = [sys.executable, "-m", "console", "torchrun", "--run", "long", "--inventory", str(inventory)]
+    with out.open("w") as file, subprocess.Popen([*command, script, "100000"], cwd=REPOSITORY, stdout=file) as process:
+        try:
+            pace.until(lambda: "step 3 loss" in out.read_text(), pace.HANG_S, out.read_text)
+            told = console("status", inventory=inventory).stdout
+            assert "script long" in told and "100000" in told and told.count("running") == 3
+            second = console("launch", "--model", "tiny", inventory=inventory)
+            assert second.returncode == 2 and "'long' is running on gpu-master" in second.stderr + second.stdout
+            assert "step 2 loss" in console("logs", "--no-follow", inventory=inventory).stdout
+        finally:
+            stopped = console("stop", inventory=inventory)
+        assert stopped.returncode == 0 and stopped.stdout.startswith("long stopped"), stopped.stdout
+        assert pace.ended(process) == 0 and "long was stopped" in out.read_text()
+    assert "the last was the script long: stopped" in console("status", inventory=inventory).stdout
+
+
+def test_the_nodes_tell_the_end_themselves(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    file, nodes = inventory / "group_vars/cluster.yml", inventory.parent / "loopback"
+    before, found = file.read_text() if file.exists() else "", {*nodes.rglob("*")}
+    request.addfinalizer(lambda: file.write_text(before) if before else file.unlink())
+    (tmp_path / "password").write_text("a password for this test\n")
+    monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(tmp_path / "password"))
+    lock = [Path(sys.executable).with_name("ansible-vault"), "encrypt_string", "--stdin-name", "motley_notify"]
+    launch = ("launch", "--model", "tiny", "--run", "told", "--steps", "3", "--set", "rows_per_step=6")
+    with webhook() as server:
+        locked = subprocess.run(lock, input=server.address, capture_output=True, text=True, check=True).stdout
+        file.write_text(f"{before}\nmotley_notify_from: nodes\n{locked}")
+        tried = console("notify-test", inventory=inventory)
+        assert tried.returncode == 0 and all(f"✓ {node}" in tried.stdout for node in NODES), tried.stdout
+        server.got.clear()
+        done = console(*launch, inventory=inventory)
+        assert done.returncode == 0 and "the nodes send them: the address of motley_notify lies on" in done.stdout
+        pace.until(lambda: server.got, 30)
+        assert b"told: done" in server.got[0][2] and len(server.got) == 1
+        assert all((home(inventory, node) / "config/notify").stat().st_mode & 0o777 == 0o600 for node in NODES)
+        file.write_text(f"{before}\nmotley_notify_from: controller\n{locked}")
+        console("clean", inventory=inventory)
+        assert not any((home(inventory, node) / "config/notify").exists() for node in NODES)
+        assert server.address not in tried.stdout + done.stdout + done.stderr
+    for path in sorted({*nodes.rglob("*")} - found, reverse=True):  # as if it had never been
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 def test_undo_takes_the_folders_away_and_keeps_what_a_run_left(inventory: Path) -> None:

@@ -23,7 +23,7 @@ OWNERS_PROFILE = "[connection]\nid=office\ntype=vpn\n\n[vpn]\nservice-type=org.f
 
 @pytest.fixture
 def person(trio: Cluster, tmp_path: Path) -> Person:
-    """Each test has a machine of its own, so that none is made anew between them."""
+    """Each test has a machine of its own, so that none is made again between them."""
     person = Person(trio, tmp_path)
     person.writes()
     return person

@@ -127,6 +127,7 @@ def goes_there_and_back(person: Person, *phases: str) -> None:
             assert not changed, f"{phase} on {host.name}"
 
 
+@pytest.mark.long
 def test_three_differently_installed_machines_go_there_and_back(mixed: Person) -> None:
     mixed.writes(consented(mixed))
     goes_there_and_back(mixed, "all")

@@ -3,6 +3,9 @@
 A machine whose owner uses ufw keeps it: Motley's rules are ufw's rules, and go with an undo.
 """
 
+import os
+import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,9 +23,10 @@ SSH_PORTS = {HEAD: 29600, FRIEND: 52222, SOCKET: 52222}
 MOVED = "10.77.0.11"
 
 
-@pytest.fixture
-def person(fresh_trio: Cluster, tmp_path: Path) -> Person:
-    person = Person(fresh_trio, tmp_path)
+@pytest.fixture(scope="module")
+def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
+    """The first test gives back what it has changed."""
+    person = Person(trio, tmp_path_factory.mktemp("person"))
     person.writes(motley_static_ip_manage=False)
     install = "apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install ufw >&2"
     # The owner lets in what no rule names; one of the rules denies the LAN: Motley's must stand before it.
@@ -86,9 +90,18 @@ def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
 def controller_has(cluster: Cluster, *addresses: str) -> None:
     """The first of them is what it shows."""
     desk, gateway = cluster.desk, cluster.lab.profile.gateway
+    end_kept_connections(desk)
     run("ip", "-n", desk, "address", "flush", "dev", "eth0")
     for address in (*addresses, gateway):
         run("ip", "-n", desk, "address", "add", f"{address}/24", "dev", "eth0")
+
+
+def end_kept_connections(desk: str) -> None:
+    """They would still come from where they were opened."""
+    for pid in run("ip", "netns", "pids", desk).split():
+        with suppress(OSError):
+            if b"[mux]" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(int(pid), signal.SIGTERM)
 
 
 def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_path: Path) -> None:
@@ -101,10 +114,12 @@ def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_p
     run("ip", "netns", "exec", hosts.desk, "iptables", "-t", "nat", "-A", *nat)
     try:
         person.bootstraps(phase="firewall")
-        assert hand_on(hosts, tmp_path / "files").rc == 0
+        played = hand_on(hosts, tmp_path / "files")
+        assert played.rc == 0, played.stdout
         # Without it, it comes from an address that no node knows.
         run("ip", "netns", "exec", hosts.desk, "iptables", "-t", "nat", "-D", *nat)
         nat = []
+        end_kept_connections(hosts.desk)
         started = pace.now()
         played = hand_on(hosts, tmp_path / "files")
         told = played.of_task("Hand files from node to node, each compared with its hash")
@@ -113,7 +128,8 @@ def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_p
             assert f"does not let this controller in, which comes from {old}" in told[name]["msg"]
             assert "fix: make bootstrap PHASE=firewall" in told[name]["msg"]
         person.bootstraps(phase="firewall")
-        assert hand_on(hosts, tmp_path / "files").rc == 0
+        played = hand_on(hosts, tmp_path / "files")
+        assert played.rc == 0, played.stdout
     finally:
         if nat:
             run("ip", "netns", "exec", hosts.desk, "iptables", "-t", "nat", "-D", *nat)

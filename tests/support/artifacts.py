@@ -15,8 +15,8 @@ PLAYBOOK = """
 def hand_on(cluster: Cluster, source: Path, **settings: object) -> Played:
     playbook = REPOSITORY / "playbooks" / f".test-artifacts-{cluster.lab.place.name}.yml"
     playbook.write_text(PLAYBOOK)
-    wish = {"motley_artifacts_source": str(source), "motley_artifacts_folder": "~/files", **settings}
+    settings = {"motley_artifacts_source": str(source), "motley_artifacts_folder": "~/files", **settings}
     try:
-        return cluster.play(playbook, extravars={"motley_state_folder": str(cluster.folder), **wish})
+        return cluster.play(playbook, extravars={"motley_state_folder": str(cluster.folder), **settings})
     finally:
         playbook.unlink()

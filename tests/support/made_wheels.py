@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
+import json
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+
+WHEELHOUSE = Path(__file__).parents[2] / "requirements/wheelhouse.py"
 
 
 def wheel(folder: Path, name: str, content: dict[str, bytes]) -> dict[str, dict[str, Any]]:
@@ -30,6 +36,20 @@ def plain(folder: Path, name: str, version: str, **modules: bytes) -> dict[str, 
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     return wheel(folder, f"{name}-{version}-py3-none-any.whl", content)
+
+
+def uv(folder: Path) -> dict[str, dict[str, Any]]:
+    """The real one, which puts the others down; the controller's cache has it."""
+    kept = _wheelhouse()
+    for name in kept["files"]:
+        (folder / name).symlink_to(f"{kept['folder']}/{name}")
+    return dict(kept["files"])
+
+
+@functools.cache
+def _wheelhouse() -> dict[str, Any]:
+    command = [sys.executable, str(WHEELHOUSE), "{}.{}".format(*sys.version_info[:2]), "uv"]
+    return dict(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
 
 
 def digest(data: bytes) -> str:

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from console.doctor.readings import NodeReadings, Readings
+from console.doctor.readings_and_findings import NodeReadings, Readings
 
 NAMES = ("head", "left", "right")
 ADDRESSES = {name: f"10.0.0.{place}" for place, name in enumerate(NAMES, 1)}
@@ -25,8 +25,8 @@ CARD = {
 
 
 def lan_card(address: str, **other: Any) -> dict[str, Any]:
-    card = {"name": "enp3s0", "mac": "02:00:00:00:00:01", "addresses": [f"{address}/24"], "mtu": 1500}
-    return card | {"carrier": True, "mbit": 1000, "duplex": "full", "wireless": False, "ethernet": True} | other
+    nic = {"name": "enp3s0", "mac": "02:00:00:00:00:01", "addresses": [f"{address}/24"], "mtu": 1500}
+    return nic | {"carrier": True, "mbit": 1000, "duplex": "full", "wireless": False, "ethernet": True} | other
 
 
 DOCKER = lan_card("172.17.0.1", name="docker0", addresses=["172.17.0.1/16"], mbit=0, mtu=9000)
@@ -42,9 +42,9 @@ def look(name: str) -> dict[str, Any]:
         "took": {"names": 0.1, "gpu": 1.5},
         "names": {"hostname": name, "lead_to": dict(ADDRESSES), "loopback": []},
         "network": {
-            "card": "enp3s0",
+            "nic": "enp3s0",
             "links": [lan_card(address), DOCKER, SPARE],
-            "ways": {other: {"card": "enp3s0", "source": address} for other in others},
+            "routes": {other: {"nic": "enp3s0", "source": address} for other in others},
             "also_has_address": "",
         },
         "clock": {"skew_s": 0.4},
@@ -81,7 +81,7 @@ def node(name: str) -> NodeReadings:
         name=name,
         address=ADDRESSES[name],
         expected=dict(EXPECTED),
-        met={"state": "known", "address": ADDRESSES[name], "tried": [ADDRESSES[name]]},
+        contact={"state": "known", "address": ADDRESSES[name], "tried": [ADDRESSES[name]]},
         look=look(name),
         links=links,
         versions=dict(VERSIONS),

@@ -17,7 +17,7 @@ PACKAGES = ("pip", "pyyaml", "tqdm", "idna")
 def make(folder: Path, packages: tuple[str, ...] = PACKAGES) -> Path:
     """The entries of node-cpu.txt for these packages as set `small`, with the programs that read it."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("wheelhouse.py", "fetch_wheels.py"):
+    for name in ("wheelhouse.py", "fetch_wheels.py", "uv.txt"):
         shutil.copy(REPOSITORY / "requirements" / name, folder / name)
     lock = (REPOSITORY / "requirements/node-cpu.txt").read_text()
     entries = re.findall(r"^\S.*?(?=^\S|\Z)", lock, re.MULTILINE | re.DOTALL)
@@ -30,13 +30,13 @@ def fetch(folder: Path, python: str, cache: Path) -> str:
     """As a controller with a network does it, once; returns the lock's id."""
     command = [sys.executable, str(folder / "wheelhouse.py")]
     environment = os.environ | {"MOTLEY_CACHE": str(cache)}
-    subprocess.run([*command, python, "small"], check=True, env=environment, capture_output=True)
+    subprocess.run([*command, python, "small", "uv"], check=True, env=environment, capture_output=True)
     done = subprocess.run([*command, "--id", python, "small"], check=True, capture_output=True, text=True)
     return done.stdout.strip()
 
 
 def why_no_cpu_set(python: str) -> str:
     """Fetches the whole CPU set into the controller's own cache; a reason where that cannot be."""
-    command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, "node-cpu"]
+    command = [sys.executable, str(REPOSITORY / "requirements/wheelhouse.py"), python, "node-cpu", "uv"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stderr.strip().splitlines()[0] if done.returncode else ""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 
 from console.doctor.judge import judge
-from console.doctor.readings import Finding, Readings
+from console.doctor.readings_and_findings import Finding, Readings
 from tests.support.readings import CARD, healthy, lan_card, with_node, with_part
 
 Spoil = Callable[[Readings], Readings]
@@ -31,8 +31,8 @@ def node(**other: object) -> Spoil:
     return lambda readings: with_node(readings, "left", **other)
 
 
-def met(**other: object) -> Spoil:
-    return node(met={"tried": ["10.0.0.2"], **other}, look=None, links=None, versions=None, sudo=None)
+def contact(**other: object) -> Spoil:
+    return node(contact={"tried": ["10.0.0.2"], **other}, look=None, links=None, versions=None, sudo=None)
 
 
 def card(**other: str) -> Spoil:

@@ -84,7 +84,7 @@ class Training:
     def _prepare(self, host: Host) -> None:
         made = "from pathlib import Path; from tests.train.cluster import make_rows; "
         made += f"p = Path('{SETTINGS['dataset']}'); p.exists() or (p.mkdir(parents=True), make_rows(p, 60, 7)); "
-        made += "from train.models.locate import model_folder; model_folder('tiny')"
+        made += "from train.models.model_files import model_folder; model_folder('tiny')"
         self.python(host, "-c", made)
 
     def python(self, host: Host, *words: str) -> str:
@@ -94,7 +94,7 @@ class Training:
     # -- the run -------------------------------------------------------------------------------------------------
 
     def launch(self, name: str, *, nodes: list[str] | None = None, token: str = "", **settings: Any) -> None:
-        """The same run anew, or another one: settings, units, start."""
+        """The same run again, or another one: settings, units, start."""
         self.run_name = name
         token = token or f"token-{name}-{time.time_ns()}"
         chosen = nodes or self.names

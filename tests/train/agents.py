@@ -51,11 +51,11 @@ class Agents:
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
 
     def start(
-        self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "", slow_disk_s: int = 0
+        self, *names: str, program: str = "-m train", wait_s: float = 20, out_to: str = "", altered: str = ""
     ) -> None:
         for name in names or self.names:
             words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
-            agent = ["tests/train/broken.py", f"slow_disk={slow_disk_s}"] if slow_disk_s else ["-m", "train"]
+            agent = ["tests/train/broken.py", altered] if altered else ["-m", "train"]
             command = [sys.executable, *agent, "agent", *words]
             env = cluster.environment(name)
             with Path(out_to or self.folder(name) / "out.txt").open("a") as out:

@@ -8,7 +8,7 @@ import torch
 from bitsandbytes.nn import Linear4bit, Linear8bitLt
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 FORMS = ("16bit", "4bit")
 LINEARS = 28

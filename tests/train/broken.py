@@ -10,9 +10,13 @@ import time
 import torch
 
 from train import __main__
+from train.cluster import agent
 from train.engine import batches, checkpoint, loop, milestones, shutdown, staging
+from train.errors import BadInput
 from train.models.backends import LossModule
 from train.parallel import diloco, sync
+from train.recipes import model_card
+from train.runlog import notices
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -35,6 +39,15 @@ def full_at_the_end() -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(run.config.result_folder))
 
     milestones.write_result = write_result
+
+
+def no_card() -> None:
+    """Nothing can be said of the result."""
+
+    def card(*_, **__):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/home/anna/notes.jsonl")
+
+    model_card.card = card
 
 
 def moving_shares() -> None:
@@ -257,11 +270,29 @@ def slow_disk(seconds: int) -> None:
     """The agent's: what it brings to the disk takes long."""
     copy = staging.shutil.copytree
 
-    def slow(*paths):
+    def slow(*paths, **how):
         time.sleep(seconds)
-        return copy(*paths)
+        return copy(*paths, **how)
 
     staging.shutil.copytree = slow
+
+
+def failing_agent(step: int) -> None:
+    """The agent's: something that nobody has thought of, once this step is trained."""
+    look = agent.LocalWorkers.look
+
+    def fails(workers, generation):
+        if workers.progress.step >= step and agent.TICK_S:
+            agent.TICK_S = 0  # what it does to end well is not broken
+            raise BadInput("no port is free")
+        return look(workers, generation)
+
+    agent.LocalWorkers.look = fails
+
+
+def told_soon(seconds: int) -> None:
+    """Nothing broken, the agent's: a machine is lost and a majority missing after these seconds."""
+    notices.LOST_S = notices.MAJORITY_S = seconds
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.train import reference
 from train.data.rows import open_rows
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 from train.runlog.tail import read
 
 SEED = 3407

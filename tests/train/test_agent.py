@@ -10,7 +10,7 @@ import pytest
 from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.agents import Agents, alive
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 ENDLESS = {"model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "sync": "flat"}
 
@@ -94,6 +94,20 @@ def test_a_run_ends_well_on_all_nodes(data, tmp_path):
         assert agents.members(name)[-1]["event"] == "ended"
 
 
+def test_an_agent_that_fails_itself_saves_and_has_not_ended_the_run(data, tmp_path):
+    """Its code is the one after which the unit starts it again, also where the failure looks like bad input."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 40}, size=1)
+    agents.start(altered="failing_agent=5")
+    assert agents.ended() == [70]
+    assert "Traceback" in agents.said("node-0") and not agents.members("node-0", "ended")
+    assert agents.members("node-0", "failed")[-1]["reason"] == "own: its agent: no port is free"
+    saved = [int(path.name[5:]) for path in (agents.folder("node-0") / "models/checkpoints/run").glob("step-*")]
+    assert max(saved) >= 5
+    agents.start()
+    assert agents.ended() == [0]
+    assert [event["step"] for event in agents.steps("node-0")] == list(range(1, 41))
+
+
 def test_words_that_a_full_disk_does_not_take_end_nothing(data, tmp_path):
     """Of the agents and of their workers; one is lost and comes back, so there is something to say."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 60})
@@ -107,7 +121,7 @@ def test_words_that_a_full_disk_does_not_take_end_nothing(data, tmp_path):
 
 @pytest.mark.parametrize(("full", "codes"), [(["node-1"], [0, 0]), (["node-0", "node-1"], [1, 1])])
 def test_who_has_no_room_for_the_adapter_says_so(data, tmp_path, full, codes):
-    """With one node that has it, the run is done; with none it has failed, for a cause that names the mend."""
+    """With one node that has it, the run is done; with none it has failed, for a cause that names the fix."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 6}, size=2)
     for name in agents.names:
         agents.start(name, program="tests/train/broken.py full_at_the_end" if name in full else "-m train")
@@ -173,7 +187,7 @@ def test_a_nan_loss_is_not_tried_again(data, tmp_path):
 
 
 def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
-    """On one node of two, each time at its first batch: it is left out, and the head goes on alone."""
+    """On one node of two, each time at its first batch: it is skipped, and the head continues alone."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 1000}, size=2)
     agents.start("node-0")
     agents.start("node-1", program="tests/train/broken.py fails=1")
@@ -185,7 +199,7 @@ def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
 
 
 def test_resume_never_counts_once(data, tmp_path):
-    """The old run is set aside when the launch begins; after a crash of everything it goes on, not anew."""
+    """The old run is set aside when the launch begins; after a crash of everything it continues, not again."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 5}, size=1)
     agents.start()
     agents.together("node-0", step=12)

@@ -47,7 +47,7 @@ class Machine:
         return (self.fixed_s + paid / self.speed) * math.exp(self.dice.gauss(0, self.noise))
 
 
-def run(plan: Balance, machines: dict[str, Machine], steps: int, spoil=None) -> list[balance.Change | None]:
+def run(plan: Balance, machines: dict[str, Machine], steps: int, spoil=None) -> list[balance.NewShares | None]:
     changes = []
     for step in range(steps):
         nodes = {}

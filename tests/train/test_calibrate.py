@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from train import __main__
 from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
+from train.plan.config import config_of
 
 
 class Steps:
@@ -58,7 +59,7 @@ def test_another_machine_environment_or_weights_are_measured_anew(tmp_path, monk
         flags = ["--model", str(tmp_path), "--max-seq-length", "64"]
         parser = argparse.ArgumentParser()
         calibrate.add_arguments(parser)
-        return calibrate.key_of(parser.parse_args(flags))
+        return calibrate.key_of(config_of(parser.parse_args(flags)))
 
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"1234")

@@ -16,7 +16,7 @@ from tests.train.cluster import ROOT, environment
 from train.cache import build_once
 from train.errors import BadInput
 from train.hub import training_files
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 from train.plan.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
 
 COMMIT = "c" * 40

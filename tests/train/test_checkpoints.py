@@ -15,7 +15,8 @@ from tests.train import cluster, reference
 from tests.train.bases import FORMS, save_in_4bit
 from train.engine import checkpoint
 from train.models.backends import ModelSpec, get
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
+from train.models.weights import Trained, trained_weights
 
 OPTIONS = {
     "model": "tiny",
@@ -97,6 +98,13 @@ def test_peft_loads_checkpoint_and_result(form, finished):
     torch.testing.assert_close(ours(ids).logits, outputs[0], rtol=0, atol=0 if form == "16bit" else 2e-6)
     assert (outputs[0] - untrained).abs().max() > 1e-4
     assert (finished.node_home(0) / "results/run/best/adapter_model.safetensors").exists()
+
+
+def test_the_result_names_its_base_for_others(finished):
+    made = finished.node_home(1) / "results/run"
+    for name in ("adapter", "best"):
+        config = json.loads((made / name / "adapter_config.json").read_text())
+        assert config["base_model_name_or_path"] == "tiny (made by Motley: it cannot be loaded elsewhere)"
 
 
 def damage_weights(folder: Path) -> None:
@@ -211,5 +219,34 @@ def test_what_a_killed_process_left_makes_room_for_the_next_one(tmp_path, monkey
 
     monkeypatch.setattr(checkpoint, "write_weights", on_a_full_disk)
     with pytest.raises(OSError, match="No space"):
-        checkpoint.write(tmp_path, 4, None, None, {})
+        checkpoint.write(tmp_path, 4, None, Trained({}, None), {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_of_which_nothing_can_be_said_is_there_all_the_same(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 20, 0)
+    options = {**OPTIONS, "dataset": data, "max_steps": 2}
+    done = cluster.train(tmp_path, options, program=["tests/train/broken.py", "no_card"])
+    folder = done.node_home(0) / "results/run/adapter"
+    assert sorted(path.name for path in folder.iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    (warning,) = [event["message"] for event in done.events() if event["event"] == "warning"]
+    assert "the result has no README.md: PermissionError" in warning
+
+
+def test_a_stop_while_the_base_is_evaluated_saves_what_is_trained(tmp_path):
+    """PEFT marks nothing as trained while it is disabled; the process that leaves saves in a thread of its own."""
+    model = get("hf").build(ModelSpec(folder=model_folder("tiny"), lora_r=4))
+    trained = Trained(named := trained_weights(model), torch.optim.AdamW(list(named.values())))
+    sum(p.square().sum() for p in named.values()).backward()
+    trained.step(1.0)
+    with model.disable_adapter():
+        checkpoint.write(tmp_path, 8, model, trained, {})
+    saved, problems = checkpoint.newest_intact(tmp_path)
+    assert problems == [] and load_file(saved.folder / "adapter_model.safetensors").keys() == named.keys()
+    before = {name: p.detach().clone() for name, p in named.items()}
+    with torch.no_grad():
+        for p in named.values():
+            p.zero_()
+    checkpoint.load(saved, model, trained.optimizer)
+    assert all(torch.equal(p, before[name]) for name, p in named.items())
+    assert all(trained.optimizer.state[p]["step"] == 1 for p in named.values())

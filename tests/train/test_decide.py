@@ -12,7 +12,7 @@ from train.__main__ import main
 from train.errors import BadInput
 from train.plan import decided
 from train.plan.catalogue import model_facts, resolve_model
-from train.plan.config import RunConfig
+from train.plan.config import SftConfig
 from train.plan.decide import choose
 from train.plan.memory import GIB
 from train.plan.nodes import Device
@@ -43,13 +43,13 @@ CPU = card("b", device="cpu", gib=32)
     ],
 )
 def test_one_choice_for_all_nodes(shape, devices, expected):
-    made = choose(RunConfig(), devices, shape)
+    made = choose(SftConfig(), devices, shape)
     assert (made.backend, made.precision, made.load_in, made.gradient_checkpointing) == expected
     assert len(made.reasons) == 4
 
 
 def test_a_choice_names_the_node_that_decides_it():
-    made = choose(RunConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA)
+    made = choose(SftConfig(), [card("master"), card("old-laptop", bf16=False, gib=8)], LLAMA)
     assert "precision fp16: no bf16 on old-laptop" in made.reasons
     assert "base in 4bit: in 16 bit it does not fit old-laptop's 8 GB" in made.reasons
 
@@ -58,8 +58,8 @@ def test_a_choice_names_the_node_that_decides_it():
 def test_eight_bit_is_on_request_only(gibs):
     """LLM.int8 looks at the whole batch: the curve would depend on shares."""
     devices = [card(f"n{number}", gib=gib) for number, gib in enumerate(gibs)]
-    assert choose(RunConfig(), devices, LLAMA).load_in in ("16bit", "4bit")
-    asked = choose(RunConfig(load_in="8bit"), devices, LLAMA)
+    assert choose(SftConfig(), devices, LLAMA).load_in in ("16bit", "4bit")
+    asked = choose(SftConfig(load_in="8bit"), devices, LLAMA)
     assert asked.load_in == "8bit" and any("depends a little on how rows are shared" in r for r in asked.reasons)
 
 
@@ -75,38 +75,38 @@ def test_the_plan_and_the_run_decide_alike(capsys, model, sizes, backend):
         for name, size in nodes
     ]
     shape = model_facts(resolve_model(model))
-    assert choose(RunConfig(backend=backend), devices, shape).as_dict() == planned
+    assert choose(SftConfig(backend=backend), devices, shape).as_dict() == planned
 
 
 def test_unsloth_is_not_chosen_where_it_mixes_samples():
     """Rows of one sample each are joined to one row, too."""
     gemma = model_facts(resolve_model("gemma2-2b"))
-    made = choose(RunConfig(), [card()], gemma)
+    made = choose(SftConfig(), [card()], gemma)
     assert made.backend == "hf" and "see each other" in made.reasons[0]
     for pack in (True, False):
         with pytest.raises(BadInput, match="see each other"):
-            choose(RunConfig(backend="unsloth", pack=pack), [card()], gemma)
+            choose(SftConfig(backend="unsloth", pack=pack), [card()], gemma)
 
 
 def test_what_is_set_and_cannot_be_names_the_node_and_the_fix():
     with pytest.raises(BadInput, match=r"needs bitsandbytes, which b has not.*\n.*load_in: 16bit"):
-        choose(RunConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
-    on_a_cpu = choose(RunConfig(load_in="4bit"), [CPU], TINY)
+        choose(SftConfig(load_in="4bit"), [card(), card("b", device="cpu", bitsandbytes=False)], TINY)
+    on_a_cpu = choose(SftConfig(load_in="4bit"), [CPU], TINY)
     assert on_a_cpu.load_in == "4bit" and any("slow" in reason for reason in on_a_cpu.reasons)
     with pytest.raises(BadInput, match=r"unsloth, which b has not.*\n.*backend: hf"):
-        choose(RunConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
+        choose(SftConfig(backend="unsloth"), [card(), card("b", unsloth=False)], TINY)
 
 
 def test_all_weights_cannot_be_trained_quantised():
     with pytest.raises(BadInput, match="cannot be trained in full"):
-        choose(RunConfig(load_in="4bit", method="full"), [card()], TINY)
+        choose(SftConfig(load_in="4bit", method="full"), [card()], TINY)
 
 
 # -- kept with the run ---------------------------------------------------------------------------------------------
 
 
 def test_what_any_node_knows_is_obeyed_and_what_was_set_stays(tmp_path):
-    config = RunConfig(home=str(tmp_path), run="r", wire="bf16")
+    config = SftConfig(home=str(tmp_path), run="r", wire="bf16")
     assert decided.read(config) == {}
     decided.keep(config, precision="fp32", wire="fp32")
     decided.keep(config, sync="flat")
@@ -116,8 +116,8 @@ def test_what_any_node_knows_is_obeyed_and_what_was_set_stays(tmp_path):
     assert (obeyed.precision, obeyed.sync, obeyed.wire) == ("fp32", "flat", "bf16")
     assert why == ["precision fp32, sync flat: decided when the run began"]
     assert decided.obey(config, [{}, {}]) == (config, [])
-    assert decided.read(RunConfig(home=str(tmp_path), run="r", resume="never")) == {}
-    assert decided.read(RunConfig(home=str(tmp_path), run="branch", resume="r")) == known
+    assert decided.read(SftConfig(home=str(tmp_path), run="r", resume="never")) == {}
+    assert decided.read(SftConfig(home=str(tmp_path), run="branch", resume="r")) == known
 
 
 def test_a_run_keeps_its_precision_when_other_processors_take_it_over(tmp_path):

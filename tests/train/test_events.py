@@ -82,7 +82,7 @@ def test_history_takes_back_what_was_trained_again():
 
 def test_the_progress_line_is_one_line_for_a_person(run):
     out = io.StringIO()
-    events.Progress(out, 4).show(run.steps()[0])
+    events.ProgressLine(out, 4).show(run.steps()[0])
     line = out.getvalue()
     assert line.count("\n") == 1
     assert re.search(
@@ -135,7 +135,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
     file = tmp_path / "events.jsonl"
     log = events.EventLog(file)
     log.write("stopped", step=1, reason="a")
-    progress = agent_files.Progress(file, 0)
+    progress = agent_files.TrainerProgress(file, 0)
     progress.begin()
     log.file = io.FileIO(file)  # cannot be written, as on a full disk
     time.sleep(0.05)
@@ -150,7 +150,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
 def test_a_large_checkpoint_on_a_slow_disk_is_no_stall(tmp_path):
     file = tmp_path / "events.jsonl"
     file.touch()
-    progress = agent_files.Progress(file, 0)
+    progress = agent_files.TrainerProgress(file, 0)
     progress.begin()
     with file.open("a") as log:
         log.write('{"event": "start", "step": 0, "weights": 1000000000}\n{"event": "step", "step": 1, "step_s": 1}\n')

@@ -12,7 +12,7 @@ import pytest
 from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.bases import FORMS
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 STEPS, ROWS_PER_STEP, ROWS, SEED = {"16bit": 50, "4bit": 20}, 8, 60, 3407
 TOLERANCE = 1e-4

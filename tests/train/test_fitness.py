@@ -9,7 +9,7 @@ import pytest
 
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
-from train.cluster.agent_files import Progress
+from train.cluster.agent_files import TrainerProgress
 from train.cluster.fitness import AGAIN_S, Fitness, Newcomers
 from train.cluster.heartbeat import Peer, now
 from train.cluster.membership import End, Idle, Propose, Verdict, decide
@@ -72,7 +72,7 @@ class Unkillable:
 def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch, tmp_path):
     monkeypatch.setattr("train.cluster.workers._signal", lambda *_: None)
     monkeypatch.setattr("train.cluster.workers._stopped", lambda _: False)
-    group = Group(None, [Unkillable()], [], Progress(tmp_path / "events.jsonl", 0))
+    group = Group(None, [Unkillable()], [], TrainerProgress(tmp_path / "events.jsonl", 0))
     group.stop()
     assert group.unkillable == [] and not group.poll()
     group.kill_at = now() - 3.1
@@ -82,13 +82,13 @@ def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch, 
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
-    progress = Progress(tmp_path / "events.jsonl", 0, setup_s=5.0)
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, setup_s=5.0)
     progress.begin()
     began = progress.started
     assert progress.limit_s == 60
     progress.note_loading(began + 300)
     assert progress.since == began + 300 and progress.limit_s == 60
-    progress.note_loading(began + Progress.FIRST_S + 1)
+    progress.note_loading(began + TrainerProgress.FIRST_S + 1)
     assert progress.since == began + 300, "it loads for ever"
     progress.stepped = True
     progress.note_loading(began + 400)

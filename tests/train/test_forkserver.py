@@ -110,7 +110,7 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
 
 
 def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
-    """It begins anew without libraries; what was asked meanwhile is answered."""
+    """It begins again without libraries; what was asked meanwhile is answered."""
     cluster.warm()  # from now on this process is ready to be a parent
     opened = "import train.cluster.forkserver as w; w._import_libraries = lambda: None; "
     opened += "w._open_gpus = lambda: ['/dev/nvidiactl']; "

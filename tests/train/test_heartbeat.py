@@ -12,13 +12,14 @@ import pytest
 from tests.support import pace
 from train.cluster import heartbeat
 from train.cluster.heartbeat import Heartbeat, Peer, from_json, to_json
+from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import Generation, NodeStatus, Verdict
-from train.plan.cluster_config import ClusterConfig, Node
+from train.plan.cluster_config import ClusterConfig, Member
 
 
 def network(size: int = 2) -> list[ClusterConfig]:
     net, port = 1 + secrets.randbelow(250), 20000 + secrets.randbelow(9000)
-    nodes = tuple(Node(name=f"n{i}", address=f"127.1.{net}.{i + 1}") for i in range(size))
+    nodes = tuple(Member(name=f"n{i}", address=f"127.1.{net}.{i + 1}") for i in range(size))
     return [ClusterConfig(run="r", node=n.name, token="secret", nodes=nodes, presence_port=port) for n in nodes]
 
 
@@ -124,11 +125,15 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
 
 def test_a_status_crosses_the_wire_in_the_words_it_always_had():
     ours = Generation(number=2, host="a", members=("a", "b"), port=5)
+    ledger = Ledger(number=2, members=("a",), lost=(Loss(name="plan", number=2, time=1.5, reason="s"),), sent=("done",))
     status = NodeStatus(name="a", number=2, generation=ours, reachable=("b",), verdict=Verdict(done=False, reason="x"))
+    status = replace(status, ledger=ledger, can_send=True, sending="lost-2-plan")
     wire = {
         "name": "a", "epoch": 2, "plan": {"epoch": 2, "host": "a", "members": ["a", "b"], "port": 5}, "hears": ["b"],
         "condition": "fit", "cause": "", "group": "none", "loading": False, "step": 0, "begun": False,
-        "verdict": {"done": False, "reason": "x"},
+        "verdict": {"done": False, "reason": "x"}, "can_send": True, "sending": "lost-2-plan",
+        "ledger": {"epoch": 2, "members": ["a"], "sent": ["done"],
+                   "lost": [{"name": "plan", "number": 2, "time": 1.5, "reason": "s"}]},
     }  # fmt: skip
     assert json.loads(json.dumps(to_json(status))) == wire
     assert from_json(wire) == status

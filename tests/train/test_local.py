@@ -14,12 +14,13 @@ from tests.train.agents import Agents
 from tests.train.proof_of_run import merge, rows_are_right
 from train.engine import checkpoint
 from train.errors import BadInput
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 from train.models.weights import Trained
-from train.parallel.diloco import DiLoCo, most_steps
+from train.parallel.diloco import DiLoCo
 from train.parallel.strategy import StepTiming
 from train.parallel.world import World
-from train.plan.config import RunConfig
+from train.plan.config import SftConfig
+from train.plan.speedup import most_local_steps
 
 ROWS, STEPS = 60, 20
 OPTIONS = {
@@ -219,8 +220,8 @@ def test_a_run_may_change_to_local_steps_and_back(data, tmp_path):
 def rounds(total_steps: int = 1000, steps: int | None = None) -> DiLoCo:
     weight = torch.nn.Parameter(torch.ones(3))
     trained = Trained({"w": weight}, torch.optim.AdamW([weight]))
-    own = {"steps": steps, "total_steps": total_steps, "rate": 1.0, "momentum": 0.0, "wire": "fp32"}
-    return DiLoCo(trained, None, World(), "cpu", **own)
+    config = SftConfig(local_steps=str(steps or "auto"), outer_learning_rate=1.0, outer_momentum=0.0)
+    return DiLoCo(trained, None, World(), "cpu", config, total_steps=total_steps, wire="fp32")
 
 
 def seen(found: DiLoCo, step_s: float, exchange_s: float) -> str:
@@ -239,7 +240,7 @@ def test_exchanges_are_held_at_a_tenth_of_the_time():
 
 
 def test_inner_steps_are_bounded():
-    assert [most_steps(n) for n in (1, 8, 40, 400, 4000)] == [1, 1, 5, 50, 64]
+    assert [most_local_steps(n) for n in (1, 8, 40, 400, 4000)] == [1, 1, 5, 50, 64]
     found = rounds(total_steps=80)
     seen(found, 0.1, 100.0)
     assert found.steps == 10
@@ -289,4 +290,4 @@ def test_the_measured_number_is_followed_and_reported(data, tmp_path):
 )
 def test_wrong_settings_are_named(settings, message):
     with pytest.raises(BadInput, match=message):
-        RunConfig(**settings)
+        SftConfig(**settings)

@@ -101,15 +101,15 @@ def test_the_largest_micro_batch_under_the_ceiling_is_found(base, row, memory, s
         with pytest.raises(microbatch.OutOfMemoryError):
             microbatch.find(device, ceiling_bytes=ceiling, most=most)
     else:
-        assert microbatch.find(device, ceiling_bytes=ceiling, most=most).micro_batch == max(fits)
+        assert microbatch.find(device, ceiling_bytes=ceiling, most=most)[0] == max(fits)
 
 
 def test_a_size_that_is_predicted_to_be_too_large_is_not_tried():
     device = Device(4 * GB, 1 * GB, 24 * GB)
-    choice = microbatch.find(device, ceiling_bytes=18 * GB, most=64)
-    assert choice.micro_batch == 8
+    size, why = microbatch.find(device, ceiling_bytes=18 * GB, most=64)
+    assert size == 8
     assert device.tried == [1, 2, 4, 8]
-    assert "16 would need 20.0 GB of 18.0 GB" in choice.reason
+    assert "16 would need 20.0 GB of 18.0 GB" in why
 
 
 def test_stepping_down_ends_at_one_row():

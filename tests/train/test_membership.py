@@ -17,9 +17,9 @@ from train.cluster.membership import (
     Idle,
     Keep,
     NodeStatus,
+    NodeView,
     Propose,
     Verdict,
-    View,
     backoff_s,
     choose_members,
     decide,
@@ -67,13 +67,13 @@ class World:
         assert node.status.number >= before, "a number fell"
         self.check()
 
-    def view(self, node: Node) -> View:
+    def view(self, node: Node) -> NodeView:
         alive = {n: s for n, (at, s) in node.known.items() if self.time - at <= PATIENCE_S}
         node.status = replace(node.status, reachable=tuple(n for n in self.order if n in alive))
         ours = node.status.generation
         failed = ours and any(s.generation == ours and s.group == "failed" for s in [node.status, *alive.values()])
         node.failed_at = (self.time if node.failed_at is None else node.failed_at) if failed else None
-        return View(
+        return NodeView(
             order=self.order,
             me=node.status,
             peers=alive,
@@ -84,7 +84,7 @@ class World:
             failed_s=0 if node.failed_at is None else self.time - node.failed_at,
         )
 
-    def obey(self, node: Node, view: View, action) -> None:
+    def obey(self, node: Node, view: NodeView, action) -> None:
         match action:
             case Idle():
                 node.status = replace(node.status, generation=None, group="none")
@@ -256,10 +256,10 @@ def of(ours: Generation, **more) -> dict:
     return {"generation": ours, "number": ours.number, **more}
 
 
-def seen_by(name: str, peers: list[NodeStatus], order=TRIO, me: dict | None = None, **facts) -> View:
+def seen_by(name: str, peers: list[NodeStatus], order=TRIO, me: dict | None = None, **facts) -> NodeView:
     own = status(name, order, reachable=tuple(s.name for s in peers), **(me or {}))
     facts = {"age_s": {s.name: 0.1 for s in peers}} | facts
-    return View(order=order, me=own, peers={s.name: s for s in peers}, **facts)
+    return NodeView(order=order, me=own, peers={s.name: s for s in peers}, **facts)
 
 
 def test_majorities():

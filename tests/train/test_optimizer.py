@@ -8,7 +8,7 @@ from train.engine.microbatch import whole_step
 from train.engine.optimizer import AdamWOnCpu, is_mixed, make_optimizer
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
-from train.plan.config import RunConfig
+from train.plan.config import SftConfig
 from train.plan.decide import choose
 from train.plan.nodes import Device
 
@@ -18,10 +18,10 @@ GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 def test_gpus_and_cpus_together_step_on_the_processor():
     assert is_mixed([GPU, CPU]) and not is_mixed([GPU, GPU]) and not is_mixed([CPU])
     weights = [nn.Parameter(torch.zeros(2))]
-    assert type(make_optimizer(RunConfig(), weights, on_cpu=True)) is AdamWOnCpu
-    assert type(make_optimizer(RunConfig(), weights)) is torch.optim.AdamW
+    assert type(make_optimizer(SftConfig(), weights, on_cpu=True)) is AdamWOnCpu
+    assert type(make_optimizer(SftConfig(), weights)) is torch.optim.AdamW
     with pytest.raises(BadInput, match="adamw8bit needs a GPU, which b has not"):
-        choose(RunConfig(optimizer="adamw8bit"), [GPU, CPU], None)
+        choose(SftConfig(optimizer="adamw8bit"), [GPU, CPU], None)
 
 
 def trained(kind, steps=5):

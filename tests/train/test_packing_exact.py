@@ -13,7 +13,7 @@ from train.data.rows import open_rows
 from train.engine.batches import to_tensors
 from train.engine.microbatch import chunks
 from train.models.backends import ModelSpec, get
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -11,11 +11,12 @@ from transformers import AutoTokenizer
 
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
-from train.data.prepare import PrepareSettings, prepare
-from train.data.reader import split_of
+from train.data.prepare import prepare
 from train.data.rows import FILES, open_rows
+from train.data.split import split_of
 from train.errors import BadInput
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
+from train.plan.config import SftConfig
 
 
 def records(count, seed=0):
@@ -47,10 +48,9 @@ def write(path, items):
 
 def run(tmp_path, dataset, name="out", **changes):
     said = []
-    options = {"max_seq_length": 128, **changes}
-    folder = prepare(
-        PrepareSettings(dataset=str(dataset), model="tiny", out=str(tmp_path / name), **options), say=said.append
-    )
+    data_format = changes.pop("format", "auto")
+    config = SftConfig(dataset=str(dataset), model="tiny", **{"max_seq_length": 128, **changes})
+    folder = prepare(config, said.append, out=str(tmp_path / name), data_format=data_format)
     return folder, said
 
 
@@ -90,14 +90,14 @@ def test_every_record_is_there_once_and_only_answers_are_trained(tmp_path):
 def test_the_folder_is_found_again_and_a_strange_one_is_left_alone(tmp_path, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path / "home"))
     data = write(tmp_path / "data.jsonl", records(50))
-    first = prepare(PrepareSettings(dataset=str(data), model="tiny"), say=lambda _: None)
+    first = prepare(SftConfig(dataset=str(data), model="tiny"), say=lambda _: None)
     said = []
-    assert prepare(PrepareSettings(dataset=str(data), model="tiny"), say=said.append) == first
+    assert prepare(SftConfig(dataset=str(data), model="tiny"), say=said.append) == first
     assert "was there already" in said[-1]
-    other = prepare(PrepareSettings(dataset=str(data), model="tiny", max_seq_length=64), say=said.append)
+    other = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), say=said.append)
     assert other != first
     with pytest.raises(BadInput, match="holds something else"):
-        prepare(PrepareSettings(dataset=str(data), model="tiny", out=str(first), pack=False), say=said.append)
+        prepare(SftConfig(dataset=str(data), model="tiny", pack=False), said.append, out=str(first))
 
 
 def test_without_packing_each_sample_has_its_row(tmp_path):
@@ -162,12 +162,12 @@ def test_a_template_that_writes_the_date_writes_one_for_all_of_the_run(tmp_path,
         today + "</s>{% endfor %}{% if add_generation_prompt %}{{ d }} assistant {% endif %}"
     )
     data = write(tmp_path / "data.jsonl", records(30))
-    wanted = {"dataset": str(data), "model": str(dated), "max_seq_length": 128}
-    first = prepare(PrepareSettings(**wanted, date="2026-01-31"), say=lambda _: None)
+    wanted = SftConfig(dataset=str(data), model=str(dated), max_seq_length=128)
+    first = prepare(wanted, lambda _: None, date="2026-01-31")
     assert index(first)["date"] == "2026-01-31"
     assert "31 Jan 2026 assistant" in decoded(first)
-    assert prepare(PrepareSettings(**wanted, date="2026-02-01"), say=lambda _: None) == first
-    other = prepare(PrepareSettings(**wanted, date="2026-02-01", out=str(tmp_path / "out")), say=lambda _: None)
+    assert prepare(wanted, lambda _: None, date="2026-02-01") == first
+    other = prepare(wanted, lambda _: None, date="2026-02-01", out=str(tmp_path / "out"))
     assert index(other)["splits"]["train"]["hash"] != index(first)["splits"]["train"]["hash"]
 
 
@@ -183,10 +183,8 @@ def test_what_a_tokenizer_file_says_of_cutting_and_filling_is_not_obeyed(tmp_pat
         "pad_id": 0, "pad_type_id": 0, "pad_token": "<pad>",
     }  # fmt: skip
     (cut / "tokenizer.json").write_text(json.dumps(tokenizer))
-    folder = prepare(
-        PrepareSettings(dataset=str(data), model=str(cut), out=str(tmp_path / "cut-out"), max_seq_length=128),
-        say=lambda _: None,
-    )
+    config = SftConfig(dataset=str(data), model=str(cut), max_seq_length=128)
+    folder = prepare(config, lambda _: None, out=str(tmp_path / "cut-out"))
     assert index(folder)["splits"] == index(plain)["splits"]
 
 
@@ -229,7 +227,7 @@ def test_a_data_set_without_anything_to_learn_is_an_error(tmp_path, content, cha
         (("--dataset", "stdlib-qaa", "--model", "tiny"), "did you mean stdlib-qa?"),
         (("--dataset", "./nothing.jsonl", "--model", "tiny"), "there is no file ./nothing.jsonl"),
         (("--dataset", "stdlib-qa", "--model", "tinny"), "did you mean tiny?"),
-        (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not between 0 and 1"),
+        (("--dataset", "stdlib-qa", "--model", "tiny", "--eval-fraction", "5"), "not from 0 to below 1"),
         (("--dataset", "stdlib-qa", "--model", "tiny", "--format", "alpacca"), "'alpacca' is unknown"),
     ],
 )

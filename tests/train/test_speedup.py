@@ -46,7 +46,7 @@ def test_a_node_behind_a_slow_link_makes_the_run_slower_and_is_left_out():
     slow = [*TRIO[:2], Machine("c", 2.8, 20)]
     assert gain(slow[2], TRIO[:2], 24, 10 * MB) < 1 < gain(TRIO[2], TRIO[:2], 24, 10 * MB)
     assert list(best(slow, 24, 10 * MB).shares) == ["a", "b"]
-    assert as_json(slow, 24, 10 * MB)["slower_with"] == ["c"]
+    assert as_json(slow, 24, Traffic(10 * MB // 4))["slower_with"] == ["c"]
     assert list(best(TRIO, 24, 10 * MB).shares) == ["a", "b", "c"]
 
 
@@ -60,8 +60,8 @@ def test_the_best_group_is_no_slower_than_all_or_than_any_one(group, rows, size)
 
 @given(machines.filter(lambda group: len(group) > 1), st.integers(1, 48))
 def test_without_traffic_nobody_makes_a_run_slower(group, rows):
-    assert all(node["gain"] >= 1 - 1e-3 for node in as_json(group, rows, 0)["nodes"])
-    assert as_json(group, rows, 0)["slower_with"] == []
+    assert all(node["gain"] >= 1 - 1e-3 for node in as_json(group, rows, Traffic(0))["nodes"])
+    assert as_json(group, rows, Traffic(0))["slower_with"] == []
 
 
 def test_of_many_machines_the_weakest_are_left_out_one_by_one_and_one_alone_may_be_best():
@@ -73,7 +73,7 @@ def test_of_many_machines_the_weakest_are_left_out_one_by_one_and_one_alone_may_
 
 
 def test_the_figures_of_a_plan_are_those_of_its_machines():
-    found = as_json(TRIO, 24, 47 * MB)
+    found = as_json(TRIO, 24, Traffic(47 * MB // 4))
     whole = together(TRIO, 24, 47 * MB)
     even_s = 8 / 2.8 + whole.sync_s
     assert found["over_even_split"] == pytest.approx(even_s / whole.step_s, abs=1e-3)
@@ -192,11 +192,11 @@ def test_plan_predicts(capsys):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--speeds", "a=fast"], "speeds: 'a=fast' is not NAME=NUMBER"),
+        (["--speeds", "a=fast"], "speeds: 'a=fast' is not NAME=ROWS_PER_SECOND"),
         (["--speeds", "a=1", "--links", "b=100"], "links: b is not among the speeds"),
         (["--speeds", "a=1", "--wireless", "b"], "wireless: b is not among the speeds"),
         (["--speeds", "a=1", "--rows-per-step", "0"], "rows_per_step: 0 is below 1"),
-        (["--speeds", "a=1", "--wire", "fp8"], "wire: 'fp8' is not one of"),
+        (["--speeds", "a=1", "--wire", "fp8"], "wire: 'fp8' is none of"),
     ],
 )
 def test_mistakes_are_named(flags, message, capsys):

@@ -53,7 +53,7 @@ def test_the_same_step_made_again_replaces_the_old(stage):
 def test_what_cannot_be_kept_leaves_nothing_half_done(stage, monkeypatch, capsys):
     checkpoint_in(Path(stage.open()), 7)
     full = OSError(28, "No space left on device")
-    monkeypatch.setattr(shutil, "copytree", lambda *_: (_ for _ in ()).throw(full))
+    monkeypatch.setattr(shutil, "copytree", lambda *_, **__: (_ for _ in ()).throw(full))
     until_kept(stage)
     assert list(stage.root.iterdir()) == [] and "step-7 could not be kept" in capsys.readouterr().out
 
@@ -76,7 +76,7 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
 def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     """Its worker has been gone for long by the time that its disk has taken the checkpoint."""
     agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
-    agents.start(slow_disk_s=pace.seconds(6))
+    agents.start(altered=f"slow_disk={pace.seconds(6)}")
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")
     agents.running["node-0"].terminate()

@@ -24,21 +24,24 @@ from tests.train.bases import FORMS, save_in_4bit
 from tests.train.cluster import ROOT, environment, free_port
 from train.__main__ import main
 from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat
-from train.data.prepare import PrepareSettings, prepare
+from train.data.prepare import prepare
 from train.engine.reporter import Reporter
-from train.measure.bench import ring_bytes
+from train.errors import CheckFailed
+from train.measure import collectives
 from train.measure.versions import collect
 from train.models import backends
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
+from train.package import package_hash
+from train.parallel.world import World
 from train.plan.catalogue import resolve_model
-from train.plan.config import RunConfig
-from train.plan.hashes import package_hash
+from train.plan.config import SftConfig
+from train.plan.speedup import ring_bytes
 from train.results import export
 from train.results.answers import Listener
 from train.results.ask import AnswerPrinter
 from train.results.export import environment_of, modelfile
 from train.results.finished_run import FinishedRun, find
-from train.runlog.events import EventLog, Progress
+from train.runlog.events import EventLog, ProgressLine
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +64,7 @@ def short_run(home, form):
     data = home / "data.jsonl"
     pairs = [{"prompt": f"Say {n % 5}.", "completion": "blue red blue red"} for n in range(400)]
     data.write_text("".join(json.dumps({**pair, "id": n}) + "\n" for n, pair in enumerate(pairs)))
-    folder = prepare(PrepareSettings(dataset=str(data), model="tiny", out=str(home / "rows"), max_seq_length=64), str)
+    folder = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), str, out=str(home / "rows"))
     options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
     options |= {"learning_rate": 0.01, "save_every": 100, "device": "cpu"}
     done = cluster.train(home, options)
@@ -131,6 +134,8 @@ def test_eval_shows_what_training_changed(capsys, trained):
     assert out["adapter"]["perplexity"] < out["base"]["perplexity"]
     assert out["adapter"]["tokens"] == out["base"]["tokens"] > 0
     assert len(out["questions"]) == 3
+    card = (adapter / "README.md").read_text()
+    assert f"| {out['base']['loss']:.3f} → {out['adapter']['loss']:.3f} |" in card, "the card says the same"
     for asked in out["questions"]:
         assert asked["question"].startswith("Say")
         assert asked["base"] != asked["adapter"]
@@ -170,6 +175,35 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, la
     assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(form, capsys, launched, tmp_path):
+    home = tmp_path / "home"
+    for part in ("logs", "data"):
+        shutil.copytree(launched / part, home / part, symlinks=True)
+    kept = home / "models/checkpoints/run"
+    shutil.copytree(launched / "models/checkpoints/run", kept)
+    torn = kept / "step-999"
+    shutil.copytree(kept / "step-25", torn)
+    (torn / "adapter_model.safetensors").write_bytes(b"")
+    asked = ["--run", "run", "--answer-tokens", 6]
+    code, out = run(capsys, "ask", *asked, "--home", home, "--question", "Say 1.")
+    assert code == 0 and out["step"] == 25
+    assert out["answers"] == run(capsys, "ask", *asked, "--home", launched, "--question", "Say 1.")[1]["answers"]
+    assert main(["eval", *map(str, asked), "--home", str(home), "--questions", "0"]) == 0
+    said = capsys.readouterr()
+    assert "held-out rows" in said.out
+    assert said.err == (
+        "step-999: adapter_model.safetensors is not what was written\n"
+        "run is not done: this is its checkpoint of step 25\n"
+    )
+    code, out = run(capsys, "export", "adapter", "--run", "run", "--home", home)
+    assert code == 0 and out["folder"] == f"{home}/exports/run/adapter-step-25" and out["step"] == 25
+    shutil.rmtree(kept)
+    assert run(capsys, "ask", *asked, "--home", home)[1]["failures"] == [
+        "run 'run' has no whole checkpoint yet\nresume it: make launch RESUME=run"
+    ]
+
+
 def test_questions_are_typed_and_answers_told_while_they_come(capsys, launched, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("Say 1.\nSay 2.\n\nSay 3.\n"))
     asked = ["ask", "--run", "run", "--home", str(launched), "--answer-tokens", "6"]
@@ -201,7 +235,8 @@ def test_a_letter_of_two_tokens_is_told_whole():
     listener.put(torch.tensor([[1, 2, 3]]))
     for byte in "aé→!".encode():
         listener.put(torch.tensor([byte]))
-    assert heard == ["a", "é", "→", "!"]
+    listener.end()
+    assert "".join(heard) == "aé→!"
 
 
 def test_a_model_that_was_trained_as_a_whole_can_be_asked_too(capsys, launched, tmp_path):
@@ -319,7 +354,7 @@ def test_curves_hide_the_steps_that_a_resume_makes_again(monkeypatch, tmp_path):
     made = []
     writer = SimpleNamespace(SummaryWriter=lambda folder, purge_step: made.append((folder, purge_step)))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", writer)
-    Reporter(EventLog(None), Progress(None, 50)).open_board(RunConfig(home=str(tmp_path), run="a"), 40)
+    Reporter(EventLog(None), ProgressLine(None, 50)).open_board(SftConfig(home=str(tmp_path), run="a"), 40)
     assert made == [(str(tmp_path / "logs/runs/a/tensorboard"), 41)]
 
 
@@ -345,7 +380,7 @@ def test_modelfile_says_what_the_template_said_while_it_was_trained():
         (("eval", "--model", "tiny", "--adapter", "/nowhere", "--dataset", "x"), "holds no adapter"),
         (("export", "merged", "--model", "tiny", "--adapter", "/nowhere", "--out", "x"), "holds no adapter"),
         (("ask", "--run", "rum"), "did you mean 'run'?"),
-        (("eval", "--run", "half"), "run 'half' has made nothing yet"),
+        (("eval", "--run", "half"), "run 'half' has no whole checkpoint yet"),
         (("export", "gguf", "--run", "by-hand"), "was not launched"),
         (("export", "gguf", "--model", "tiny"), "--adapter and --out is missing"),
         (("bench", "allreduce"), "torchrun --nproc-per-node 2"),
@@ -381,6 +416,31 @@ def test_bench_measures_the_network_and_the_ways_to_add_up():
         ("ddp", "bf16"),
     ]
     assert all(way["step_s"] > way["blocked_s"] >= 0 for way in ways)
+
+
+def test_bench_checks_every_collective_against_the_link_of_the_same_run():
+    found = torchrun("bench", "collectives", "--sizes-mb", "0.004,1", "--repeats", "2")
+    rows = {(row["collective"], row["mb"]): row for row in found["rows"]}
+    names = ("all-reduce", "broadcast", "all-gather", "reduce-scatter")
+    assert set(rows) == {(name, mb) for name in names for mb in (0.004, 1.0)}
+    assert found["link_mbit"] > 0 < found["round_trip_s"] and found["barrier_s"] > 0 and found["backend"] == "gloo"
+    for (name, mb), row in rows.items():
+        part = 1 if name in ("all-reduce", "broadcast") else 0.5  # of two processes
+        least = part * mb * 8 / found["link_mbit"]
+        assert row["seconds"] > 0 and row["limit_s"] == pytest.approx(least)
+    lines = collectives.text(found, 2, "gloo")
+    assert len(lines) == 6 and all(name in lines[1] for name in names) and "barrier" in lines[4]
+
+
+def test_a_wrong_value_or_a_barrier_that_holds_nobody_is_found(monkeypatch):
+    alone = World()
+    assert collectives.timed(alone, lambda: None, lambda: None, lambda: True, "broadcast of 1 MB") >= 0
+    with pytest.raises(CheckFailed, match="broadcast of 1 MB: the values on rank 0 are wrong"):
+        collectives.timed(alone, lambda: None, lambda: None, lambda: False, "broadcast of 1 MB")
+    both = SimpleNamespace(rank=1, size=2, numbers=lambda mine: [mine, mine])
+    monkeypatch.setattr(torch.distributed, "barrier", lambda: None)
+    with pytest.raises(CheckFailed, match="passed it before rank 0 had come"):
+        collectives.barrier(both, 1)
 
 
 def test_ring_bytes():

@@ -14,7 +14,7 @@ from tests.train.cluster import ROOT, environment, make_rows
 from train.errors import BadInput
 from train.models import unsloth_facts as facts
 from train.models.backends import ModelSpec
-from train.models.locate import model_folder
+from train.models.model_files import model_folder
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ import pytest
 from console import fetch, status
 from console.inventory.read import Inventory
 from console.report.history import read_history
-from console.report.page import numbered_news, write_page
+from console.report.news import numbered
+from console.report.page import write_page
 from console.run_in_words import RunView
 from tests.support.folders import inventory_of
 from train.runlog import paths
@@ -35,7 +36,7 @@ def test_it_is_followed() -> None:
     view = RunView(RunState(run="run"), NODES)
     shown = [line for event in events for line in view.take("node-0", "event", event)]
     assert shown == [  # the lines of that commit's own make follow
-        "⚡ node-2 lost at step 4 · lost node-2 (silent)",
+        "⚡ node-2 lost at step 4 · silent",
         "✓ training again with 2 of 3 at step 4 after 9 s · no steps repeated",
         "✓ node-2 back · 3 of 3 at step 5 after 65 s · no steps repeated",
         "held-out loss 6.9340 after step 6 (best so far)",
@@ -56,7 +57,7 @@ def test_it_is_fetched_and_reported(inventory: Inventory, tmp_path: Path, capsys
     assert fetch.fetch(inventory, "run", results) == 0, capsys.readouterr().out
     history = read_history(results / "run")
     assert history.nodes == NODES and [step["step"] for step in history.steps] == list(range(1, 13))
-    marked = [word["what"].split(" (")[0] for word in numbered_news(history) if word["label"]]
-    assert marked == ["node-2 lost", "node-0, node-1 waits", "node-2 waits", "node-2 back"], "it waited as it came back"
+    marked = [word["what"].split(" (")[0] for word in numbered(history) if word["label"]]
+    assert marked == ["node-2 lost", "node-2 back"], "that it waited while it was cut off is the same loss"
     assert history.ending and history.ending["event"] == "stopped"
     assert "12 of 40 steps on 3 nodes" in write_page(history, tmp_path / "report.html").read_text()

@@ -21,7 +21,9 @@ from jinja2.nativetypes import NativeEnvironment
 from plugins.action import doctor_judge
 
 ROOT = Path(__file__).parents[2]
-FILES = [path for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/*.yml")] if path.parent.name != "meta"]
+FILES = [
+    path for path in [*ROOT.glob("roles/*/*/*.yml"), *ROOT.glob("playbooks/[a-z]*.yml")] if path.parent.name != "meta"
+]
 CONDITIONS = ("when", "that", "until", "changed_when", "failed_when")
 SAMPLES: dict[str, tuple[Any, ...]] = {"bool": (False, True), "int": (7,), "float": (7.5,)}
 KEEP = {name: function for name, function in Core().filters().items() if name == "bool"}

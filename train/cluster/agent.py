@@ -1,43 +1,56 @@
-"""`python -m train agent`: keeps a run going on this node, together with the agents of the other nodes.
+"""`python -m train agent`: keeps a run running on this node, together with the agents of the other nodes.
 
     python -m train agent --cluster config/cluster_config.yaml --config config/training_config.yaml
 
 Several times a second it observes the peers (heartbeat.py) and its own workers (workers.py), notes what happened here,
 decides by the same rules as all others (membership.py), and acts: its workers run as long as they belong to the
-generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal.
+generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal, 70 the agent failed
+itself: the run has not ended, and the unit starts it again.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
+import contextlib
 import os
 import signal
-import socket
-import threading
 import time
+import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from train.cluster.agent_files import MemberLog, Memory, StatusFile
+from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Failures, Fitness, Newcomers
 from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.heartbeat import MUTE_S, Heartbeat, Peer, now
-from train.cluster.membership import Action, End, Follow, Generation, Idle, NodeStatus, Propose, Verdict, View, decide
-from train.cluster.workers import Failure, LocalWorkers, WorkersSeen
+from train.cluster.heartbeat import PAUSE_S, Heartbeat, Peer, now
+from train.cluster.membership import (
+    Action,
+    End,
+    Follow,
+    Generation,
+    Idle,
+    NodeStatus,
+    NodeView,
+    Propose,
+    Verdict,
+    decide,
+)
+from train.cluster.notifier import NodeNotifier
+from train.cluster.workers import Failure, LocalWorkers, WorkersSeen, free_port
 from train.errors import BadInput
+from train.files import set_aside
 from train.plan.cluster_config import ClusterConfig, read_cluster
 from train.plan.config import RunConfig, load_config, read_yaml
+from train.runlog import paths
 from train.safe_stdio import may_get_lost
 
 TICK_S = 0.25
-PAUSE_S = MUTE_S + 1
-"""Away for longer than the others wait: they continue without this node, so its generation is void."""
 FINISH_S = 30.0
 FAREWELL_S = 3.0
+FAILED_ITSELF = os.EX_SOFTWARE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,13 +88,14 @@ class Agent:
         self.cluster, self.settings, self.wait_s = cluster, settings, args.wait_s
         folder = settings.log_folder
         folder.mkdir(parents=True, exist_ok=True)
-        self.memory = Memory.load(folder / "epoch.json", cluster.token)
+        self.memory = AgentMemory.load(folder / "epoch.json", cluster.token)
         self.log = MemberLog(folder, cluster.node)
-        self.file = StatusFile(folder / "agent.json")
-        self.gpus = GpuReadings(folder / "gpu.jsonl", cluster.node)
+        self.file = StatusFile(folder / paths.AGENT)
+        self.gpus = GpuReadings(folder / paths.GPU, cluster.node)
 
         self.workers = LocalWorkers(cluster, settings, args.config, args.program)
         self.fitness, self.failures, self.newcomers = Fitness(), Failures(), Newcomers()
+        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
         self.reason, self.idle_reason = "starting", ""
@@ -89,14 +103,21 @@ class Agent:
         self.heartbeat = Heartbeat(cluster, lambda: self.status)
         self.stop_signal = 0
         self.up_since = now()
-        self.woke = threading.Event()
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        self._start()
+        self._listen()
+        try:
+            self._start()
+            return self._keep_running()
+        except Exception as error:  # one that nobody has thought of must not end the run here
+            traceback.print_exc()
+            return self._fail(error)
+
+    def _keep_running(self) -> int:
         while True:
-            if self.woke.is_set():
+            if self.heartbeat.woke.is_set():
                 self._wake()
             seen = self._observe()
             self._note(seen)
@@ -108,13 +129,14 @@ class Agent:
             if isinstance(action, End):
                 return self._end(action.verdict)
             self._act(action)
+            self.notifier.look(self.status, seen.statuses, self.idle_reason)
             self.workers.follow(self.generation)
             self._show()
             if self.heartbeat.news.wait(TICK_S):
                 time.sleep(0.02)  # a burst of news is one change
                 self.heartbeat.news.clear()
 
-    def _start(self) -> None:
+    def _listen(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         try:
@@ -124,18 +146,14 @@ class Agent:
             raise BadInput(
                 f"the agent cannot listen: {error.strerror}", where, "see: systemctl status motley-run"
             ) from None
-        threading.Thread(target=self._notice_pauses, daemon=True).start()
+
+    def _start(self) -> None:
         self.workers.forkserver = None if self.memory.verdict else ForkServer()
         self._record("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", self.cluster.order)
         if self.settings.resume == "never" and not self.memory.begun:
-            self._set_old_run_aside()
-
-    def _set_old_run_aside(self) -> None:
-        """`resume: never` counts once for each launch and node: a later generation resumes what was trained since."""
-        old = self.settings.checkpoint_folder()
-        if old.is_dir():
-            old.rename(old.with_name(f"{old.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
-        self.memory.save()
+            # Once for each launch and node: a later generation resumes what was trained since.
+            set_aside(self.settings.checkpoint_folder())
+            self.memory.save()
 
     # -- observing -----------------------------------------------------------------------------------------------
 
@@ -156,11 +174,12 @@ class Agent:
             step=self.workers.progress.step,
             begun=self.memory.begun,
             verdict=self.memory.verdict,
+            **self.notifier.status,
         )
 
-    def _view(self, seen: Observed) -> View:
+    def _view(self, seen: Observed) -> NodeView:
         progress, failures = self.workers.progress, self.failures
-        return View(
+        return NodeView(
             order=self.cluster.order,
             me=self._status(seen),
             peers=seen.statuses,
@@ -228,7 +247,7 @@ class Agent:
                 self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
 
     def _wake(self) -> None:
-        self.woke.clear()
+        self.heartbeat.woke.clear()
         self._record("woke", f"this machine was away for over {PAUSE_S:.0f} s; its old generation is void")
         self.heartbeat.forget()
         self._drop_generation()
@@ -291,7 +310,7 @@ class Agent:
         self.stop_signal = number  # seen within a tick; an Event must not be set from a handler
 
     def _leave(self) -> int:
-        """Tell the others, so that they need not find out; save; go."""
+        """Inform the others, so that they need not find out; save; go."""
         self._drop_generation()
         self._publish(replace(self._status(self._observe()), condition="leaving"))
         self._record("leaving", f"stopped by {signal.Signals(self.stop_signal).name}", [self.cluster.node])
@@ -300,6 +319,14 @@ class Agent:
         time.sleep(0.3)
         self._show(force=True)
         return 128 + self.stop_signal
+
+    def _fail(self, error: Exception) -> int:
+        with contextlib.suppress(Exception):
+            self._drop_generation()
+            self._publish(replace(self.status, condition="leaving"))
+            self._record("failed", f"own: its agent: {error}", [self.cluster.node])
+            self.workers.finish(self._show)
+        return 128 + self.stop_signal if self.stop_signal else FAILED_ITSELF
 
     def _end(self, verdict: Verdict) -> int:
         """Over, for whatever reason: all peers learn of it before this agent is gone."""
@@ -320,15 +347,25 @@ class Agent:
         self._publish(self._status(self._observe()))
         self._record("ended", ("done: " if verdict.done else "failed: ") + verdict.reason + note)
         self.workers.finish(self._show)
+        self.notifier.end(verdict, progress)
+        self._farewell()
+        self._show(force=True)
+        return 0 if verdict.done else 1
+
+    def _knows(self, peer: NodeStatus) -> bool:
+        return peer.verdict is not None and {*self.memory.ledger.sent} <= {*peer.ledger.sent}
+
+    def _farewell(self) -> None:
         began = now()
-        while now() < began + FAREWELL_S:
+        until = began + FAREWELL_S
+        while now() < until and not self.stop_signal:
             seen = self._observe()
-            if all(peer.verdict for peer in seen.statuses.values()) and now() > began + 1.0:
+            if self.notifier.look(self.status, seen.statuses):  # somebody still has to send the message of the end
+                until = now() + FAREWELL_S
+            elif now() > began + 1.0 and all(self._knows(peer) for peer in seen.statuses.values()):
                 break
             self._publish(self._status(seen))
             time.sleep(0.1)
-        self._show(force=True)
-        return 0 if verdict.done else 1
 
     # -- showing -------------------------------------------------------------------------------------------------
 
@@ -354,31 +391,3 @@ class Agent:
         if self.generation is None:
             return "waiting"
         return "training" if self.workers.progress.stepped and self.workers.of(self.generation) else "starting"
-
-    def _notice_pauses(self) -> None:
-        """A thread that only checks the clock: nothing but a sleeping, frozen or starved machine makes it late."""
-        last = now()
-        while True:
-            time.sleep(0.5)
-            if now() - last > PAUSE_S:
-                self.woke.set()
-                self.heartbeat.news.set()
-            last = now()
-
-
-def free_port(cluster: ClusterConfig, number: int) -> int:
-    """Another port for each generation, so that nothing left of an older one can answer; taken ones are skipped."""
-    first, last = cluster.group_ports
-    count = last - first + 1
-    for i in range(count):
-        port = first + (number + i) % count
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("", port))
-            except OSError as error:
-                if error.errno == errno.EADDRINUSE:
-                    print(f"port {port} is taken, trying the next", flush=True)
-                    continue
-            return port
-    raise BadInput(f"no port between {first} and {last} is free", fix="see: ss -ltn")

@@ -8,16 +8,20 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from train.cluster.heartbeat import now
+from train.cluster.ledger import EMPTY, Ledger
 from train.cluster.membership import Verdict
 from train.files import write_atomic
+from train.runlog import paths
 from train.runlog.events import drop_torn_line
 from train.runlog.tail import Tail
 
+ODD = (KeyError, TypeError, ValueError, OverflowError)
+"""What reading facts raises where they are not as we write them."""
 KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
 
 
@@ -25,7 +29,7 @@ class MemberLog:
     """members.jsonl, and the same for a person in the journal."""
 
     def __init__(self, folder: Path, node: str) -> None:
-        self.file, self.node = folder / "members.jsonl", node
+        self.file, self.node = folder / paths.MEMBERS, node
 
     def write(self, kind: str, *, number: int, step: int, host: str, nodes: Sequence[str], reason: str) -> None:
         if kind not in KINDS:
@@ -42,29 +46,33 @@ class MemberLog:
 
 
 @dataclass
-class Memory:
-    """What an agent must know after it was killed: its newest generation, whether this launch has begun or ended."""
+class AgentMemory:
+    """What an agent must know after it was killed: its newest generation, whether this launch has begun or ended,
+    and what somebody was told of it."""
 
     file: Path
     token: str
     number: int = 0
     begun: bool = False
     verdict: Verdict | None = None
+    ledger: Ledger = EMPTY
 
     @classmethod
-    def load(cls, file: Path, token: str) -> Memory:
+    def load(cls, file: Path, token: str) -> AgentMemory:
         memory = cls(file, token)
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, *ODD):
             facts = json.loads(file.read_text())
             memory.number = int(facts["epoch"])
             if facts["token"] == token:
                 memory.begun = bool(facts["begun"])
                 memory.verdict = Verdict(**facts["verdict"]) if facts["verdict"] else None
+                memory.ledger = Ledger.of(facts["notices"])
         return memory
 
     def save(self) -> None:
         verdict = vars(self.verdict) if self.verdict else None
         facts = {"token": self.token, "epoch": self.number, "begun": self.begun, "verdict": verdict}
+        facts |= {"notices": asdict(self.ledger)}
         with contextlib.suppress(OSError):
             write_atomic(self.file, json.dumps(facts).encode())
 
@@ -91,7 +99,7 @@ class StatusFile:
 
 
 @dataclass
-class Progress:
+class TrainerProgress:
     """The signs of life in events.jsonl, and from them how long without one is too long."""
 
     file: Path
@@ -100,6 +108,7 @@ class Progress:
     step: int = 0
     best_step: int = 0
     """The highest step that this agent has seen: only beyond it is progress."""
+    loss: float = 0.0
     done: bool = False
     since: float = field(default_factory=now)
     setup_s: float = 0.0
@@ -137,22 +146,26 @@ class Progress:
             if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
                 self.touched_ns, self.since = touched_ns, now()
         for event in self.tail.events():
-            at = now()
-            kind = event.get("event")
-            if kind == "step" and not self.old:
-                if not self.stepped:
-                    self.setup_s = max(self.setup_s, at - self.started)
-                self.stepped = True
-                self.step_s = max(self.step_s, float(event["step_s"]))
-            if kind == "start" and not self.saved:
-                self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
-            if kind == "checkpoint" and not self.old and not event.get("staged"):
-                self.save_s, self.saved = 4 * float(event["seconds"]), True
-            self.done = self.done or kind == "done"
-            self.step = int(event.get("step", self.step))
-            if kind == "step" and not self.old:
-                self.best_step = max(self.best_step, self.step)
-            self.since = at
+            with contextlib.suppress(*ODD):
+                self._take(event)
+            self.since = now()
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "step" and not self.old:
+            if not self.stepped:
+                self.setup_s = max(self.setup_s, now() - self.started)
+            self.stepped = True
+            self.step_s = max(self.step_s, float(event["step_s"]))
+        if kind == "start" and not self.saved:
+            self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
+        if kind == "checkpoint" and not self.old and not event.get("staged"):
+            self.save_s, self.saved = 4 * float(event["seconds"]), True
+        self.done = self.done or kind == "done"
+        self.step = int(event.get("step", self.step))
+        self.loss = float(event.get("loss", self.loss)) if kind == "step" else self.loss
+        if kind == "step" and not self.old:
+            self.best_step = max(self.best_step, self.step)
 
     def note_loading(self, at: float) -> None:
         """Until the first step loading is a sign of life: a joining node's disk is cold."""

@@ -1,6 +1,6 @@
 """Whether this node's workers can run: skipped after failures of its own, with a retry after longer and longer pauses.
 
-A game that takes the GPU's memory for an evening excludes it for that evening, not until somebody restarts the agent.
+A game that takes the GPU's memory for some hours excludes it for those hours, not until somebody restarts the agent.
 """
 
 from __future__ import annotations

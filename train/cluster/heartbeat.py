@@ -1,6 +1,6 @@
 """The agents' heartbeat: every node asks every other one twice a second, and at once when something changed.
 
-One line each way, `MAC JSON`. The MAC (HMAC-SHA256 with the launch's token as key) covers the whole message, and an
+A line and its answer, each `MAC JSON`. The MAC (HMAC-SHA256, keyed with the token) covers the whole message, and an
 answer repeats the asker's random number: nobody without the token can take part, nothing old can be replayed.
 
 When a peer counts as lost
@@ -24,8 +24,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from train.cluster.ledger import Ledger
 from train.cluster.membership import Generation, NodeStatus, Verdict
-from train.plan.cluster_config import ClusterConfig, Node
+from train.plan.cluster_config import ClusterConfig, Member
 
 EVERY_S = 0.5
 REPLY_S = 1.0
@@ -33,6 +34,8 @@ LATE_S = 0.5
 ROUNDS = 3
 ABSENT_S = 3.0
 MUTE_S = 5.0
+PAUSE_S = MUTE_S + 1
+"""Away for longer than the others wait: they continue without this node, so its generation is void."""
 LONGEST = 1 << 16
 WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
 """What a status calls some things between nodes."""
@@ -79,18 +82,19 @@ class Peer:
     def facts(self, at: float) -> dict[str, Any]:
         """For agent.json."""
         silent_s = round(at - self.at, 1) if self.at else None
-        said = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
-        own = {name: said[name] for name in ("condition", "cause", "step")}
+        status = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
+        own = {name: status[name] for name in ("condition", "cause", "step")}
         return {"answers": self.reachable(at), "silent_s": silent_s, "how": self.how, **own}
 
 
 class Heartbeat:
-    """Asks the peers and answers them with this node's status; `news` is set when a peer's status changes."""
+    """Asks the peers and answers them with this node's status; `news` is set when a peer's status changes, and `woke`
+    too when this machine was away."""
 
     def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus]) -> None:
         self.config = config
         self.status = status
-        self.news = threading.Event()
+        self.news, self.woke = threading.Event(), threading.Event()
         self.lock = threading.Lock()
         self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
         self.boot, self.beats = time.time_ns(), 0
@@ -99,6 +103,7 @@ class Heartbeat:
     def start(self) -> None:
         server = _Server((self.config.of(self.config.node).address, self.config.presence_port), self)
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
+        threading.Thread(target=self._notice_pauses, daemon=True).start()
         for name in self.peers:
             threading.Thread(target=self._ask_for_ever, args=(self.config.of(name),), daemon=True).start()
 
@@ -155,7 +160,17 @@ class Heartbeat:
         if changed:
             self.news.set()
 
-    def _ask_for_ever(self, node: Node) -> None:
+    def _notice_pauses(self) -> None:
+        """A thread that only checks the clock: nothing but a sleeping, frozen or starved machine makes it late."""
+        last = now()
+        while True:
+            time.sleep(0.5)
+            if now() - last > PAUSE_S:
+                self.woke.set()
+                self.news.set()
+            last = now()
+
+    def _ask_for_ever(self, node: Member) -> None:
         while True:
             self.ask_now[node.name].clear()
             began = now()
@@ -166,7 +181,7 @@ class Heartbeat:
                     self.peers[node.name].missed(connected, how)
             self.ask_now[node.name].wait(max(0.02, EVERY_S - took))
 
-    def _ask(self, node: Node) -> tuple[bool, str]:
+    def _ask(self, node: Member) -> tuple[bool, str]:
         """One round: whether the machine took the connection, and what went wrong, if anything did."""
         deadline = now() + REPLY_S
         connected = False
@@ -244,6 +259,7 @@ def from_json(facts: dict[str, Any]) -> NodeStatus:
             "generation": Generation(**generation | {"members": tuple(generation["members"])}) if generation else None,
             "verdict": Verdict(**verdict) if verdict else None,
             "reachable": tuple(facts["reachable"]),
+            "ledger": Ledger.of(facts["ledger"]),
         }
     )
 

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from train.cluster.ledger import EMPTY, Ledger
+
 MOST_FAILURES = 8
 SETTLE_S = 2.0
 DOUBT_S = 1.5
@@ -54,15 +56,20 @@ class NodeStatus:
     group: str = "none"
     """Its workers, in its generation: none, running, failed, done."""
     loading: bool = False
-    """Its workers read or compute on their way to the first step."""
+    """Its workers read or compute before the first step."""
     step: int = 0
     begun: bool = False
     """Whether this launch has had a generation already."""
     verdict: Verdict | None = None
+    ledger: Ledger = EMPTY
+    can_send: bool = False
+    """Notices of the run, by the address that it has."""
+    sending: str = ""
+    """The key of the one that it is sending now."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
+class NodeView:
     """All that a decision rests on."""
 
     order: Sequence[str]
@@ -130,7 +137,7 @@ def majority(names: Collection[str], order: Sequence[str]) -> bool:
     return 2 * count > len(order) or (2 * count == len(order) and order[0] in names)
 
 
-def decide(view: View) -> Action:  # noqa: PLR0911 - one rule after the other, in the order in which they count
+def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the other, in the order in which they count
     me, everyone = view.me, _everyone(view)
     if verdict := me.verdict or next((node.verdict for node in everyone.values() if node.verdict), None):
         return End(verdict)
@@ -174,7 +181,7 @@ def choose_members(fit: Mapping[str, NodeStatus], order: Iterable[str], host: st
     return tuple(chosen)
 
 
-def _everyone(view: View) -> dict[str, NodeStatus]:
+def _everyone(view: NodeView) -> dict[str, NodeStatus]:
     known = {**view.peers, view.me.name: view.me}
     return {name: known[name] for name in view.order if name in known}
 
@@ -189,11 +196,11 @@ def _newest_generation(fit: Mapping[str, NodeStatus], order: Sequence[str]) -> G
     return max(followed, key=lambda one: (one.number, -list(order).index(one.host)), default=None)
 
 
-def _next_number(view: View) -> int:
+def _next_number(view: NodeView) -> int:
     return max(node.number for node in _everyone(view).values()) + 1
 
 
-def _begin(view: View, fit: Mapping[str, NodeStatus]) -> Action:
+def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
     """Nobody follows anything: the first of those who can publishes a generation."""
     first = next(iter(fit))
     missing = [name for name in view.order if name not in fit]
@@ -209,7 +216,7 @@ def _begin(view: View, fit: Mapping[str, NodeStatus]) -> Action:
     return Propose(_next_number(view), members, "first generation" if not view.me.begun else "new host", nodes=members)
 
 
-def _follow(view: View, fit: Mapping[str, NodeStatus], newest: Generation) -> Action:  # noqa: PLR0911
+def _follow(view: NodeView, fit: Mapping[str, NodeStatus], newest: Generation) -> Action:  # noqa: PLR0911
     me = view.me
     if newest.host not in fit:
         return Idle(f"others follow {newest.host}, which does not answer here")
@@ -233,7 +240,7 @@ def _follow(view: View, fit: Mapping[str, NodeStatus], newest: Generation) -> Ac
 class HostFacts:
     """What the host of a generation decides on."""
 
-    view: View
+    view: NodeView
     ours: Generation
     chosen: tuple[str, ...]
     """Who can be a member of the next generation."""
@@ -250,7 +257,7 @@ class HostFacts:
     stalled: str
 
 
-def host_facts(view: View, fit: Mapping[str, NodeStatus], ours: Generation) -> HostFacts:
+def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) -> HostFacts:
     # Members stay: a newcomer that one of them does not reach yet waits, and pushes nobody out.
     can = choose_members(fit, dict.fromkeys([*ours.members, *view.order]), view.me.name)
     chosen = tuple(n for n in can if n in ours.members or view.welcome is None or n in view.welcome)
@@ -283,7 +290,7 @@ def why_lost(name: str, node: NodeStatus | None) -> str:
     return f"{name} ({node.condition}{': ' + node.cause if node.cause else ''})"
 
 
-def why_stalled(view: View, members: Mapping[str, NodeStatus]) -> str:
+def why_stalled(view: NodeView, members: Mapping[str, NodeStatus]) -> str:
     hints = ", ".join(f"{name} ({node.cause})" for name, node in members.items() if node.cause)
     return f"no step for {view.idle_s:.0f} s (limit {view.limit_s:.0f} s){': ' + hints if hints else ''}"
 

@@ -6,10 +6,12 @@ Nothing waits here but `finish`: `follow` is called several times a second and d
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,13 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from train.cluster.agent_files import Progress
+from train.cluster.agent_files import TrainerProgress
 from train.cluster.forkserver import ForkServer, Worker, with_source
 from train.cluster.heartbeat import now
 from train.cluster.membership import Generation
 from train.engine.staging import VARIABLE, Stage
+from train.errors import BadInput
 from train.plan.cluster_config import ClusterConfig
 from train.plan.config import RunConfig
+from train.runlog import paths
 
 SAVE_S = 3.5
 UNKILLABLE_S = 3.0
@@ -92,7 +96,7 @@ class Group:
     processes: list[Process]
     causes: list[IO[bytes]]
     """Where each of them reports its failure."""
-    progress: Progress
+    progress: TrainerProgress
     staged: bool = False
     """They save into main memory when they leave; otherwise to the disk, which may take longer."""
     kill_at: float | None = None
@@ -169,7 +173,7 @@ class LocalWorkers:
 
     def __init__(self, cluster: ClusterConfig, settings: RunConfig, settings_file: Path, program: str) -> None:
         self.cluster = cluster
-        self.progress = Progress(settings.log_folder / "events.jsonl", settings.eval_rows / settings.rows_per_step)
+        self.progress = TrainerProgress(settings.log_folder / paths.EVENTS, settings.eval_rows / settings.rows_per_step)
         self.stage = Stage(settings.checkpoint_folder(), cluster.node)
         self.group: Group | None = None
         self.forkserver: ForkServer | None = None
@@ -268,3 +272,21 @@ def _stopped(process: Process) -> bool:
         return Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
     except OSError:
         return False
+
+
+def free_port(cluster: ClusterConfig, number: int) -> int:
+    """Another port for each generation, so that nothing left of an older one can answer; taken ones are skipped."""
+    first, last = cluster.group_ports
+    count = last - first + 1
+    for i in range(count):
+        port = first + (number + i) % count
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("", port))
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:
+                    print(f"port {port} is taken, trying the next", flush=True)
+                    continue
+            return port
+    raise BadInput(f"no port between {first} and {last} is free", fix="see: ss -ltn")

@@ -13,7 +13,7 @@ from typing import Any
 from train.data.formats import BadRecord, Example, Message
 from train.data.packing import Sample
 from train.errors import BadInput
-from train.models.locate import model_location
+from train.models.model_files import model_location
 from train.plan.catalogue import Model
 
 # for base models, which never saw a conversation: the headings of the Alpaca data set
@@ -28,6 +28,9 @@ PLAIN_TEMPLATE = """{{ bos_token or '' }}{% for m in messages %}\
 
 {% endif %}{% endfor %}{% if add_generation_prompt %}### Response:
 {% endif %}"""
+
+# for models from nothing, which continue a text
+CONTINUED = "{{ eos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
 Span = tuple[int, int]
 
@@ -113,11 +116,9 @@ def load_chat(model: Model, date: str = "") -> Chat:
     tokenizer.backend_tokenizer.no_padding()
     date = date or datetime.date.today().isoformat()
     marks = frozenset(number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
-    if tokenizer.chat_template:
-        return Chat(tokenizer, tokenizer.chat_template, "the model's own", marks, date)
-    return Chat(
-        tokenizer, PLAIN_TEMPLATE, "### Instruction / ### Response (the model has none of its own)", marks, date
-    )
+    own = tokenizer.chat_template
+    reason = "the model's own" if own else "### Instruction / ### Response (the model has none of its own)"
+    return Chat(tokenizer, own or PLAIN_TEMPLATE, reason, marks, date)
 
 
 def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Sample | BadRecord]:

@@ -12,123 +12,101 @@ from __future__ import annotations
 import argparse
 import datetime
 import hashlib
+import importlib
 import json
+import platform
+import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from train.cache import build_once, home_dir
+from train.cache import build_once, cache_dir, home_dir
 from train.data.chat import Chat, encode, load_chat
 from train.data.formats import FORMATS, BadRecord, Example
 from train.data.packing import Packer, Sample
-from train.data.reader import Reader, Say, Tally, batches
+from train.data.records import Reader, Say, Tally, batches
 from train.data.rows import FORMAT, RowWriter
 from train.errors import BadInput
-from train.models.locate import model_location
+from train.files import file_hash, write_atomic
+from train.layout import ROWS
+from train.models.model_files import model_location
 from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
-from train.plan.names import as_name
+from train.plan.config import RunConfig, SftConfig, add_settings, config_of, names_of
+from train.plan.run_name import as_name
+from train.runlog.events import person
 
 QUESTIONS = 64
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
-KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction", "format")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrepareSettings:
-    dataset: str
-    model: str
-    out: str | None = None
-    max_seq_length: int = 512
-    pack: bool = True
-    train_on: str = "answers"
-    eval_fraction: float = 0.05
-    format: str = "auto"
-    max_bad: float = 0.01
-    """Below 1 the share of all records, otherwise how many; the first few, which are named, are always allowed."""
-    date: str = ""
-    """What templates write as today's."""
-
-    def __post_init__(self) -> None:
-        if self.max_seq_length < 8:
-            raise BadInput(f"max_seq_length: {self.max_seq_length} tokens hold no sample", fix="512 is a usual length")
-        if not 0 <= self.eval_fraction < 1:
-            raise BadInput(f"eval_fraction: {self.eval_fraction} is not between 0 and 1", fix="0.05 holds 5 % back")
-        if self.train_on not in ("answers", "all"):
-            raise BadInput(f"train_on: '{self.train_on}' is neither 'answers' nor 'all'")
-        if self.format not in ("auto", *FORMATS):
-            raise BadInput(f"format: '{self.format}' is unknown", fix=f"choose one of: auto {' '.join(FORMATS)}")
-        if self.max_bad < 0:
-            raise BadInput(f"max_bad: {self.max_bad:g} is below 0", fix="0.01 allows 1 % of the records, 20 allows 20")
-        if self.date:
-            try:
-                datetime.date.fromisoformat(self.date)
-            except ValueError:
-                raise BadInput(f"date: '{self.date}' is no day", fix="write it as 2026-01-31") from None
+KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", required=True, help="catalogue name, hub id, or file")
-    parser.add_argument("--model", required=True, help="its tokenizer and chat template are used")
+    parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
-    parser.add_argument("--no-pack", dest="pack", action="store_false", help="one sample per row")
-    parser.add_argument("--train-on", default="answers", help="answers (default) or all: which tokens are targets")
-    parser.add_argument("--eval-fraction", type=float, default=0.05, help="part held out (default 0.05)")
-    parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
+    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad"))
+    add_settings(parser, ("tokenizer", "vocab_size"))
     parser.add_argument(
-        "--max-bad", type=float, default=0.01, help="bad records allowed: a share below 1, or a number (default 0.01)"
+        "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
+    parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
     parser.add_argument("--date", default="", help="for templates that write today's date (default: today)")
 
 
 def main(args: argparse.Namespace) -> int:
-    names = PrepareSettings.__slots__
-    folder = prepare(
-        PrepareSettings(**{name: getattr(args, name) for name in names}),
-        say=lambda text: print(text, file=sys.stderr if args.json else sys.stdout),
-    )
+    out = person(args.json)
+    where = {"out": args.out, "data_format": args.format, "date": args.date}
+    config = config_of(args)
+    if "model" in names_of(type(config)) and not hasattr(args, "model"):
+        raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
+    make = importlib.import_module(config.PREPARES).prepare
+    folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.json:
         print(json.dumps({"ok": True, "folder": str(folder), **json.loads((folder / "index.json").read_text())}))
     return 0
 
 
-def prepare(settings: PrepareSettings, say: Say = print) -> Path:
-    """The folder of packed rows; made only if it is not there yet."""
-    data, model = resolve_dataset(settings.dataset), resolve_model(settings.model)
+def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
+    """The folder of packed rows; made only if it is not there yet. `date` is what templates write as today's."""
+    _check(config, data_format, date)
+    data, model = resolve_dataset(config.dataset), resolve_model(config.model)
     say(f"data      {data.reason}")
     say(f"model     {model.reason}")
-    _warn_of_length(settings, model, say)
+    _warn_of_length(config, model, say)
     files = dataset_files(data)
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
-    hashes, chosen = [_hash(file) for file in files], {name: getattr(settings, name) for name in KEY_SETTINGS}
+    hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
+    chosen["format"] = data_format
     request = _request_hash(model, [FORMAT, hashes, chosen])
-    if not settings.out and (there := _remembered(request)):
-        _report(there, True, say)
+    if not out and (there := _remembered(request)):
+        report(there, True, say)
         return there
-    chat = load_chat(model, settings.date)
+    chat = load_chat(model, date)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
-    name = f"{as_name(data.name)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
-    folder = Path(settings.out).expanduser() if settings.out else home_dir() / "data" / "processed" / name
-    if folder.exists() and not _holds(folder, key):
-        raise BadInput(
-            "the folder for the rows exists, and holds something else",
-            f"folder: {folder}",
-            "name another with --out, or remove it",
-        )
+    folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(
-        files, say, format_name=settings.format, eval_fraction=settings.eval_fraction, max_bad=settings.max_bad
-    )
+    reader = Reader(files, say, format_name=data_format, eval_fraction=config.eval_fraction, max_bad=config.max_bad)
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
-    build_once(folder, lambda unfinished: _build(unfinished, settings, reader, chat, facts))
-    if not settings.out:
+    build_once(folder, lambda unfinished: _build(unfinished, config, reader, chat, facts))
+    if not out:
         _remember(request, folder.name)
-    _report(folder, known, say)
+    report(folder, known, say)
     return folder
+
+
+def _check(config: RunConfig, data_format: str, date: str) -> None:
+    if config.max_seq_length < 8:
+        raise BadInput(f"max_seq_length: {config.max_seq_length} tokens hold no sample", fix="512 is a usual length")
+    if data_format not in ("auto", *FORMATS):
+        raise BadInput(f"format: '{data_format}' is unknown", fix=f"choose one of: auto {' '.join(FORMATS)}")
+    try:
+        datetime.date.fromisoformat(date or "2026-01-31")
+    except ValueError:
+        raise BadInput(f"date: '{date}' is no day", fix="write it as 2026-01-31") from None
 
 
 # What was requested before is found again without loading a tokenizer, which takes seconds.
@@ -139,13 +117,13 @@ def _request_hash(model: Model, key: list[Any]) -> str:
     folder = Path(model_location(model)) if model.folder or model.embedded else None
     if folder is None:
         return ""
-    tokenizer = [(path.name, _hash(path)) for name in TOKENIZER for path in sorted(folder.glob(name))]
+    tokenizer = [(path.name, file_hash(path)) for name in TOKENIZER for path in sorted(folder.glob(name))]
     return hashlib.sha256(json.dumps([key, tokenizer]).encode()).hexdigest()
 
 
 def _remembered(request: str) -> Path | None:
     try:
-        folder = home_dir() / "data" / "processed" / str(json.loads(_memory().read_text())[request])
+        folder = home_dir() / ROWS / str(json.loads(_memory().read_text())[request])
     except (OSError, ValueError, KeyError):
         return None
     return folder if (folder / "index.json").is_file() else None
@@ -157,20 +135,16 @@ def _remember(request: str, name: str) -> None:
     except (OSError, ValueError):
         known = {}
     if request and known.get(request) != name:
-        new = _memory().with_suffix(".new")
-        new.write_text(json.dumps(known | {request: name}))
-        new.replace(_memory())
+        write_atomic(_memory(), json.dumps(known | {request: name}).encode())
 
 
 def _memory() -> Path:
-    return home_dir() / "data" / "processed" / ".asked.json"
+    return home_dir() / ROWS / ".asked.json"
 
 
 def dataset_files(data: Dataset) -> list[Path]:
     if data.embedded:
-        from train.data.embedded import embedded_dataset
-
-        return [embedded_dataset(data.embedded)]
+        return [embedded_dataset()]
     if data.hub:
         from train.hub import hub_dataset
 
@@ -181,12 +155,23 @@ def dataset_files(data: Dataset) -> list[Path]:
     return [data.file]
 
 
-def _build(folder: Path, settings: PrepareSettings, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
-    length = settings.max_seq_length
+def embedded_dataset() -> Path:
+    """What Motley brings along, made by a script of its own. Docstrings differ between Pythons: so does its place."""
+
+    def build(folder: Path) -> None:
+        script = Path(__file__).with_name("stdlib_qa.py")
+        subprocess.run([sys.executable, "-I", "-S", script, folder / "stdlib-qa.jsonl"], check=True)
+
+    name = f"stdlib-qa-{platform.python_version()}"
+    return build_once(cache_dir() / "datasets" / name, build) / "stdlib-qa.jsonl"
+
+
+def _build(folder: Path, config: SftConfig, reader: Reader, chat: Chat, facts: dict[str, Any]) -> None:
+    length = config.max_seq_length
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
-    packers = {split: Packer(length, settings.pack) for split in writers}
+    packers = {split: Packer(length, config.pack) for split in writers}
     with Questions(folder / "questions.jsonl") as questions:
-        for example, split, encoded in encoded_examples(reader, chat, settings.train_on == "answers"):
+        for example, split, encoded in encoded_examples(reader, chat, config.train_on == "answers"):
             if split == "eval":
                 questions.keep(example)
             for sample in fitted(encoded, length, bool(example.messages), reader.tally):
@@ -196,7 +181,7 @@ def _build(folder: Path, settings: PrepareSettings, reader: Reader, chat: Chat, 
         for row in packer.finish():
             writers[split].add(row)
     splits = {split: writer.close() for split, writer in writers.items()}
-    _require_rows(splits, settings, reader)
+    _require_rows(splits, config, reader)
     index = {
         "format": FORMAT,
         "row_length": length,
@@ -255,13 +240,13 @@ def fitted(sample: Sample, row_length: int, is_chat: bool, tally: Tally) -> Iter
             tally.emptied += 1
 
 
-def _require_rows(splits: dict[str, Any], settings: PrepareSettings, reader: Reader) -> None:
+def _require_rows(splits: dict[str, Any], config: RunConfig, reader: Reader) -> None:
     if splits["train"]["targets"]:
         return
     tally, where = reader.tally, f"file: {reader.sources[0].path}"
     if tally.emptied:
         raise BadInput(
-            f"of {tally.emptied} records, none has any of its answer within {settings.max_seq_length} tokens",
+            f"of {tally.emptied} records, none has any of its answer within {config.max_seq_length} tokens",
             where,
             f"the longest has {tally.longest} tokens: --max-seq-length {tally.longest}",
         )
@@ -271,19 +256,32 @@ def _require_rows(splits: dict[str, Any], settings: PrepareSettings, reader: Rea
     raise BadInput(f"the data set has no usable record{problem}", where, "docs/datasets.md shows what is known")
 
 
-def _warn_of_length(settings: PrepareSettings, model: Model, say: Say) -> None:
-    if model.facts and settings.max_seq_length > model.facts.positions:
+def _warn_of_length(config: RunConfig, model: Model, say: Say) -> None:
+    if model.facts and config.max_seq_length > model.facts.positions:
         say(f"careful   {model.name} was made for {model.facts.positions} tokens, rows will have more")
 
 
-def _holds(folder: Path, key: Any) -> bool:
+def rows_folder(dataset: str, key: dict[str, Any], out: str | None) -> Path:
+    """`key`: all that decides the rows' bytes."""
+    name = f"{as_name(dataset)}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:12]}"
+    folder = Path(out).expanduser() if out else home_dir() / ROWS / name
+    if folder.exists() and not holds(folder, key):
+        raise BadInput(
+            "the folder for the rows exists, and holds something else",
+            f"folder: {folder}",
+            "name another with --out, or remove it",
+        )
+    return folder
+
+
+def holds(folder: Path, key: Any) -> bool:
     try:
         return bool(json.loads((folder / "index.json").read_text())["made_from"] == key)
     except (OSError, ValueError, KeyError):
         return False
 
 
-def _report(folder: Path, known: bool, say: Say) -> None:
+def report(folder: Path, known: bool, say: Say) -> None:
     index = json.loads((folder / "index.json").read_text())
     tally, train, held_out = index["records"], index["splits"]["train"], index["splits"]["eval"]
     lost = f", {tally['bad']} bad, {tally['truncated']} cut, {tally['emptied']} without answer after the cut"
@@ -294,8 +292,3 @@ def _report(folder: Path, known: bool, say: Say) -> None:
         f"{train['targets'] / train['tokens']:.0%} of the tokens trained on; {held_out['rows']} rows held out"
     )
     say(f"folder    {folder}{' (was there already)' if known else ''}")
-
-
-def _hash(file: Path) -> str:
-    with file.open("rb") as data:
-        return hashlib.file_digest(data, "sha256").hexdigest()

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.errors import BadInput
+from train.files import file_hash
 
 FORMAT = 1
 IGNORED = -100
@@ -101,7 +102,7 @@ class PackedRows:
 
     def verify(self) -> None:
         """Read the files again and compare with the hash of the index: a damaged copy must not train."""
-        found = split_hash(self.row_length, (_file_hash(self.folder / f"{name}.bin") for name in FILES))
+        found = split_hash(self.row_length, (file_hash(self.folder / f"{name}.bin") for name in FILES))
         if found != self.hash:
             raise BadInput(
                 "the prepared dataset is damaged: its content does not have the hash that index.json names",
@@ -195,11 +196,6 @@ class RowWriter:
 
 def split_hash(row_length: int, file_hashes: Any) -> str:
     return hashlib.sha256(" ".join([str(FORMAT), str(row_length), *file_hashes]).encode()).hexdigest()
-
-
-def _file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mapped(path: Path, dtype: str) -> NDArray[Any]:

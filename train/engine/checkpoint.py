@@ -12,11 +12,9 @@ manifest (torn, tampered with) is passed over, and the one before it is used.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +24,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from train.files import sync_file
-from train.models.weights import optimizer_state, set_optimizer_state, trained_weights
+from train.files import file_hash, whole_folder
+from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights
 
 OUTER = "outer.safetensors"
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
@@ -49,9 +47,10 @@ def weights_file(model: nn.Module) -> str:
     return "adapter_model.safetensors" if hasattr(model, "peft_config") else "model.safetensors"
 
 
-def write_weights(folder: Path, model: nn.Module) -> None:
-    """The adapter (or the full model) as PEFT and transformers read it."""
-    tensors = {name: p.detach().cpu().contiguous() for name, p in trained_weights(model).items()}
+def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
+    """The adapter (or the full model) as PEFT and transformers read it. By the names that the run has: while PEFT is
+    disabled, as for an evaluation of the base, the model has no weights that are trained."""
+    tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
     save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
     config: Any = getattr(model, "peft_config", {}).get("default", model.config)
     config.save_pretrained(folder)
@@ -66,33 +65,24 @@ def write(
     root: Path,
     step: int,
     model: nn.Module,
-    optimizer: torch.optim.Optimizer,
+    trained: Trained,
     state: dict[str, Any],
     *,
     outer: Mapping[str, Tensor] | None = None,
 ) -> Path:
     """One checkpoint under `root`, there completely or not at all."""
     target = root / f"step-{step}"
-    draft = root / f".step-{step}.{os.getpid()}"
     for left in root.glob(".step-*"):  # by a killed process; they may be what fills the disk
         shutil.rmtree(left, ignore_errors=True)
-    draft.mkdir(parents=True)
-    try:
-        write_weights(draft, model)
-        tensors, numbers = optimizer_state(trained_weights(model), optimizer)
+    with whole_folder(target) as draft:
+        write_weights(draft, model, trained.named)
+        tensors, numbers = optimizer_state(trained.named, trained.optimizer)
         save_file({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, draft / "optimizer.safetensors")
         if outer:
             save_file({name: t.detach().cpu().contiguous() for name, t in outer.items()}, draft / OUTER)
         (draft / "state.json").write_text(json.dumps({**state, "step": step, "optimizer": numbers}, indent=1))
         manifest = {path.name: file_hash(path) for path in sorted(draft.iterdir())}
         (draft / "manifest.json").write_text(json.dumps(manifest, indent=1))
-        for path in (*draft.iterdir(), draft):
-            sync_file(path)
-        shutil.rmtree(target, ignore_errors=True)  # the same step again, after a resume
-        draft.rename(target)
-        sync_file(root)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return target
 
 
@@ -148,21 +138,6 @@ def outer(saved: Saved) -> dict[str, Tensor]:
     """The momentum of `sync: local`, where it is a checkpoint of such a run."""
     file = saved.folder / OUTER
     return load_file(file) if file.exists() else {}
-
-
-def file_hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def publish(target: Path, fill: Callable[[Path], None]) -> None:
-    """A result folder that is replaced as a whole."""
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
-    fill(draft)
-    shutil.rmtree(target, ignore_errors=True)
-    draft.rename(target)
 
 
 def copy_weights(checkpoint: Path, folder: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from torch import Tensor
@@ -24,34 +24,33 @@ class Disagreement(CheckFailed):
     """The nodes that differ, where most of the others agree: these can continue without them."""
 
 
-def odd_nodes(claims: list[tuple[str, dict[str, Any]]]) -> frozenset[str]:
-    """Who differs from more than half of all; empty where no such majority is."""
-    odd: set[str] = set()
-    for fact in claims[0][1] if claims else ():
-        values = [json.dumps(facts.get(fact), sort_keys=True) for _, facts in claims]
-        usual, count = Counter(values).most_common(1)[0]
-        if 2 * count <= len(values):
-            return frozenset()
-        odd |= {node for (node, _), value in zip(claims, values, strict=True) if value != usual}
-    return frozenset(odd)
+Claims = list[tuple[str, dict[str, Any]]]
+"""Of each rank its node, and facts that all must have alike."""
 
 
-def disagreement(claims: list[tuple[str, dict[str, Any]]]) -> str:
-    """What differs, and on which nodes; empty where all (node, facts) agree. The majority is taken to be right."""
+def differing(claims: Claims) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
+    """Each fact that differs, what most have, and who has what instead. The majority is taken to be right."""
     for fact in claims[0][1] if claims else ():
-        values = [json.dumps(facts.get(fact), sort_keys=True) for _, facts in claims]
-        usual, count = Counter(values).most_common(1)[0]
-        if count < len(values):
-            odd = [(node, value) for (node, _), value in zip(claims, values, strict=True) if value != usual]
-            nodes = ", ".join(sorted({f"{node} ({_short(value)})" for node, value in odd}))
-            return f"{fact} differs: {nodes}; the others have {_short(usual)}"
+        values = [(node, json.dumps(facts.get(fact), sort_keys=True)) for node, facts in claims]
+        usual = Counter(value for _, value in values).most_common(1)[0][0]
+        if odd := [(node, value) for node, value in values if value != usual]:
+            yield fact, usual, odd
+
+
+def disagreement(claims: Claims) -> str:
+    """What differs, and on which nodes; empty where all agree."""
+    for fact, usual, odd in differing(claims):
+        nodes = ", ".join(sorted({f"{node} ({_short(value)})" for node, value in odd}))
+        return f"{fact} differs: {nodes}; the others have {_short(usual)}"
     return ""
 
 
-def require_agreement(claims: list[tuple[str, dict[str, Any]]], when: str, fix: str) -> None:
+def require_agreement(claims: Claims, when: str, fix: str) -> None:
     if found := disagreement(claims):
         error = Disagreement(f"the nodes do not train the same thing: {found}", f"found: {when}", fix)
-        error.odd = odd_nodes(claims)
+        odd = [who for _, _, who in differing(claims)]
+        if all(2 * len(who) < len(claims) for who in odd):
+            error.odd = frozenset(node for who in odd for node, _ in who)
         raise error
 
 

@@ -7,11 +7,12 @@ import os
 from pathlib import Path
 
 from train.errors import BadInput
+from train.plan.architectures import BF16_SINCE
 from train.plan.config import RunConfig
 from train.plan.nodes import Device
 
 
-def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
+def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> Device:
     """The facts of this rank."""
     import torch
 
@@ -26,7 +27,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
         device = f"cuda:{local_rank}"
     else:
         memory, bf16, device = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), True, "cpu"
-    weights = sum(file.stat().st_size for file in base.glob("*.safetensors"))
+    weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) if base else 0
     has = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
     return Device(node, device, memory, bf16=bf16, base_bytes=weights, **has)
 
@@ -34,7 +35,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path) -> Device:
 def has_bf16(gpu: int) -> bool:
     import torch
 
-    return bool(torch.cuda.get_device_capability(gpu) >= (8, 0))  # before that torch only emulates it
+    return float("{}.{}".format(*torch.cuda.get_device_capability(gpu))) >= BF16_SINCE
 
 
 def precision_of(device: str) -> str:

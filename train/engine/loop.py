@@ -33,6 +33,7 @@ from train.parallel.world import World
 from train.plan import decided
 from train.plan.config import RunConfig
 from train.plan.shares import spans, split_rows
+from train.recipes import Recipe
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,7 @@ class Run:
     """Everything that a step needs: first what stays as it is, then the parts that change, each with who changes it."""
 
     config: RunConfig
+    recipe: Recipe
     world: World
     device: str
     math: dict[str, Any]

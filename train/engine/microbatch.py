@@ -5,7 +5,6 @@ function for a real one is `gpu_trial`."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -24,14 +23,9 @@ class Trial(Protocol):
         """Run forward and backward; return the peak in bytes or raise OutOfMemoryError."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    micro_batch: int
-    reason: str
-
-
-def find(trial: Trial, *, ceiling_bytes: int, most: int) -> Choice:
-    """The largest power of two up to `most` that stays under the ceiling, each step predicted from the two before."""
+def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
+    """The largest power of two up to `most` that stays under the ceiling, each step predicted from the two before; and
+    why."""
     peaks: dict[int, int] = {}
     size, why = 1, f"all {most} rows at once"
     while size <= most:
@@ -50,7 +44,7 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> Choice:
         size *= 2
     if not peaks:
         raise OutOfMemoryError(f"not even one row fits: {why}")
-    return Choice(max(peaks), f"by trial, peak {_gb(peaks[max(peaks)])}; {why}")
+    return max(peaks), f"by trial, peak {_gb(peaks[max(peaks)])}; {why}"
 
 
 def step_down(micro_batch: int) -> int:
@@ -64,10 +58,9 @@ def chunks(rows: list[int], size: int) -> list[list[int]]:
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
-def on_cpu(row_length: int) -> Choice:
+def on_cpu(row_length: int) -> tuple[int, str]:
     """About 2 048 tokens at a time keep the cores busy; more only costs memory."""
-    size = max(1, 2048 // row_length)
-    return Choice(size, f"CPU: about 2 048 tokens at a time, rows of {row_length}")
+    return max(1, 2048 // row_length), f"CPU: about 2 048 tokens at a time, rows of {row_length}"
 
 
 def _predict(peaks: dict[int, int], size: int) -> int:

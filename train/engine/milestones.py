@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from train.engine import checkpoint, consistency, staging
 from train.engine.batches import loss_over
+from train.files import whole_folder
 from train.plan.shares import spans, split_rows
+from train.recipes.model_card import CARD
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -27,6 +29,10 @@ class Milestones:
     saved: int = -1
     best: dict[str, Any] | None = None
     """Step and loss of the best evaluation."""
+    newest: float | None = None
+    """Loss of the last evaluation."""
+    base: float | None = None
+    """Loss of the base model, without what was trained."""
 
 
 def between_steps(run: Run) -> bool:
@@ -52,6 +58,7 @@ def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
         prove: settled == 0 or passed(config.proof_every),
         evaluate: last or bool(config.eval_every and passed(config.eval_every)),
         save: last or passed(config.save_every),
+        evaluate_base: last,
     }
 
 
@@ -75,21 +82,46 @@ def prove(run: Run) -> None:
 
 def evaluate(run: Run) -> None:
     """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    if not (found := held_out_loss(run)):
+        return
+    loss, targets = found
+    best = run.milestones.best
+    better = best is None or loss < best["loss"]
+    run.milestones.newest = loss
+    if better:
+        run.milestones.best = {"step": run.step, "loss": loss}
+    run.reporter.held_out(run.step, loss, targets, best=better)
+    show_samples(run)
+    if better:
+        save(run)
+
+
+def show_samples(run: Run) -> None:
+    """One process writes them, and all nodes log the same."""
+    lines = run.world.gather(run.recipe.samples(run) if run.world.speaks else None)[0]
+    if lines:
+        run.reporter.samples(run.step, lines)
+
+
+def evaluate_base(run: Run) -> None:
+    """What there was to improve on; where all weights are trained the base is gone."""
+    model: Any = run.module.model
+    if hasattr(model, "disable_adapter"):
+        with model.disable_adapter():
+            found = held_out_loss(run)
+        run.milestones.base = found[0] if found else None
+
+
+def held_out_loss(run: Run) -> tuple[float, int] | None:
+    """And its target tokens; None where nothing is held out."""
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
-        return
+        return None
     first, end = spans(split_rows(count, [1.0] * run.world.size))[run.world.rank]
     mine = loss_over(run.module, run.held_out, list(range(first, end)), micro_batch=run.micro_batch, device=run.device)
     parts = run.world.numbers([float(number) for number in mine])
     targets = int(sum(part[1] for part in parts))
-    loss = sum(part[0] for part in parts) / targets
-    best = run.milestones.best
-    better = best is None or loss < best["loss"]
-    if better:
-        run.milestones.best = {"step": run.step, "loss": loss}
-    run.reporter.held_out(run.step, loss, targets, best=better)
-    if better:
-        save(run)
+    return sum(part[0] for part in parts) / targets, targets
 
 
 def save(run: Run) -> None:
@@ -109,8 +141,8 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
         started = time.perf_counter()
         stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
         try:
-            model, optimizer, tensors = run.module.model, run.trained.optimizer, run.strategy.tensors()
-            checkpoint.write(stage or root, run.step, model, optimizer, state_of(run), outer=tensors)
+            outer = run.strategy.tensors()
+            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state_of(run), outer=outer)
         except checkpoint.WRITE_ERRORS as error:
             message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
             run.reporter.warn(run.step, message)
@@ -137,10 +169,23 @@ def state_of(run: Run) -> dict[str, Any]:
 
 
 def write_result(run: Run) -> Path:
-    """results/RUN/adapter (last) and results/RUN/best, as PEFT or transformers loads them."""
-    target, best = run.config.result_folder / "adapter", run.milestones.best
-    checkpoint.publish(target, lambda draft: checkpoint.write_weights(draft, run.module.model))
-    folder = run.config.checkpoint_folder() / f"step-{best['step'] if best else 0}"
+    """results/RUN/adapter or model (last) and results/RUN/best, as PEFT or transformers loads them."""
+    target, made = run.config.result_folder / run.config.RESULT, run.milestones
+    with whole_folder(target) as draft:
+        checkpoint.write_weights(draft, run.module.model, run.trained.named)
+        run.recipe.export(run, draft)
+        add_card(run, draft)
+    folder = run.config.checkpoint_folder() / f"step-{made.best['step'] if made.best else 0}"
     if folder.is_dir():  # a node that was away then does not have it
-        checkpoint.publish(run.config.result_folder / "best", lambda draft: checkpoint.copy_weights(folder, draft))
+        with whole_folder(run.config.result_folder / "best") as draft:
+            checkpoint.copy_weights(folder, draft)
+            run.recipe.export(run, draft)
     return target
+
+
+def add_card(run: Run, folder: Path) -> None:
+    try:
+        (folder / CARD).write_text(run.recipe.card(run))
+    except Exception as error:  # what is trained is worth more than what is said of it
+        message = f"{run.world.node}: the result has no {CARD}: {type(error).__name__}: {error}"
+        run.reporter.warn(run.step, message)

@@ -18,8 +18,13 @@ from train.errors import BadInput
 from train.plan.config import RunConfig
 from train.plan.nodes import Device
 
+Groups = list[dict[str, Any]]
+STEADY = 0.8
+"""Part of a run that `wsd` trains at its peak rate before it falls."""
 
-def make_optimizer(config: RunConfig, parameters: list[nn.Parameter], *, on_cpu: bool = False) -> Any:
+
+def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *, on_cpu: bool = False) -> Any:
+    """Of weights, or of groups of them with options of their own."""
     how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adamw":
         return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
@@ -55,11 +60,15 @@ class AdamWOnCpu(torch.optim.AdamW):  # type: ignore[misc]
 
 
 def learning_rate(step: int, *, peak: float, kind: str, warmup_steps: int, total_steps: int) -> float:
-    """The rate of step `step` (from 0): linear warm-up, then cosine or linear to zero, or constant."""
+    """The rate of step `step` (from 0): linear warm-up, then cosine or linear to zero, or constant;
+    wsd: constant until STEADY of the steps, then linear to zero."""
     if step < warmup_steps:
         return peak * (step + 1) / warmup_steps
     if kind == "constant":
         return peak
+    if kind == "wsd":
+        falls_from = max(warmup_steps, int(STEADY * total_steps))
+        return peak * min(1.0, max(0.0, (total_steps - step) / max(1, total_steps - falls_from)))
     done = (step - warmup_steps) / max(1, total_steps - warmup_steps)
     left = 1 - done if kind == "linear" else 0.5 * (1 + math.cos(math.pi * done))
     return peak * max(0.0, left)

@@ -6,11 +6,11 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.config import RunConfig
-from train.runlog.events import EventLog, Progress
+from train.runlog.events import EventLog, ProgressLine, sample_line
 
 
 class Reporter:
-    def __init__(self, log: EventLog, progress: Progress) -> None:
+    def __init__(self, log: EventLog, progress: ProgressLine) -> None:
         self.write, self.say = log.write, progress.say
         self.progress = progress
         self.board: Any = None
@@ -35,6 +35,11 @@ class Reporter:
         self.write("eval", step=step, loss=loss, targets=targets, best=best)
         self.say(f"held-out loss {loss:.4f} at step {step}{' (best)' if best else ''}")
         self._plot("held_out/loss", loss, step)
+
+    def samples(self, step: int, lines: list[dict[str, str]]) -> None:
+        self.write("samples", step=step, lines=lines)
+        for line in lines:
+            self.say(f"  {sample_line(line)}")
 
     def warn(self, step: int, message: str) -> None:
         self.write("warning", step=step, message=message)

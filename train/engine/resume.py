@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -12,6 +11,7 @@ from train.engine import checkpoint
 from train.engine.loop import Run
 from train.engine.milestones import Milestones
 from train.errors import BadInput
+from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state
 
 
@@ -53,7 +53,7 @@ def find_own(run: Run) -> checkpoint.Saved | None:
     if config.resume == "never":
         # The first process of the node moves old files; the gather that follows keeps the others from racing it.
         if run.world.writes:
-            move_aside(root)
+            set_aside(root)
         return None
     if config.resume != "auto" and not checkpoint.steps(root):
         root = config.checkpoint_folder(config.resume)
@@ -61,11 +61,6 @@ def find_own(run: Run) -> checkpoint.Saved | None:
     for problem in problems:
         run.reporter.warn(run.step, f"{run.world.node}: passed over a damaged checkpoint, {problem}")
     return saved
-
-
-def move_aside(root: Path) -> None:
-    if root.is_dir():
-        root.rename(root.with_name(f"{root.name}.before-{time.strftime('%Y%m%d-%H%M%S')}"))
 
 
 def choose_source(states: list[dict[str, Any] | None]) -> tuple[int, dict[str, Any] | None]:
@@ -76,7 +71,8 @@ def choose_source(states: list[dict[str, Any] | None]) -> tuple[int, dict[str, A
 
 
 def require_same_math(run: Run, state: dict[str, Any]) -> None:
-    then, now = state["math"], run.math
+    defaults = {spec.name: spec.default for spec in fields(run.config)}  # of what was no setting when it was written
+    then, now = defaults | state["math"], run.math
     if changed := [name for name in now if then.get(name) != now[name]]:
         what = ", ".join(f"{name} was {then.get(name)}, is {now[name]}" for name in changed[:3])
         raise BadInput(

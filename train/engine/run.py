@@ -15,13 +15,12 @@ import json
 import os
 import time
 import traceback
-from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.engine.shutdown import Leaver
 from train.errors import BadInput, CheckFailed
-from train.plan.config import RunConfig, load_config
+from train.plan.config import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -29,20 +28,11 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "python -m train run [--SETTING VALUE …] [--config FILE] [--json]"
-    for spec in fields(RunConfig):
-        default = "" if spec.default in (None, "") else f" (default {spec.default})"
-        parser.add_argument(
-            f"--{spec.name.replace('_', '-')}",
-            dest=spec.name,
-            metavar="VALUE",
-            default=argparse.SUPPRESS,
-            help=spec.metadata["help"] + default,
-        )
+    add_settings(parser, SETTINGS)
 
 
 def main(args: argparse.Namespace) -> int:
-    names = {spec.name for spec in fields(RunConfig)}
-    config = load_config({name: value for name, value in vars(args).items() if name in names})
+    config = config_of(args)
     leaver = Leaver()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows that are still to be prepared go there too
@@ -67,8 +57,8 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     try:
         loop.train(run)
         if world.writes:
-            adapter = milestones.write_result(run)
-            finish(run, adapter, time.perf_counter() - started, as_json and world.speaks)
+            made = milestones.write_result(run)
+            finish(run, made, time.perf_counter() - started, as_json and world.speaks)
     except Exception as error:
         raise fail(run, error) from error
     finally:
@@ -76,7 +66,7 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     return 0
 
 
-def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
+def finish(run: Run, made: Path, seconds: float, as_json: bool) -> None:
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
@@ -90,7 +80,7 @@ def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
         "first_loss": losses[0] if losses else None,
         "last_loss": losses[-1] if losses else None,
         "best": run.milestones.best,
-        "adapter": str(adapter),
+        run.config.RESULT: str(made),
         "events": str(run.config.log_folder / EVENTS),
         "seconds": round(seconds, 2),
     }
@@ -98,7 +88,7 @@ def finish(run: Run, adapter: Path, seconds: float, as_json: bool) -> None:
     run.reporter.close()
     loss = f" · loss {losses[-1]:.4f}" if losses else ""
     held_out = f" · best held-out loss {run.milestones.best['loss']:.4f}" if run.milestones.best else ""
-    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\nadapter   {adapter}")
+    run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
     if as_json:
         print(json.dumps(receipt))
 

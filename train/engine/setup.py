@@ -3,16 +3,15 @@ process group, and what is to be trained is proven to be the same everywhere bef
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 
+from train import recipes
 from train.data.rows import Rows
 from train.engine import consistency, microbatch, resume
 from train.engine.device import look
@@ -22,7 +21,6 @@ from train.engine.reporter import Reporter
 from train.errors import BadInput
 from train.models import backends
 from train.models.backends import LossModule
-from train.models.locate import model_folder
 from train.models.weights import Trained, trained_weights
 from train.parallel import sync
 from train.parallel.balance import Balance
@@ -30,45 +28,46 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.strategy import Strategy
 from train.parallel.world import World
 from train.plan import decided
-from train.plan.catalogue import Facts, facts_of
 from train.plan.config import RunConfig
 from train.plan.decide import choose
 from train.plan.fit import Decisions
-from train.plan.hashes import base_hash
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
-from train.recipes import sft
+from train.recipes import Recipe
 from train.runlog import paths
-from train.runlog.events import EventLog, Progress
+from train.runlog.events import EventLog, ProgressLine
 
 
 def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
-    base = Path(model_folder(config.model))
+    recipe = recipes.of(config)
+    base = recipe.start(config, partial(say, out))
     config, why_decided = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    decisions = choose(config, devices, shape_of(base))
+    decisions = choose(config, devices, recipe.shape(config, base))
     device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
     check_shares(config, world.size)
 
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
-    rows, held_out = sft.rows(config, lambda text: print(text, file=out, flush=True) if out else None)
+    rows, held_out = recipe.rows(config, partial(say, out))
     if world.writes:  # one reading a node; a page that was lost with the power would train in silence
         rows.verify()
         held_out.verify()
-    facts, names = agree(config, decisions, world, base, {"rows": rows.hash, "held-out rows": held_out.hash})
-    module = sft.build(config, decisions, base, device, rows.row_length)
+    trains_on = recipe.identity(base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    facts, names = agree(config, decisions, world, trains_on)
+    module = recipe.build(config, decisions, base, device, rows.row_length)
 
     world.start_group(gpus=all(found.is_gpu for found in devices))
     mixed = is_mixed(devices)
-    trained = make_trained(config, module, decisions.precision, device, on_cpu=mixed)
+    trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
-    micro_batch, why_micro = choose_micro_batch(config, module, trained, rows, device)
+    micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
     log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
     run = Run(
         config=config,
+        recipe=recipe,
         world=world,
         device=device,
         math=facts,
@@ -76,16 +75,23 @@ def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
         held_out=held_out,
         module=module,
         total_steps=total_steps,
-        reporter=Reporter(log, Progress(out, total_steps)),
-        strategy=make_strategy(
-            config, world, module, trained, wire=wire, device=device, total_steps=total_steps, on_cpu=mixed
-        ),
+        reporter=Reporter(log, ProgressLine(out, total_steps)),
+        strategy=make_strategy(config, world, module, trained, wire=wire, total_steps=total_steps, on_cpu=mixed),
         trained=trained,
         balance=make_balance(config, names),
         micro_batch=micro_batch,
     )
     begin(run, decisions, wire, why_decided, [f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"])
     return run
+
+
+def say(out: TextIO | None, text: str) -> None:
+    if out:
+        print(text, file=out, flush=True)
+
+
+def device_of(trained: Trained) -> str:
+    return str(trained.parameters[0].device)
 
 
 def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str]) -> None:
@@ -102,18 +108,12 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 
-def shape_of(base: Path) -> Facts | None:
-    """None for a family whose memory is not known."""
-    try:
-        return facts_of(json.loads((base / "config.json").read_text()), str(base))
-    except BadInput:
-        return None
-
-
-def make_trained(config: RunConfig, module: LossModule, precision: str, device: str, *, on_cpu: bool) -> Trained:
+def make_trained(
+    config: RunConfig, recipe: Recipe, module: LossModule, precision: str, device: str, *, on_cpu: bool
+) -> Trained:
     """By name: all ranks and files have the weights in one order."""
     named = dict(sorted(trained_weights(module.model).items()))
-    optimizer = make_optimizer(config, list(named.values()), on_cpu=on_cpu and config.sync != "local")
+    optimizer = make_optimizer(config, recipe.optimized(config, named), on_cpu=on_cpu and config.sync != "local")
     return Trained(named, optimizer, scaler=make_scaler(precision, device), grad_clip=config.grad_clip)
 
 
@@ -124,24 +124,13 @@ def make_strategy(
     trained: Trained,
     *,
     wire: str,
-    device: str,
     total_steps: int,
     on_cpu: bool,
 ) -> Strategy:
+    device = device_of(trained)
     if config.sync != "local":
         return sync.ExactSync(config.sync, wire, module, trained, device)
-    return DiLoCo(
-        trained,
-        module,
-        world,
-        device,
-        steps=None if config.local_steps == "auto" else int(config.local_steps),
-        total_steps=total_steps,
-        rate=config.outer_learning_rate,
-        momentum=config.outer_momentum,
-        wire=wire,
-        on_cpu=on_cpu,
-    )
+    return DiLoCo(trained, module, world, device, config, total_steps=total_steps, wire=wire, on_cpu=on_cpu)
 
 
 def make_balance(config: RunConfig, names: list[str]) -> Balance:
@@ -150,17 +139,16 @@ def make_balance(config: RunConfig, names: list[str]) -> Balance:
 
 
 def choose_micro_batch(
-    config: RunConfig, module: LossModule, trained: Trained, rows: Rows, device: str
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
 ) -> tuple[int, str]:
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
+    device = device_of(trained)
     if device == "cpu":
-        choice = microbatch.on_cpu(rows.row_length)
-    else:
-        full_rows = partial(sft.full_rows, length=rows.row_length, vocabulary=2, device=device)
-        trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
-        choice = microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
-    return choice.micro_batch, choice.reason
+        return microbatch.on_cpu(rows.row_length)
+    full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
+    trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
+    return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
 
 
 def check_shares(config: RunConfig, ranks: int) -> None:
@@ -171,11 +159,11 @@ def check_shares(config: RunConfig, ranks: int) -> None:
 
 
 def agree(
-    config: RunConfig, decisions: Decisions, world: World, base: Path, data: dict[str, str]
+    config: RunConfig, decisions: Decisions, world: World, trains_on: dict[str, str]
 ) -> tuple[dict[str, Any], list[str]]:
     """Proof that all ranks are about to train the same thing: what decides the loss curve, and the ranks' names."""
     math_facts = config.scoped("math") | {"precision": decisions.precision, "load_in": decisions.load_in}
-    math_facts |= {"base weights": base_hash(base), **data}
+    math_facts |= trains_on
     versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
     claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
     consistency.require_agreement(
@@ -211,7 +199,7 @@ def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:
         reasons=reasons,
     )
     run.reporter.say(
-        f"{config.run}: {config.model} · {config.method} {weights / 1e6:.2f} M weights · "
+        f"{config.run}: {config.subject} {weights / 1e6:.2f} M weights · "
         f"{config.rows_per_step} rows a step · {len(run.rows)} rows · {run.total_steps} steps · {', '.join(names)}"
     )
     for reason in reasons:

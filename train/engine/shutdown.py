@@ -57,7 +57,7 @@ def leave(run: Run, reason: str) -> None:
 
 
 def beside_the_usual_stream(device: str) -> AbstractContextManager[object]:
-    """On a GPU: what stands in the usual stream may wait for ever for a peer that is gone. The weights are as they
+    """On a GPU: what stands in the usual stream may wait forever for a peer that is gone. The weights are as they
     should be, because every update ends with a synchronization."""
     if device == "cpu":
         return nullcontext()

@@ -11,7 +11,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from train.files import sync_file
+from train.files import whole_folder
 
 MEMORY = Path("/dev/shm")  # noqa: S108  a folder of our own in it, closed to others
 VARIABLE = "MOTLEY_STAGE"
@@ -65,17 +65,10 @@ class Stage:
 
     def _keep(self) -> None:
         for staged in self._found():
-            draft, target = self.root / f".{staged.name}.{os.getpid()}", self.root / staged.name
             try:
-                shutil.rmtree(draft, ignore_errors=True)
-                shutil.copytree(staged, draft)
-                for path in (*draft.iterdir(), draft):
-                    sync_file(path)
-                shutil.rmtree(target, ignore_errors=True)
-                draft.rename(target)
-                sync_file(self.root)
+                with whole_folder(self.root / staged.name) as draft:
+                    shutil.copytree(staged, draft, dirs_exist_ok=True)
             except OSError as error:
                 print(f"the checkpoint {staged.name} could not be kept: {error}", flush=True)
             finally:
-                shutil.rmtree(draft, ignore_errors=True)
                 shutil.rmtree(staged, ignore_errors=True)

@@ -4,7 +4,8 @@
 
 Whole steps of one and of several micro-batches, random rows of full length, this process alone; no data is needed. What
 was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
-The model is loaded once; the steps take ten seconds at most, or two steps where one takes longer.
+Without a micro_batch it is as in a run on a CPU, and 1 on a GPU. The model is loaded once; the steps take ten seconds
+at most, or two steps where one takes longer.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import home_dir
-from train.errors import BadInput
 from train.files import write_atomic
+from train.plan.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
+from train.plan.settings import COMMON_COUNTS
 
 BUDGET_S = 10.0
 LARGER = 3
@@ -42,35 +44,19 @@ class Speed:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
-    parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
-    parser.add_argument("--micro-batch", type=int, help="rows at a time (default: as a run on a CPU; 1 on a GPU)")
-    parser.add_argument("--method", default="lora", help="lora (default) or full")
-    parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
-    parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
-    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto")
-    parser.add_argument("--backend", default="auto", help="auto|hf|unsloth")
-    parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
-    parser.add_argument("--gradient-checkpointing", default="auto", help="auto|true|false|unsloth")
-    parser.add_argument("--precision", default="auto", help="auto|bf16|fp16|fp32")
+    own = [name for settings in RECIPES.values() for name in settings.COUNTED if name in SETTINGS]
+    add_settings(parser, dict.fromkeys(["recipe", *own, *COMMON_COUNTS]))
     parser.add_argument("--known-only", action="store_true", help="show what was measured before; measure nothing")
 
 
-SETTINGS = (
-    "max_seq_length", "micro_batch", "method", "lora_r", "lora_targets", "load_in", "backend", "device",
-    "gradient_checkpointing", "precision",
-)  # fmt: skip
-
-
 def main(args: argparse.Namespace) -> int:
-    if args.max_seq_length < 1 or (args.micro_batch is not None and args.micro_batch < 1):
-        raise BadInput("max_seq_length and micro_batch must be above 0")
+    config = config_of(args)
     started = time.perf_counter()
     file = home_dir() / FILE
-    key = key_of(args)
+    key = key_of(config)
     speed, cached = known(file).get(key), True
     if speed is None and not args.known_only:
-        speed, cached = measure(args), False
+        speed, cached = measure(config), False
         keep(file, key, speed)
     seconds = round(time.perf_counter() - started, 2)
     if args.json:
@@ -87,19 +73,15 @@ def main(args: argparse.Namespace) -> int:
 # -- what was measured before ------------------------------------------------------------------------------------
 
 
-def key_of(args: argparse.Namespace) -> str:
+def key_of(config: RunConfig) -> str:
     """Everything that a speed depends on; needs no torch."""
     from train.measure.versions import environment_lock
-    from train.plan.catalogue import resolve_model
 
-    model = resolve_model(args.model)
-    folder = Path(args.model).expanduser()
     facts = {
-        "model": folder.name if folder.is_dir() else model.name,
-        "weights": sum(file.stat().st_size for file in folder.glob("*.safetensors")) if folder.is_dir() else None,
         "environment": environment_lock(),
         "machine": [platform.machine(), gpus() or processor()],
-        **{name: getattr(args, name) for name in SETTINGS},
+        **{name: getattr(config, name) for name in COMMON_COUNTS},
+        **config.counted,
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -135,31 +117,28 @@ def keep(file: Path, key: str, speed: Speed) -> None:
 # -- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(args: argparse.Namespace) -> Speed:
+def measure(config: RunConfig) -> Speed:
     """Loads the model as a run would and lets it train on random rows."""
     import torch
 
+    from train import recipes
     from train.engine import microbatch
     from train.engine.device import look
-    from train.engine.setup import shape_of
-    from train.models.locate import model_folder
     from train.models.weights import trained_weights
     from train.parallel.sync import FlatSync
-    from train.plan.config import load_config
     from train.plan.decide import choose
-    from train.recipes import sft
 
-    config = load_config({name: getattr(args, name) for name in (*SETTINGS, "model")})
-    base = Path(model_folder(config.model))
+    recipe = recipes.of(config)
+    base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)
-    decisions = choose(config, [facts], shape_of(base))
-    module = sft.build(config, decisions, base, facts.device, config.max_seq_length)
+    decisions = choose(config, [facts], recipe.shape(config, base))
+    module = recipe.build(config, decisions, base, facts.device, config.max_seq_length)
     parameters = list(trained_weights(module.model).values())
     flat = FlatSync(module, parameters, "fp32", facts.device)
     optimizer = torch.optim.AdamW(parameters, lr=1e-9)
-    rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length).micro_batch if facts.device == "cpu" else 1)
+    rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length)[0] if facts.device == "cpu" else 1)
     vocabulary: int = module.model.config.vocab_size
-    batch = sft.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
+    batch = recipe.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
 
     def step(micro_batches: int) -> float:
         started = time.perf_counter()

@@ -17,20 +17,18 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from train.errors import BadInput
+from train.plan.config import add_settings, config_of
 from train.runlog.events import person
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", default="tiny", help="model to check with (default tiny)")
-    parser.add_argument("--backend", default="auto", help="auto|hf|unsloth")
-    parser.add_argument("--device", default="auto", help="auto|cpu|cuda")
-    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto")
+    add_settings(parser, ("model", "backend", "device", "load_in"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -53,22 +51,8 @@ def main(args: argparse.Namespace) -> int:
     return 1 if failure else 0
 
 
-@dataclass
-class Bench:
-    """What one check leaves for the next."""
-
-    module: Any = None
-    optimizer: Any = None
-    batch: Any = None
-    loss: Any = None
-    config: Any = None
-    decisions: Any = None
-    facts: Any = None
-    base: Any = None
-
-
 def checks(args: argparse.Namespace) -> Iterator[tuple[str, Callable[[], str]]]:
-    bench = Bench()
+    bench = SimpleNamespace()  # what one check leaves for the next
     yield "versions", versions
     yield "device and memory", lambda: device(bench, args)
     if bench.facts.device != "cpu":
@@ -85,15 +69,12 @@ def versions() -> str:
     return ", ".join([f"python {platform.python_version()}", *(f"{name} {version(name)}" for name in names)])
 
 
-def device(bench: Bench, args: argparse.Namespace) -> str:
+def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
     from train.engine.device import look
-    from train.engine.setup import shape_of
-    from train.models.locate import model_folder
-    from train.plan.config import load_config
+    from train.models.model_files import model_folder, shape_of
     from train.plan.decide import choose
 
-    names = ("model", "backend", "device", "load_in")
-    bench.config = load_config({name: getattr(args, name) for name in names})
+    bench.config = config_of(args)
     bench.base = Path(model_folder(bench.config.model))
     bench.facts = look(bench.config, platform.node(), 0, bench.base)
     bench.decisions = choose(bench.config, [bench.facts], shape_of(bench.base))
@@ -127,7 +108,7 @@ def kernel() -> str:
     return f"built by {compiler}, runs on {', '.join(torch.cuda.get_device_name(gpu) for gpu in gpus)}"
 
 
-def load(bench: Bench) -> str:
+def load(bench: SimpleNamespace) -> str:
     from train.engine.optimizer import make_optimizer
     from train.recipes import sft
 
@@ -139,7 +120,7 @@ def load(bench: Bench) -> str:
     return f"{bench.config.model}, {everything / 1e6:.1f} M weights, {adapter / 1e6:.2f} M trained"
 
 
-def forward(bench: Bench) -> str:
+def forward(bench: SimpleNamespace) -> str:
     import torch
 
     ids = torch.arange(3, 67, device=bench.facts.device)[None]
@@ -150,7 +131,7 @@ def forward(bench: Bench) -> str:
     return f"loss {bench.loss.item() / 63:.3f}"
 
 
-def backward(bench: Bench) -> str:
+def backward(bench: SimpleNamespace) -> str:
     import torch
 
     (bench.loss / 63).backward()
@@ -164,7 +145,7 @@ def backward(bench: Bench) -> str:
     return f"gradient norm {norm:.4f}"
 
 
-def optimizer_step(bench: Bench) -> str:
+def optimizer_step(bench: SimpleNamespace) -> str:
     for group in bench.optimizer.param_groups:
         group["lr"] = 1e-2
     before = bench.loss.item() / 63
@@ -175,16 +156,16 @@ def optimizer_step(bench: Bench) -> str:
     return f"loss {before:.3f} → {after:.3f}"
 
 
-def save_and_reload(bench: Bench) -> str:
+def save_and_reload(bench: SimpleNamespace) -> str:
     import torch
 
     from train.engine import checkpoint
-    from train.models.weights import trained_weights
+    from train.models.weights import Trained, trained_weights
 
     model = bench.module.model
     wanted = {name: p.detach().clone() for name, p in trained_weights(model).items()}
     with tempfile.TemporaryDirectory() as folder:
-        checkpoint.write(Path(folder), 1, model, bench.optimizer, {})
+        checkpoint.write(Path(folder), 1, model, Trained(trained_weights(model), bench.optimizer), {})
         saved, problems = checkpoint.newest_intact(Path(folder))
         if saved is None:
             raise ValueError("; ".join(problems))

@@ -11,16 +11,16 @@ import hashlib
 import json
 import platform
 import re
-import subprocess
 import sys
 from importlib.metadata import PackageNotFoundError, distribution, distributions, version
 from pathlib import Path
 from typing import Any
 
+from train import nvidia_driver
 from train.cache import cache_dir
 from train.data.rows import read_index
+from train.package import package_hash
 from train.plan.catalogue import resolve_model
-from train.plan.hashes import package_hash
 
 PACKAGES = ("torch", "transformers", "tokenizers", "peft", "accelerate", "safetensors", "huggingface_hub", "numpy")
 GPU_PACKAGES = ("triton", "bitsandbytes", "unsloth", "unsloth_zoo")
@@ -48,7 +48,7 @@ def collect(model: str | None = None, dataset: str | None = None, root: Path = P
         **{name: package(name) for name in PACKAGES + GPU_PACKAGES},
         "cuda": torch_cuda(),
         "nccl": nccl(),
-        **driver(root),
+        **nvidia_driver.versions(root),
         "gpus": gpus(root),
         "kernel": platform.release(),
         "os": os_name(root),
@@ -78,37 +78,6 @@ def torch_cuda() -> str | None:
 
 def nccl() -> str | None:
     return next((d.version for d in distributions() if (d.name or "").startswith("nvidia-nccl-cu")), None)
-
-
-def driver(root: Path) -> dict[str, str | None]:
-    """The driver as the running kernel has it, as its module lies on disk, and as programs load its library.
-
-    After an unattended upgrade these differ until the next boot, and CUDA refuses.
-    """
-    loaded = _first_match(root / "proc/driver/nvidia/version", r"Kernel Module\s+(?:for \S+\s+)?([\d.]+)")
-    folders = ("usr/lib*/x86_64-linux-gnu", "usr/lib64")
-    libraries = [path.name for folder in folders for path in root.glob(f"{folder}/libnvidia-ml.so.[0-9]*.*")]
-    library = max(libraries, key=_numbers).removeprefix("libnvidia-ml.so.") if libraries else None
-    return {
-        "driver": loaded,
-        "driver_on_disk": module_on_disk() if loaded or library else None,
-        "driver_library": library,
-    }
-
-
-def _numbers(name: str) -> list[int]:
-    """570.9 is older than 570.133."""
-    return [int(part) for part in re.findall(r"\d+", name)]
-
-
-def module_on_disk() -> str | None:
-    try:
-        done = subprocess.run(
-            ["modinfo", "-F", "version", "nvidia"], check=False, capture_output=True, text=True, timeout=5
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() or None
 
 
 def gpus(root: Path) -> list[str]:

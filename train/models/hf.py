@@ -28,15 +28,15 @@ def build(spec: ModelSpec) -> nn.Module:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     if spec.method == "full":
-        return _trainable(model)
+        return in_train_mode(model.requires_grad_(True))
     model.requires_grad_(False)
     if spec.adapter is not None:
-        return _trained(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True))
+        return in_train_mode(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True))
     if spec.method == "base":
-        return _trained(model)
+        return in_train_mode(model)
     require_targets(model, spec)
     torch.manual_seed(spec.seed)
-    return _trained(peft.get_peft_model(model, _lora(spec)))
+    return in_train_mode(peft.get_peft_model(model, _lora(spec)))
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
@@ -125,12 +125,8 @@ def _lora(spec: ModelSpec) -> Any:
     )
 
 
-def _trainable(model: nn.Module) -> nn.Module:
-    return _trained(model.requires_grad_(True))
-
-
-def _trained(model: nn.Module) -> nn.Module:
-    """Train mode, and every trainable weight in fp32: an update may be smaller than bf16 can hold."""
+def in_train_mode(model: nn.Module) -> nn.Module:
+    """With every trainable weight in fp32: an update may be smaller than bf16 can hold."""
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()

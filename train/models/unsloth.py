@@ -14,11 +14,11 @@ tests/unsloth shows it without a GPU: its kernels in Triton's interpreter, and u
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from train.cache import cache_dir
 from train.errors import BadInput
 from train.models import unsloth_facts as facts
 from train.models.backends import ModelSpec
@@ -27,9 +27,8 @@ from train.models.backends import ModelSpec
 def _prepare_environment() -> None:
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         os.environ.setdefault(name, value)
-    cache = Path(os.environ.get("MOTLEY_CACHE", "~/.cache/motley")).expanduser()
     for name in ("UNSLOTH_COMPILE_LOCATION", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR"):
-        of_node = os.environ.get(name) or str(cache / "compiled" / name.lower())
+        of_node = os.environ.get(name) or str(cache_dir() / "compiled" / name.lower())
         os.environ[name] = f"{of_node}/local-rank-{os.environ['LOCAL_RANK']}"
     os.environ["UNSLOTH_DISABLE_STATISTICS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
@@ -73,12 +72,8 @@ def load(spec: ModelSpec) -> nn.Module:
     elif spec.method == "lora":
         hf.require_targets(model, spec)
         model = _with_adapter(model, spec)
-    module: nn.Module = model
-    for parameter in module.parameters():
-        if parameter.requires_grad:
-            parameter.data = parameter.data.float()
-    module.row_length = spec.max_seq_length
-    return module.train()
+    model.row_length = spec.max_seq_length
+    return hf.in_train_mode(model)
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:

@@ -7,7 +7,6 @@ its attention    a sample that shares a row with others has the hidden states th
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from importlib.metadata import version
 from typing import Any
 
@@ -16,7 +15,7 @@ from packaging.version import Version
 from torch import Tensor, nn
 
 from train.errors import BadInput
-from train.models.backends import ModelSpec
+from train.models.backends import ModelSpec, autocast
 
 OLDEST = "2026.10.9"
 """The first in which all of this was seen (tests/unsloth)."""
@@ -41,7 +40,8 @@ def require_all_linear(model: Any) -> None:
     left = [
         name
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not output and not _of_adapter(name)
+        if isinstance(module, nn.Linear) and module is not output
+        if not name.endswith(".base_layer") and ".lora_" not in name
     ]
     if left:
         raise BadInput(f"unsloth gives {len(left)} linear layers no adapter: {left[0]}, …", _where(), FIX)
@@ -56,7 +56,7 @@ def require_apart(model: Any, spec: ModelSpec) -> None:
     start = 2 * length // 3
     packed_positions = torch.cat([positions[:, :start], positions[:, : length - start]], dim=1)
     backbone = model.base_model
-    with torch.no_grad(), _autocast(spec):
+    with torch.no_grad(), autocast(spec.precision, spec.device):
         packed, mixed = (_second(backbone, ids, places, start) for places in (packed_positions, positions))
         alone = _second(backbone, ids[:, start:], positions[:, : length - start], 0)
     if (packed - alone).norm() > (mixed - alone).norm() / 4:
@@ -66,17 +66,6 @@ def require_apart(model: Any, spec: ModelSpec) -> None:
 def _second(backbone: Any, ids: Tensor, positions: Tensor, start: int) -> Tensor:
     states: Tensor = backbone(input_ids=ids, position_ids=positions, use_cache=False).last_hidden_state
     return states[:, start:].float()
-
-
-def _autocast(spec: ModelSpec) -> Any:
-    dtypes = {"bf16": torch.bfloat16, "fp16": torch.float16}
-    if spec.precision not in dtypes:
-        return nullcontext()
-    return torch.autocast(torch.device(spec.device).type, dtypes[spec.precision])
-
-
-def _of_adapter(name: str) -> bool:
-    return name.endswith(".base_layer") or ".lora_" in name
 
 
 def _where(found: str | None = None) -> str:

@@ -86,7 +86,7 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Change:
+class NewShares:
     """A new plan, in force from the next step on."""
 
     shares: dict[str, int]
@@ -152,7 +152,7 @@ class Balance:
         now = {name: meter.speed for name, meter in self.meters.items() if meter.seen}
         return self.known | {name: round(speed, 4) for name, speed in now.items() if speed is not None}
 
-    def learn(self, nodes: Mapping[str, Mapping[str, Any]], *, hold: bool = False) -> Change | None:
+    def learn(self, nodes: Mapping[str, Mapping[str, Any]], *, hold: bool = False) -> NewShares | None:
         """Takes a step's event in; another plan, or None. `hold` keeps the plan as it is for now."""
         self.step += 1
         changed = [name for name in self.names if self.meters[name].add(nodes[name]["rows"], nodes[name]["compute_s"])]
@@ -171,7 +171,7 @@ class Balance:
     def _now(self) -> list[float]:
         return [self.meters[name].speed or 1.0 for name in self.names]
 
-    def _better_plan(self) -> Change | None:
+    def _better_plan(self) -> NewShares | None:
         speeds = self._now()
         counts = fastest_split(self.rows, speeds)
         old_s, new_s = compute_seconds(self.counts, speeds), compute_seconds(counts, speeds)
@@ -186,7 +186,7 @@ class Balance:
         self.counts, self.planned = counts, dict(zip(self.names, speeds, strict=True))
         return self._change(reason)
 
-    def _probe(self) -> Change | None:
+    def _probe(self) -> NewShares | None:
         """One row, for one step, to a process without rows: it may have become faster."""
         speeds = self._now()
         step_s = compute_seconds(self.counts, speeds)
@@ -203,10 +203,10 @@ class Balance:
             return self._change(f"{name} gets one row for one step, to see how fast it is now")
         return None
 
-    def _change(self, reason: str) -> Change:
+    def _change(self, reason: str) -> NewShares:
         self.shares = [float(n) for n in self.counts]
         shares = dict(zip(self.names, self.counts, strict=True))
-        return Change(shares, {name: round(v, 4) for name, v in zip(self.names, self._now(), strict=True)}, reason)
+        return NewShares(shares, {name: round(v, 4) for name, v in zip(self.names, self._now(), strict=True)}, reason)
 
     def _why(self, counts: Sequence[int], old_s: float, new_s: float) -> str:
         """In words, by the process whose speed moved most since the last plan."""

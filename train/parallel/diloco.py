@@ -27,18 +27,13 @@ from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import FlatSync, all_reduce
 from train.parallel.world import World
 from train.plan import speedup
+from train.plan.config import RunConfig
 
 FIRST_ROUND = 4
 """Inner steps of the first round, which shows how long a step and an exchange take."""
-LEAST_ROUNDS = 8
-"""Rounds that a run has at least, as far as its steps allow."""
 CHANGED = 1.5
 """A new number of steps that differs by less than this factor is not worth a change."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
-
-
-def most_steps(total_steps: int) -> int:
-    return max(1, min(speedup.MOST_LOCAL_STEPS, total_steps // LEAST_ROUNDS))
 
 
 class DiLoCo(Strategy):
@@ -52,11 +47,9 @@ class DiLoCo(Strategy):
         module: LossModule,
         world: World,
         device: str,
+        config: RunConfig,
         *,
-        steps: int | None,
         total_steps: int,
-        rate: float,
-        momentum: float,
         wire: str,
         on_cpu: bool = False,
     ) -> None:
@@ -65,10 +58,12 @@ class DiLoCo(Strategy):
         self.world = world
         self.on_cpu = on_cpu
         """GPUs and CPUs train together: all take the outer step on the same kind of processor (engine/optimizer.py)."""
-        self.total_steps, self.rate, self.momentum, self.wire = total_steps, rate, momentum, wire
-        self.measured = steps is None
+        self.rate, self.momentum = config.outer_learning_rate, config.outer_momentum
+        self.total_steps, self.wire = total_steps, wire
+        self.measured = config.local_steps == "auto"
         """Whether the number of steps follows from what they take; else it is as set."""
-        self.steps = steps or min(FIRST_ROUND, most_steps(total_steps))
+        first = min(FIRST_ROUND, speedup.most_local_steps(total_steps))
+        self.steps = first if self.measured else int(config.local_steps)
         self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
@@ -189,7 +184,7 @@ class DiLoCo(Strategy):
             state[p]["step"] = torch.tensor(float(furthest.item()))
 
     def _agree_on_scale(self) -> None:
-        """The most careful rank's: an overflow that one of them met is met by all."""
+        """The most careful rank's: an overflow on one of them is an overflow on all."""
         state = self.trained.scaler.state_dict()
         names = ("scale", "_growth_tracker")
         everyone = self.world.numbers([float(state[name]) for name in names])
@@ -203,7 +198,7 @@ class DiLoCo(Strategy):
         if self.tokens:  # in the middle of a round
             return None
         step_s, self.seconds = statistics.median(self.seconds), []
-        wanted = speedup.local_steps(step_s, self.exchange_s, most_steps(self.total_steps))
+        wanted = speedup.local_steps(step_s, self.exchange_s, self.total_steps)
         if not self.measured or max(wanted, self.steps) < CHANGED * min(wanted, self.steps):
             return None
         self.steps = wanted
@@ -229,5 +224,5 @@ class DiLoCo(Strategy):
 
     def resume(self, step: int, state: Mapping[str, Any]) -> None:
         if self.measured and state.get("local_steps"):
-            self.steps = min(int(state["local_steps"]), most_steps(self.total_steps))
+            self.steps = min(int(state["local_steps"]), speedup.most_local_steps(self.total_steps))
         self.begin(step)

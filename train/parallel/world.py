@@ -79,7 +79,7 @@ class World:
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, gpus: bool) -> None:
-        """`gpus`: every rank has one. Where some compute on CPUs, all must exchange the same way."""
+        """`gpus`: every rank has one. Where some compute on CPUs, all must exchange alike."""
         if self.size == 1:
             return
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.

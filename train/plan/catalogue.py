@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from train.cache import home_dir
 from train.errors import BadInput
-from train.plan.names import as_name
+from train.layout import BASE_MODELS
+from train.plan.run_name import as_name
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 FETCHED = ".motley-source.json"
 """Marks a folder that `python -m train fetch` made, and says where its files are from."""
-Source = Literal["catalogue", "hub", "folder"]
+Source = Literal["catalogue", "hub", "folder", "new"]
+"""new: it begins with random weights."""
+TEXTS = (".txt", ".md", ".py", ".jsonl")
+"""Files of a folder that is a data set."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,6 +62,8 @@ class Model:
 
 @functools.cache
 def catalogue() -> dict[str, Any]:
+    import yaml  # the checks of a graphics card run without it
+
     loaded: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("catalogue.yml").read_text())
     return loaded
 
@@ -69,20 +73,11 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
     entry_name, entry = _entry("models", name)
     if entry:
         facts = Facts(**{key: entry[key] for key in Facts.__slots__ if key in entry})
-        copy = (home or home_dir()) / "models" / "base" / entry_name
+        copy = (home or home_dir()) / BASE_MODELS / entry_name
         here = copy if (copy / "config.json").is_file() else None
         reason = f"{entry_name} is in the catalogue" + (f", copied to {here}" if here else "")
-        return Model(
-            name=entry_name,
-            source="catalogue",
-            reason=reason,
-            hub=entry.get("hub"),
-            hub_4bit=entry.get("hub_4bit"),
-            embedded=entry.get("embedded"),
-            gated=bool(entry.get("gated")),
-            facts=facts,
-            folder=here,
-        )
+        known = {key: entry[key] for key in ("hub", "hub_4bit", "embedded", "gated") if key in entry}
+        return Model(name=entry_name, source="catalogue", reason=reason, facts=facts, folder=here, **known)
     folder = Path(name).expanduser()
     if (folder / "config.json").is_file():
         return Model(
@@ -169,14 +164,17 @@ class Dataset:
     """Whether the catalogue has it."""
     file: Path | None = None
     files: tuple[Path, ...] = ()
-    """What `fetch` brought, where it is a folder of that."""
+    """What `fetch` brought, where it is a folder of that; or the texts of a folder."""
+    folder: Path | None = None
+    """Of texts, below which `files` are."""
 
     @property
     def local_name(self) -> str:
         return self.hub.replace("/", "--") if self.hub and not self.listed else self.name
 
 
-def resolve_dataset(name: str) -> Dataset:
+def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
+    """`folders`: a folder of texts is one, too."""
     entry_name, entry = _entry("datasets", name)
     if entry:
         reason = f"{entry_name} is in the catalogue"
@@ -189,6 +187,8 @@ def resolve_dataset(name: str) -> Dataset:
     if (file / FETCHED).is_file():
         files = tuple(sorted(path for path in file.rglob("*") if path.is_file() and not path.name.startswith(".")))
         return Dataset(name=file.name, reason=f"{name} was fetched from the hub", files=files)
+    if file.is_dir() and folders:
+        return text_folder(name, file)
     if file.is_dir():
         raise BadInput(
             "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"
@@ -198,3 +198,23 @@ def resolve_dataset(name: str) -> Dataset:
     if "/" in name or file.suffix:
         raise BadInput(f"there is no file {name}", fix="give the path of a .jsonl, .json, .csv, .txt or .parquet file")
     raise _unknown("data set", name, catalogue()["datasets"])
+
+
+def text_folder(name: str, folder: Path) -> Dataset:
+    files = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in TEXTS and path.is_file() and not is_hidden(path.relative_to(folder))
+    )
+    if not files:
+        raise BadInput("this folder holds no text", f"folder: {folder}", f"files that count: *{' *'.join(TEXTS)}")
+    return Dataset(
+        name=as_name(folder.resolve().name),
+        reason=f"{name} is a folder of {len(files)} texts of this machine",
+        files=tuple(files),
+        folder=folder,
+    )
+
+
+def is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

@@ -1,4 +1,4 @@
-"""cluster_config.yaml: who trains together and where they meet. The launch writes it; it can be written by hand.
+"""cluster_config.yaml: who trains together, at which addresses. The launch writes it; it can be written by hand.
 
 run: qa
 node: gpu-worker-1                  # this node
@@ -6,7 +6,7 @@ token: 5f…                          # one launch's secret: agents without it a
 nodes:                              # in the agreed order, the head first; the same on every node
   - {name: gpu-master, address: 10.77.0.11, processes: 1}
   - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}
-interface: enp3s0                   # the card that leads to the others
+interface: enp3s0                   # the NIC that leads to the others
 presence_port: 29400
 group_ports: [29410, 29489]         # another one for each plan
 """
@@ -21,13 +21,13 @@ from typing import Any
 from train.errors import BadInput
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.config import nearest, read_yaml
-from train.plan.names import RULE, is_name
+from train.plan.run_name import RULE, is_name
 
 NODE_KEYS = ("name", "address", "processes")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class Member:
     name: str
     address: str
     processes: int = 1
@@ -38,7 +38,7 @@ class ClusterConfig:
     run: str
     node: str
     token: str
-    nodes: tuple[Node, ...]
+    nodes: tuple[Member, ...]
     interface: str = ""
     presence_port: int = HEARTBEAT_PORT
     group_ports: tuple[int, int] = GROUP_PORTS
@@ -47,7 +47,7 @@ class ClusterConfig:
     def order(self) -> tuple[str, ...]:
         return tuple(node.name for node in self.nodes)
 
-    def of(self, name: str) -> Node:
+    def of(self, name: str) -> Member:
         return next(node for node in self.nodes if node.name == name)
 
 
@@ -60,7 +60,7 @@ def read_cluster(file: Path) -> ClusterConfig:
     try:
         return _checked(values)
     except BadInput as error:
-        raise BadInput(str(error), f"file: {file}", "make launch writes it anew") from None
+        raise BadInput(str(error), f"file: {file}", "make launch writes it again") from None
 
 
 def _checked(values: dict[str, Any]) -> ClusterConfig:
@@ -92,7 +92,7 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
     )
 
 
-def _node(entry: Any) -> Node:
+def _node(entry: Any) -> Member:
     if not isinstance(entry, dict):
         raise BadInput(f"nodes: '{entry}' is not {{name, address, processes}}")
     for key in entry:
@@ -107,7 +107,7 @@ def _node(entry: Any) -> Node:
         raise BadInput(f"nodes: {name}: '{entry.get('address')}' is not an address") from None
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise BadInput(f"nodes: {name}: processes must be 1 or more, not '{processes}'")
-    return Node(name=name, address=address, processes=processes)
+    return Member(name=name, address=address, processes=processes)
 
 
 def _port(key: str, value: Any) -> int:

@@ -12,14 +12,14 @@ from dataclasses import replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan import catalogue, obstacles, speedup
+from train.plan import catalogue, obstacles, sizes, speedup
 from train.plan.config import RunConfig
 from train.plan.fit import Decisions, Fit, fit, predict, setup_for
 from train.plan.memory import GIB, Setup, fits, parameters
-from train.plan.nodes import Device, LaunchFacts, Node, link, machines, nodes_of, speeds
+from train.plan.new_or_resumed import choose_run, known_runs
+from train.plan.nodes import Device, LaunchFacts, PlanNode, link, machines, nodes_of, speeds
 from train.plan.plan import Plan
 from train.plan.request import Request, about_model
-from train.plan.runs import choose_run, known_runs
 
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
@@ -32,17 +32,19 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.running(facts.looks))
     request = choose_run(request, known_runs(facts.looks))
     nodes = nodes_of(facts, request.config.device)
-    refuse(obstacles.unequal(facts.versions) + obstacles.in_the_way(nodes))
+    refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     mbit, link_why = link(nodes, facts.proof_mbit)
     model, size, lacking, fitted = fit_base(request, facts, nodes, mbit)
-    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.in_the_way(nodes, dict.fromkeys(lacking, size)))
-    settings = request.settings | fitted.decisions.as_dict()  # once for all nodes, whoever leaves
+    kept = checkpoint_bytes(fitted, request.config.keep)
+    refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
+    decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
+    settings = request.settings | decided  # once for all nodes, whoever leaves
     known = speeds(nodes, settings, facts.calibrated)
-    prediction = {}
+    prediction, computing = {}, []
     if len(known.rows_per_s) == len(nodes):
-        which = {"rows": settings["rows_per_step"], "wire": settings["wire"], "sync": settings["sync"]}
-        prediction = predict(fitted, machines(nodes, known, mbit), **which)
-    wireless = [node.name for node in nodes if node.look["way"]["wireless"]]
+        computing = machines(nodes, known, mbit)
+        prediction = predict(fitted, computing, request.config)
+    wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
     return Plan(
         request=request,
         nodes=nodes,
@@ -55,12 +57,19 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         link_why=link_why,
         speeds=known,
         prediction=prediction,
+        sizes=sizes.sizes(request.config, fitted, computing, prediction),
         warnings=[
-            *(f"{why}; it is left out" for why in facts.off.values()),
+            *(f"{why}; it is skipped" for why in facts.off.values()),
             *speedup.slows_the_run(prediction),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
+
+
+def checkpoint_bytes(fitted: Fit, keep: int) -> int:
+    """Of all that are kept, with the best and the one that is being written: of all weights that is much."""
+    each = (4 + fitted.setup.optimizer_bytes) * fitted.trained_weights if fitted.setup.full else 0
+    return max(obstacles.KEPT_FREE_BYTES, (keep + 2) * each)
 
 
 def refuse(findings: list[str]) -> None:
@@ -69,15 +78,18 @@ def refuse(findings: list[str]) -> None:
 
 
 def fit_base(
-    request: Request, facts: LaunchFacts, nodes: list[Node], mbit: float
+    request: Request, facts: LaunchFacts, nodes: list[PlanNode], mbit: float
 ) -> tuple[dict[str, Any], int, list[str], Fit]:
     """The model as it will be trained: where it comes from and its bytes, which nodes lack it, and whether it fits."""
     config, model, shape = request.config, about_model(request.model), request.model.facts
+    if model["source"] == "new":
+        return fit_new(request, facts, nodes, mbit)
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     gpu = all(device.is_gpu for device in devices)
-    if gpu and model["hub_4bit"] and config.load_in in ("auto", "4bit"):
-        config = replace(config, load_in=choose(config, devices, shape).load_in)
-        model["in_4bit"] = config.load_in == "4bit"
+    if gpu and model["hub_4bit"] and config.holding.load_in in ("auto", "4bit"):
+        settled: dict[str, Any] = {"load_in": choose(config, devices, shape).load_in}
+        config = replace(config, **settled)
+        model["in_4bit"] = settled["load_in"] == "4bit"
     model["folder_name"] = model["local_name"] + ("-4bit" if model.get("in_4bit") else "")
     lacking = who_lacks(f"model {model['folder_name']}", facts.versions)
     found, size = None, 0
@@ -97,6 +109,17 @@ def fit_base(
     assert shape
     fitted = fit(config, choose(config, devices, shape), devices, model=model["name"], facts=shape, mbit=mbit)
     return model, size or 2 * parameters(shape), lacking, fitted
+
+
+def fit_new(
+    request: Request, facts: LaunchFacts, nodes: list[PlanNode], mbit: float
+) -> tuple[dict[str, Any], int, list[str], Fit]:
+    """A model that begins with random weights: nothing is brought."""
+    config, model, shape = request.config, about_model(request.model), request.model.facts
+    assert shape
+    devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
+    fitted = fit(config, choose(config, devices, shape), devices, model=model["name"], facts=shape, mbit=mbit)
+    return model | {"folder_name": "", "comes_from": ""}, 0, [], fitted
 
 
 def who_lacks(key: str, versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
@@ -129,13 +152,14 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts 
 
 def _backend(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, gpu: bool) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
-    if config.backend == "unsloth" and mixes:
+    wanted = config.holding.backend
+    if wanted == "unsloth" and mixes:
         raise BadInput(f"backend: {MIXES}", fix="use backend: hf")
     without = _names(device for device in devices if not device.unsloth)
-    if config.backend == "unsloth" and without:
+    if wanted == "unsloth" and without:
         raise BadInput(f"backend: it is unsloth, which {without} has not", fix="use backend: hf, or other nodes")
-    if config.backend != "auto":
-        return config.backend, "as set"
+    if wanted != "auto":
+        return wanted, "as set"
     if not gpu:
         return "hf", f"no GPU on {_names(device for device in devices if not device.is_gpu)}"
     if mixes:
@@ -159,22 +183,22 @@ def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str
         return config.gradient_checkpointing, "as set"
     if not gpu:
         return "false", "main memory is plenty"
-    return ("unsloth", "its own way needs least") if backend == "unsloth" else ("true", "saves GPU memory")
+    return ("unsloth", "its own needs least") if backend == "unsloth" else ("true", "saves GPU memory")
 
 
 def _load_in(
     config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, setup: Setup, gpu: bool
 ) -> tuple[str, str]:
-    on_disk = shape.on_disk if shape else ""
-    if on_disk and config.load_in not in ("auto", on_disk):
+    on_disk, wanted = shape.on_disk if shape else "", config.holding.load_in
+    if on_disk and wanted not in ("auto", on_disk):
         raise BadInput(
-            f"load_in: {config.load_in}, but the model's files are in {on_disk}",
+            f"load_in: {wanted}, but the model's files are in {on_disk}",
             fix=f"use load_in: {on_disk}, or {UNQUANTISED}",
         )
-    asked = on_disk or config.load_in
+    asked = on_disk or wanted
     if asked != "auto":
         _require_quantising(asked, devices, setup, instead=UNQUANTISED if on_disk else "load_in: 16bit")
-        why = "so are the model's files" if on_disk and config.load_in == "auto" else "as set"
+        why = "so are the model's files" if on_disk and wanted == "auto" else "as set"
         more = EIGHT_BIT if asked == "8bit" else SLOW if asked == "4bit" and not gpu else ""
         return asked, f"{why}; {more}" if more else why
     if not gpu or setup.full:

@@ -33,12 +33,12 @@ def read(config: RunConfig) -> dict[str, str]:
     return {}
 
 
-def obey(config: RunConfig, told: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str]]:
-    """The settings with what was decided in place of `auto`, and why; `told` is what each rank has read."""
+def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str]]:
+    """The settings with what was decided in place of `auto`, and why; `by_rank` is what each rank has read."""
     known: dict[str, str] = {}
-    for one in told:
+    for one in by_rank:
         known = {**one, **known}
-    open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name) == "auto"}
+    open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name, "") == "auto"}
     why = ", ".join(f"{name} {value}" for name, value in open_.items())
     return replace(config, **open_), [f"{why}: decided when the run began"] if why else []
 

@@ -95,24 +95,26 @@ class Fit:
 
 def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str = "16bit") -> Setup:
     """What memory depends on, of a run with these settings."""
-    named = LINEARS if config.lora_targets == "all-linear" else config.lora_targets.split(",")
+    held = config.holding
+    named = LINEARS if held.lora_targets == "all-linear" else held.lora_targets.split(",")
     return Setup(
         load_in=load_in,
-        lora_r=config.lora_r,
+        lora_r=held.lora_r,
         lora_targets=tuple(name for name in LINEARS if name in named),
         row_length=config.max_seq_length,
         micro_batch=config.micro_batch or 1,
         checkpointing=CHECKPOINTING[checkpointing],
         optimizer_bytes=8 if config.optimizer == "adamw" else 2,
         fused_loss=backend == "unsloth",
-        full=config.method == "full",
+        full=held.full,
     )
 
 
 def fit(
     config: RunConfig, decisions: Decisions, devices: Sequence[Device], *, model: str, facts: Facts, mbit: float
 ) -> Fit:
-    if config.lora_targets != "all-linear" and (unknown := set(config.lora_targets.split(",")) - set(LINEARS)):
+    targets = config.holding.lora_targets
+    if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
         raise BadInput(
             f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
         )
@@ -163,13 +165,17 @@ def as_json(fit: Fit) -> dict[str, Any]:
     }
 
 
-def predict(fit: Fit, machines: Sequence[speedup.Machine], *, rows: int, wire: str, sync: str) -> dict[str, Any]:
+def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> dict[str, Any]:
     """What the machines would do together, as JSON, with the wire that a run would choose."""
-    weights = fit.trained_weights
+    weights, wire = fit.trained_weights, config.wire
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
     fewer = {}
     if not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER):  # the usual smaller choice of targets
         fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
-    traffic = speedup.Traffic(weights, wire, fewer)
-    return {"wire": wire, **speedup.as_json(machines, rows, traffic, local=sync == "local")}
+    traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
+    found = speedup.as_json(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    for remedy in found["ways"]:
+        if rows := remedy["settings"].get("rows_per_step"):
+            remedy["settings"] = config.larger_step(rows)
+    return {"wire": wire, **found}

@@ -1,5 +1,4 @@
-"""Hashes of what must be the same everywhere, without torch: a base model on disk, and this package's source. A model's
-files are large and seldom change, so theirs are remembered."""
+"""The hash of a base model on disk, without torch. Its files are large and seldom change: theirs are remembered."""
 
 from __future__ import annotations
 
@@ -22,19 +21,6 @@ def base_hash(folder: Path) -> str:
         digest.update(f"{path.name} {memory.hash(path)}\n".encode())
     memory.save()
     return digest.hexdigest()
-
-
-def package_files(folder: Path) -> list[Path]:
-    """All that travels to the nodes."""
-    return sorted(path for kind in ("*.py", "*.yml", "*.txt") for path in folder.rglob(kind))
-
-
-def package_hash(folder: Path) -> str:
-    """Of this package's source: nodes with different code must not train together."""
-    digest = hashlib.sha256()
-    for file in package_files(folder):
-        digest.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
-    return digest.hexdigest()[:16]
 
 
 class _Remembered:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.plan.architectures import BF16_SINCE
 from train.plan.speedup import Machine
 
-GIB = 1 << 30
-COUNTED_ALIKE = ("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing")
+COUNTED_ALIKE = (
+    *("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing"),
+    *("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size", "tie_embeddings"),
+)
 """Settings in which two runs must agree for one's speeds to predict the other's."""
 
 
@@ -54,7 +57,7 @@ class LaunchFacts:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Node:
+class PlanNode:
     """One machine that takes part."""
 
     name: str
@@ -69,7 +72,7 @@ class Node:
     @property
     def bf16(self) -> bool:
         """Of its oldest card; where the driver does not say, the node itself looks again before it trains."""
-        return all(float(card.get("capability") or 8.0) >= 8.0 for card in self.look["cards"])
+        return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.look["cards"])
 
     @property
     def computes_on(self) -> str:
@@ -83,7 +86,7 @@ class Node:
         return Device(self.name, self.device, self.bytes, bf16=self.bf16 or not gpu, unsloth=unsloth, bitsandbytes=gpu)
 
 
-def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[Node]:
+def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
     found = []
     for name, address in facts.addresses.items():
         look = facts.looks[name]
@@ -91,17 +94,17 @@ def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[Node]:
         count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
         memory = min(card["bytes"] for card in look["cards"]) if cuda else look["memory_bytes"] // count
         kind = "cuda" if cuda else "cpu"
-        found.append(Node(name=name, address=address, look=look, device=kind, processes=count, bytes=memory))
+        found.append(PlanNode(name=name, address=address, look=look, device=kind, processes=count, bytes=memory))
     return found
 
 
-def link(nodes: list[Node], proof_mbit: float) -> tuple[float, str]:
+def link(nodes: list[PlanNode], proof_mbit: float) -> tuple[float, str]:
     """Mbit/s of the slowest route between two nodes, and how that is known."""
     if proof_mbit:
         return proof_mbit, "measured by bootstrap's proof"
-    promised = {node.name: node.look["way"]["mbit"] for node in nodes if node.look["way"].get("mbit")}
+    promised = {node.name: node.look["route"]["mbit"] for node in nodes if node.look["route"].get("mbit")}
     if not promised:
-        return 1000.0, "taken for granted: no network card tells its speed"
+        return 1000.0, "assumed: no network card reports its speed"
     slowest = min(promised, key=lambda name: promised[name])
     return float(promised[slowest]), f"as {slowest}'s network card says"
 
@@ -117,7 +120,7 @@ class Speeds:
 
 
 def speeds(
-    nodes: list[Node], settings: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
+    nodes: list[PlanNode], settings: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
 ) -> Speeds:
     """From the newest run that computed the same, else as `train calibrate` measured it on the node."""
     rates: dict[str, float] = {}
@@ -139,17 +142,17 @@ def speeds(
     return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
 
 
-def machines(nodes: list[Node], known: Speeds, mbit: float) -> list[Machine]:
-    """Where only some tell their link's speed, what was measured is the others': Wi-Fi tells no speed of its own."""
-    told = {node.name: node.look["way"].get("mbit") or 0 for node in nodes}
-    mixed = 0 < sum(map(bool, told.values())) < len(nodes)
+def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
+    """Where only some report their link's speed, what was measured is the others': Wi-Fi reports none of its own."""
+    reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
+    mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [
         Machine(
             node.name,
             known.rows_per_s[node.name],
-            max(told[node.name], mbit) if mixed else mbit,
+            max(reported[node.name], mbit) if mixed else mbit,
             known.fixed_s.get(node.name, 0.0),
-            bool(node.look["way"].get("wireless")),
+            bool(node.look["route"].get("wireless")),
         )
         for node in nodes
     ]

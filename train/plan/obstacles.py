@@ -7,27 +7,27 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from train.plan import version_rules
+from train.plan import odd_versions
 from train.plan.fit import Fit
-from train.plan.nodes import Node, gb
-from train.plan.version_rules import Versions
+from train.plan.nodes import PlanNode, gb
+from train.plan.odd_versions import Versions
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
 
 
-def running(looks: Mapping[str, Any]) -> list[str]:
+def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself: -e queue=true") -> list[str]:
     where: dict[str, list[str]] = {}
     for name, look in looks.items():
         if look["run_on"]:
             where.setdefault(look["run_on"], []).append(name)
-    runs = "; ".join(f"'{run}' is on, on {', '.join(nodes)}" for run, nodes in where.items())
-    return [f"{runs}\nfix: make stop, or wait for its end by itself: -e queue=true"] if runs else []
+    runs = "; ".join(f"'{run}' is running on {', '.join(nodes)}" for run, nodes in where.items())
+    return [f"{runs}\nfix: make stop, or {or_wait}"] if runs else []
 
 
-def unequal(told: Mapping[str, Versions]) -> list[str]:
+def unequal(versions: Mapping[str, Versions]) -> list[str]:
     """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
-    verdict = version_rules.judge(told)
+    verdict = odd_versions.judge(versions)
     odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
     causes = [entry for entry in odd if entry.cause == entry.key]
     findings = []
@@ -35,15 +35,15 @@ def unequal(told: Mapping[str, Versions]) -> list[str]:
         entries = list(same)
         where = ",".join(entry.node for entry in entries)
         has = entries[0].value or "none"
-        usual = f", the others {entries[0].expected}" if len(entries) < len(told) and entries[0].expected else ""
+        usual = f", the others {entries[0].expected}" if len(entries) < len(versions) and entries[0].expected else ""
         fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
-        fix = fix if len(entries) < len(told) else fix.replace(f" LIMIT={where}", "")
+        fix = fix if len(entries) < len(versions) else fix.replace(f" LIMIT={where}", "")
         what = f"{where}: {entries[0].what}" if entries[0].value is None else f"{where}: {key} is {has}{usual}"
         findings.append(f"{what}\nfix: {fix}   (make check-versions shows all)")
     return findings
 
 
-def closed(nodes: list[Node]) -> list[str]:
+def closed(nodes: list[PlanNode]) -> list[str]:
     """One finding for each node that others do not reach; who reaches nobody is to blame himself."""
     apart = {node.name: set(node.look["missed"]) for node in nodes}
     cut_off = {name for name, missed in apart.items() if len(nodes) > 2 and len(missed) == len(nodes) - 1}
@@ -60,13 +60,15 @@ def closed(nodes: list[Node]) -> list[str]:
     return findings
 
 
-def in_the_way(nodes: list[Node], bytes_to_come: Mapping[str, int] | None = None) -> list[str]:
-    """`bytes_to_come`: what a node will be sent."""
+def blocking(
+    nodes: list[PlanNode], bytes_to_come: Mapping[str, int] | None = None, kept_bytes: int = KEPT_FREE_BYTES
+) -> list[str]:
+    """`bytes_to_come`: what a node will be sent; `kept_bytes`: what checkpoints, rows and logs take beside."""
     findings = [
-        f"{node.name}: {node.look['way']['why']}\n"
+        f"{node.name}: {node.look['route']['why']}\n"
         f"fix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: -e nodes={others(nodes, node)}"
         for node in nodes
-        if node.look["way"]["why"]
+        if node.look["route"]["why"]
     ]
     findings += [
         f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
@@ -77,17 +79,17 @@ def in_the_way(nodes: list[Node], bytes_to_come: Mapping[str, int] | None = None
     ]
     findings += closed(nodes)
     for node in nodes:
-        needed = (bytes_to_come or {}).get(node.name, 0) + KEPT_FREE_BYTES
+        needed = (bytes_to_come or {}).get(node.name, 0) + kept_bytes
         if node.look["free_bytes"] < needed:
             findings.append(
                 f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
-                f"(the base model, and {gb(KEPT_FREE_BYTES)} for checkpoints)\n"
+                f"({'the base model, and ' if bytes_to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
                 f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: -e nodes={others(nodes, node)}"
             )
     return findings
 
 
-def does_not_fit(nodes: list[Node], fit: Fit) -> list[str]:
+def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
     """Each node that lacks memory with its numbers; the mildest setting that helps, or the nodes that would do."""
     small = [entry for entry in fit.nodes if not entry.fits]
     if not small:
@@ -106,5 +108,5 @@ def does_not_fit(nodes: list[Node], fit: Fit) -> list[str]:
     return ["\n".join([*lines, f"fix: {fix}"])]
 
 
-def others(nodes: list[Node], left_out: Node) -> str:
-    return ",".join(node.name for node in nodes if node is not left_out) or "OTHERS"
+def others(nodes: list[PlanNode], without: PlanNode) -> str:
+    return ",".join(node.name for node in nodes if node is not without) or "OTHERS"

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from train.layout import BASE_MODELS, RAW_DATA
 from train.plan import fit
-from train.plan.nodes import Node, Speeds
+from train.plan.nodes import PlanNode, Speeds
 from train.plan.request import HELP, Request, about_dataset
+from train.plan.settings import COMMON_COUNTS
 from train.plan.speedup import wire_for
 
 
 @dataclass(kw_only=True, slots=True)
 class Plan:
     request: Request
-    nodes: list[Node]
+    nodes: list[PlanNode]
     settings: dict[str, Any]
     """Every setting of the run, as it will be."""
     model: dict[str, Any]
@@ -28,6 +30,8 @@ class Plan:
     speeds: Speeds = field(default_factory=Speeds)
     prediction: dict[str, Any] = field(default_factory=dict)
     """What the nodes do together (fit.predict); empty until every node's speed is known."""
+    sizes: list[dict[str, Any]] = field(default_factory=list)
+    """What could be trained instead, of a recipe whose sizes have names."""
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -35,10 +39,13 @@ class Plan:
         return self.request.config.run
 
     @property
+    def wire(self) -> str:
+        chosen = str(self.settings["wire"])
+        return wire_for(self.fit.seconds["fp32"]) if chosen == "auto" else chosen
+
+    @property
     def sync_s(self) -> float:
-        seconds = self.fit.seconds
-        wire = self.settings["wire"]
-        return seconds[wire_for(seconds["fp32"]) if wire == "auto" else wire]
+        return self.fit.seconds[self.wire]
 
 
 def predicted(plan: Plan) -> dict[str, Any]:
@@ -55,18 +62,42 @@ def predicted(plan: Plan) -> dict[str, Any]:
 def raw_folder(plan: Plan) -> str:
     """Where the head keeps a data set that was brought to it, as it came; empty where it makes the data itself."""
     data = plan.request.dataset
-    return "" if data.embedded else f"{plan.nodes[0].look['home']}/data/raw/{data.local_name}"
+    return "" if data.embedded else f"{plan.nodes[0].look['home']}/{RAW_DATA}/{data.local_name}"
 
 
 def prepare_words(plan: Plan) -> list[str]:
     """How the head makes rows of the data: `python -m train` …"""
-    settings, raw, data = plan.settings, raw_folder(plan), plan.request.dataset
+    raw, data = raw_folder(plan), plan.request.dataset
     source = f"{raw}/{data.file.resolve().name}" if data.file else raw or data.name
-    model = f"{plan.nodes[0].look['home']}/models/base/{plan.model['folder_name']}"
-    words = ["prepare", "--json", f"--dataset={source}", f"--model={model}"]
-    names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
-    words += [f"--{name.replace('_', '-')}={settings[name]}" for name in names]
-    return words if settings["pack"] else [*words, "--no-pack"]
+    base = (
+        f"{plan.nodes[0].look['home']}/{BASE_MODELS}/{plan.model['folder_name']}" if plan.model["folder_name"] else ""
+    )
+    model = base or tokenizer_to_bring(plan).get("place", "")
+    return ["prepare", "--json", f"--dataset={source}", *plan.request.config.prepare_words(model)]
+
+
+def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
+    """Of another model, for the head: where it comes from and where it goes. Empty where none is needed, and for one
+    that the head makes itself."""
+    model = plan.request.config.tokenizer_model(plan.request.home)
+    if model is None or (model.embedded and not model.folder):
+        return {}
+    folder = str(model.folder.resolve()) if model.folder else ""
+    place = f"{plan.nodes[0].look['home']}/{RAW_DATA}/tokenizer-{model.local_name}"
+    return {"name": model.name, "hub": model.hub, "folder": folder, "place": place}
+
+
+def calibrate_words(plan: Plan) -> list[str]:
+    """How a node is told to measure its speed, in its home: `python -m train` …"""
+    config, settings = plan.request.config, plan.settings
+    names = [*COMMON_COUNTS, *config.COUNTED]
+    own = {"model": f"{BASE_MODELS}/{plan.model['folder_name']}"} if plan.model["folder_name"] else {}
+    given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | own
+    return ["calibrate", "--json", *(f"--{name.replace('_', '-')}={as_word(value)}" for name, value in given.items())]
+
+
+def as_word(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
@@ -74,7 +105,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
     return {
         "run": plan.run,
         "step": plan.request.step,
-        "anew": plan.request.anew,
+        "anew": plan.request.from_start,
         "settings": plan.settings,
         "help": HELP,
         "given": {name: plan.settings[name] for name in plan.request.given},
@@ -86,12 +117,15 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "old_code": plan.old_code,
         "raw": raw_folder(plan),
         "prepare": prepare_words(plan),
+        "calibrate": calibrate_words(plan),
+        "tokenizer": tokenizer_to_bring(plan),
         "link_mbit": plan.fit.link_mbit,
+        "sizes": plan.sizes,
         "speeds": plan.speeds.rows_per_s,
         "warnings": plan.warnings,
         "nodes": [
             {key: value for key, value in asdict(node).items() if key != "look"}
-            | {"card": node.look["way"].get("card"), "home": node.look["home"], "cores": node.look["cores"]}
+            | {"card": node.look["route"].get("nic"), "home": node.look["home"], "cores": node.look["cores"]}
             for node in plan.nodes
         ],
     }

@@ -16,13 +16,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from train.errors import BadInput
-from train.plan.catalogue import Dataset, Model, catalogue, resolve_dataset, resolve_model
-from train.plan.config import RunConfig, load_config, nearest
+from train.plan.catalogue import Dataset, Model, catalogue
+from train.plan.config import RECIPES, SETTINGS, RunConfig, load_config, names_of, nearest, recipe_of
 
 HERE_ONLY = ("home",)
 """Settings that belong to one machine and are no business of whoever launches on several."""
-HELP = {spec.name: spec.metadata["help"] for spec in fields(RunConfig)}
-MATH = sorted(spec.name for spec in fields(RunConfig) if spec.metadata["scope"] == "math")
+HELP = {name: spec.metadata["help"] for name, spec in SETTINGS.items()}
+MATH = sorted(
+    {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
+    key=lambda name: (name != "recipe", name),
+)
 START = "from the start"
 T = TypeVar("T")
 
@@ -39,7 +42,7 @@ class Request:
     """Where models that were fetched here lie."""
     step: int = 0
     why: str = START
-    anew: bool = False
+    from_start: bool = False
     """Whether files of an earlier run of this name are to be moved aside first."""
 
     @property
@@ -66,8 +69,9 @@ def read(
     if findings:
         raise BadInput("\n".join(findings))
     own = {name: value for name, value in values.items() if name in settings()}
-    names = [name for name in required.split(",") if name and name not in own]
-    findings += [f"{name}: a value is missing{example(name)}" for name in names]
+    chosen = recipe_of(own)
+    missing = [name for name in required.split(",") if name in names_of(chosen) and name not in own]
+    findings += [f"{name}: a value is missing{example(name)}" for name in missing]
 
     def attempt(read: Callable[..., T], *args: Any) -> T | None:
         try:
@@ -76,11 +80,14 @@ def read(
             findings.append(str(wrong))
             return None
 
+    recipe = {"recipe": own["recipe"]} if own.get("recipe") else {}
     for name, value in own.items():
-        attempt(load_config, {name: value})
+        if name not in chosen.TOGETHER:
+            attempt(load_config, {**recipe, name: value})
     config = None if findings else attempt(load_config, own)
-    model = attempt(resolve_model, str(own.get("model", RunConfig.model)), home)
-    dataset = attempt(resolve_dataset, str(own.get("dataset", RunConfig.dataset)))
+    meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
+    names = config or load_config({**recipe, **meant})
+    model, dataset = attempt(names.start_model, home), attempt(names.data)
     if not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=own, config=config, model=model, dataset=dataset, home=home)
@@ -96,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     request = read(args.values, also=args.also.split(","), required=args.required, what=args.what)
     found = {
-        "given": {name: plain(getattr(request.config, name)) for name in request.given},
+        "given": {name: getattr(request.config, name) for name in request.given},
         "all": request.settings,
         "math": MATH,
         "help": HELP,
@@ -116,10 +123,6 @@ def example(name: str) -> str:
     return f"; the catalogue has {' '.join(catalogue()[kind])}" if kind else ""
 
 
-def plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
-
-
 def about_model(model: Model) -> dict[str, Any]:
     names = ("name", "local_name", "source", "reason", "hub", "hub_4bit", "embedded", "gated")
     folder = str(model.folder.resolve()) if model.source == "folder" and model.folder else ""
@@ -128,4 +131,8 @@ def about_model(model: Model) -> dict[str, Any]:
 
 def about_dataset(data: Dataset) -> dict[str, Any]:
     names = ("name", "local_name", "listed", "reason", "hub", "embedded")
-    return {name: getattr(data, name) for name in names} | {"file": str(data.file.resolve()) if data.file else ""}
+    facts = {name: getattr(data, name) for name in names} | {"file": str(data.file.resolve()) if data.file else ""}
+    if data.folder:
+        below = data.folder.resolve()
+        facts |= {"folder": str(below), "files": [str(path.relative_to(data.folder)) for path in data.files]}
+    return facts

@@ -22,12 +22,14 @@ SLOW_S = 0.5
 TOO_MUCH = 0.1
 """Part of a step that the all-reduce may take before something else is proposed."""
 TOO_MANY = 6
-"""More nodes than this are not tried in every combination: the weakest is left out, one by one."""
+"""More nodes than this are not tried in every combination: the weakest is dropped, one by one."""
 MORE_ROWS = (2, 3, 4, 6, 8)
 """Times as many rows a step that are proposed: beyond, the step itself is another one."""
 CABLE_MBIT = 1000.0
 MOST_LOCAL_STEPS = 64
 """Between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in loss."""
+LEAST_ROUNDS = 8
+"""Between exchanges, that a run has at least, as far as its steps allow."""
 WIRE_BYTES = {"fp32": 4, "bf16": 2}
 
 
@@ -57,6 +59,8 @@ class Traffic:
     wire: str = "fp32"
     fewer: Mapping[str, int] = field(default_factory=dict)
     """Weights that would be trained with other `lora_targets`."""
+    run_steps: int | None = None
+    """Of the whole run, where that is known."""
 
     @property
     def bytes(self) -> int:
@@ -160,8 +164,13 @@ def break_even_rows(machine: Machine, others: Sequence[Machine], rows: int, grad
 # -- sync: local ------------------------------------------------------------------------------------------------------
 
 
-def local_steps(compute_s: float, exchange_s: float, most: int = MOST_LOCAL_STEPS) -> int:
+def most_local_steps(run_steps: int | None) -> int:
+    return MOST_LOCAL_STEPS if run_steps is None else max(1, min(MOST_LOCAL_STEPS, run_steps // LEAST_ROUNDS))
+
+
+def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> int:
     """As few steps between two exchanges as keep these at a tenth of the time."""
+    most = most_local_steps(run_steps)
     if compute_s <= 0:
         return most
     wanted = math.ceil(exchange_s * (1 - TOO_MUCH) / (TOO_MUCH * compute_s) - 1e-9)
@@ -171,7 +180,7 @@ def local_steps(compute_s: float, exchange_s: float, most: int = MOST_LOCAL_STEP
 def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
     """With local steps, and how many of them between two exchanges."""
     whole = together(machines, rows, traffic.bytes)
-    steps = local_steps(whole.compute_s, whole.sync_s)
+    steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
     return replace(whole, sync_s=whole.sync_s / steps), steps
 
 
@@ -201,7 +210,7 @@ def remedies_for(machines: Sequence[Machine], rows: int, traffic: Traffic) -> li
     remedies = [Remedy({"rows_per_step": count}, found, "fewer, larger steps for the same rows")]
     if traffic.wire == "fp32":
         half = together(machines, rows, replace(traffic, wire="bf16").bytes)
-        remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded on their way"))
+        remedies.append(Remedy({"wire": "bf16"}, half, "gradients rounded before they travel"))
     for targets, weights in traffic.fewer.items():
         small = together(machines, rows, replace(traffic, weights=weights).bytes)
         remedies.append(Remedy({"lora_targets": targets}, small, "a smaller adapter"))
@@ -223,44 +232,40 @@ def advice(machine: Machine, machines: Sequence[Machine], rows: int, traffic: Tr
     on_cable = gain(cabled, others, rows, traffic.bytes)
     if not others or (now >= 1 and (not machine.wireless or on_cable < 1.1 * now)):
         return ""
-    said = f"adding {machine.name} {machine.reached} makes it {times(now)}"
+    text = f"adding {machine.name} {machine.reached} makes it {times(now)}"
     if machine.link_mbit < CABLE_MBIT and on_cable > 1.05 * now:
-        said += f"; on a cable {times(on_cable)}"
+        text += f"; on a cable {times(on_cable)}"
     if now >= 1:
-        return said
+        return text
     rows_needed = break_even_rows(machine, others, rows, traffic.bytes)
-    said += f"; it pays from {rows_needed} rows a step" if rows_needed else "; no number of rows makes it pay"
+    text += f"; it pays from {rows_needed} rows a step" if rows_needed else "; no number of rows makes it pay"
     local = together_local([*others, machine], rows, traffic)[0].rows_per_s
     alone = together(others, rows, traffic.bytes).rows_per_s
-    return said + (f"; with sync=local {times(local / alone)}" if local > alone else "")
+    return text + (f"; with sync=local {times(local / alone)}" if local > alone else "")
 
 
 def times(factor: float) -> str:
     return f"{factor:.1f}×" if factor >= 0.1 else f"{factor:.2f}×"
 
 
-def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, local: bool = False) -> dict[str, Any]:
+def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic, *, local: bool = False) -> dict[str, Any]:
     """Everything of the above for these machines; `local`: as they would train with local steps."""
-    traffic = Traffic(traffic // 4) if isinstance(traffic, int) else traffic
     size = traffic.bytes
 
     def view(some: Sequence[Machine]) -> Estimate:
         return together_local(some, rows, traffic)[0] if local else together(some, rows, size)
 
     whole, found = view(machines), fastest(view(some) for some in groups(machines))
-    gained = {}
-    for m in machines:
-        others = others_of(m, machines, found.shares)
-        gained[m.name] = view([*others, m]).rows_per_s / view(others).rows_per_s if others else 1.0
-    alone = {m.name: together([m], rows, 0).rows_per_s for m in machines}
+    alone = max(together([m], rows, 0).rows_per_s for m in machines)
     even = [len(part) for part in (range(rows)[i :: len(machines)] for i in range(len(machines)))]
     fixed = [m.step_s for m in machines]
     even_s = compute_seconds(even, [m.rows_per_s for m in machines], fixed) + whole.sync_s
     nodes = []
     for m in machines:
         others = others_of(m, machines, found.shares)
+        gained = view([*others, m]).rows_per_s / view(others).rows_per_s if others else 1.0
         pays = None if local else break_even_rows(m, others, rows, size) if others else 1
-        facts = {"share": whole.shares[m.name], "gain": round(gained[m.name], 3), "break_even_rows": pays}
+        facts = {"share": whole.shares[m.name], "gain": round(gained, 3), "break_even_rows": pays}
         nodes.append(asdict(m) | facts)
     return {
         "rows_per_step": rows,
@@ -268,7 +273,7 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, l
         "together": _figures(whole),
         "of_the_sum": round(whole.rows_per_s / sum(m.rows_per_s for m in machines), 3),
         "over_even_split": round(even_s / whole.step_s, 3),
-        "over_fastest_alone": round(whole.rows_per_s / max(alone.values()), 3),
+        "over_fastest_alone": round(whole.rows_per_s / alone, 3),
         "nodes": nodes,
         "groups": [_figures(view(some)) for some in groups(machines)],
         "best": _figures(found),
@@ -279,7 +284,7 @@ def as_json(machines: Sequence[Machine], rows: int, traffic: Traffic | int, *, l
             | {"sync_part": round(remedy.estimate.sync_part, 4)}
             for remedy in ([] if local else remedies_for(machines, rows, traffic))
         ],
-        "sentences": [] if local else [said for m in machines if (said := advice(m, machines, rows, traffic))],
+        "sentences": [] if local else [text for m in machines if (text := advice(m, machines, rows, traffic))],
     }
 
 
@@ -315,10 +320,10 @@ def remedies_as_text(facts: Mapping[str, Any], flag: str = "") -> list[str]:
     if not facts["ways"]:
         return []
     lines = [f"the all-reduce takes {facts['sync_part']:.0%} of a step; instead, in this order:"]
-    for way in facts["ways"]:
-        (name, value), *_ = way["settings"].items()
-        figures = f"{way['step_s']:.2f} s a step, {way['rows_per_s']:.2f} rows/s, {way['sync_part']:.0%} all-reduce"
-        lines.append(f"  {f'{flag}{name}={value}':<32} {figures} ({way['costs']})")
+    for one in facts["ways"]:
+        (name, value), *_ = one["settings"].items()
+        figures = f"{one['step_s']:.2f} s a step, {one['rows_per_s']:.2f} rows/s, {one['sync_part']:.0%} all-reduce"
+        lines.append(f"  {f'{flag}{name}={value}':<32} {figures} ({one['costs']})")
     return lines
 
 

@@ -4,6 +4,7 @@
     python -m train plan --model llama2-70b --nodes a=24,b=24 --max-seq-length 2048 --json
 
     python -m train plan --model llama2-7b --speeds a=11.3,b=6.1,c=2.8 --rows-per-step 24 --links c=187
+    python -m train plan --recipe pretrain --nodes desktop=24,laptop=8
 
 A node is NAME=GB of its card's memory, or NAME=cpu:GB of its RAM. Exit code 1 if a node does not fit.
 With --speeds (rows per second of each node alone) it predicts shares, the step's time and what each node adds.
@@ -15,82 +16,73 @@ import argparse
 import json
 
 from train.errors import BadInput
-from train.plan import fit, speedup
-from train.plan.catalogue import Model, model_facts, resolve_model
-from train.plan.config import CHOICES, RunConfig, load_config
+from train.plan import fit, sizes, speedup
+from train.plan.catalogue import Model, model_facts
+from train.plan.config import RunConfig, add_settings, config_of, names_of
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE, parameters
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 
-SETTINGS = (
-    "max_seq_length", "micro_batch", "load_in", "lora_r", "lora_targets", "method", "optimizer", "pack",
-    "gradient_checkpointing", "backend", "precision",
+COUNTS = (
+    "recipe", "size", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "tie_embeddings", "tokenizer",
+    "vocab_size", "tokens_per_step", "max_seq_length", "micro_batch", "load_in", "lora_r", "lora_targets", "method",
+    "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step", "max_steps", "sync", "wire",
 )  # fmt: skip
+"""Settings that memory depends on, or the prediction: the last four."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", required=True, help="catalogue name, hub id or local folder")
+    parser.add_argument("--model", default=argparse.SUPPRESS, help="catalogue name, hub id or local folder")
     parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
-    parser.add_argument("--max-seq-length", type=int, default=512, help="tokens of a row (default 512)")
-    parser.add_argument("--micro-batch", type=int, default=1, help="rows at a time (default 1)")
-    parser.add_argument("--load-in", default="auto", help="4bit|8bit|16bit|auto (default: 16bit if it fits all GPUs)")
-    parser.add_argument("--lora-r", type=int, default=16, help="rank of the adapter (default 16)")
-    parser.add_argument("--lora-targets", default="all-linear", help="all-linear, or names with commas")
-    parser.add_argument("--method", default="lora", help="lora (default) or full")
-    parser.add_argument("--optimizer", default="adamw", help="adamw (default) or adamw8bit")
-    parser.add_argument(
-        "--gradient-checkpointing", default="auto", help="auto (default: on cards only), true, unsloth or false"
-    )
-    parser.add_argument("--backend", default="auto", help="unsloth (default on GPUs) or hf: holds all logits")
-    parser.add_argument("--precision", default="auto", help="bf16|fp16|fp32|auto (default)")
-    parser.add_argument("--no-pack", dest="pack", action="store_false", help="one sample per row")
+    add_settings(parser, COUNTS)
     parser.add_argument("--without-bf16", default="", help="NAME,… whose GPU is too old for it")
     parser.add_argument("--without-unsloth", default="", help="NAME,… that have it not")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
     parser.add_argument("--speeds", default="", help="NAME=ROWS_PER_SECOND,… of each alone: predict the run instead")
     parser.add_argument("--links", default="", help="with --speeds: NAME=MBIT,… where a link is not --link-mbit")
-    parser.add_argument("--sync", default="auto", help="with --speeds: local predicts local steps")
     parser.add_argument("--wireless", default="", help="with --speeds: NAME,… whose link is Wi-Fi")
     parser.add_argument("--fixed", default="", help="with --speeds: NAME=SECONDS,… of a step whatever its rows")
-    parser.add_argument("--rows-per-step", type=int, default=16, help="with --speeds: rows of a step (default 16)")
-    parser.add_argument("--wire", default="auto", help="with --speeds: fp32, bf16 or auto (default)")
 
 
 def main(args: argparse.Namespace) -> int:
-    model, nodes = resolve_model(args.model), parse_nodes(args)
-    facts, config = model_facts(model), config_of(args)
+    config, nodes = config_of(args), parse_nodes(args)
+    if "model" in names_of(type(config)) and not hasattr(args, "model"):
+        raise BadInput("--model is missing", fix="name one, such as llama2-7b; or --recipe pretrain for a new one")
+    model = config.start_model()
+    facts = model_facts(model)
+    if not args.link_mbit > 0:
+        raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
     found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
     if args.speeds:
-        return predict(args, found)
-    print(json.dumps(fit.as_json(found)) if args.json else "\n".join(as_text(found, model)))
+        return predict(args, found, config)
+    others = sizes.sizes(config, found, (), {})
+    if args.json:
+        print(json.dumps(fit.as_json(found) | ({"sizes": others} if others else {})))
+    else:
+        print("\n".join([*as_text(found, model), *sizes.as_text(others, "--")]))
     return 0 if found.ok else 1
 
 
-def predict(args: argparse.Namespace, found: fit.Fit) -> int:
+def predict(args: argparse.Namespace, found: fit.Fit, config: RunConfig) -> int:
     machines = parse_machines(args)
-    if args.rows_per_step < 1:
-        raise BadInput(f"rows_per_step: {args.rows_per_step} is below 1")
-    for name in ("wire", "sync"):
-        if getattr(args, name) not in CHOICES[name]:
-            raise BadInput(f"{name}: '{getattr(args, name)}' is not one of {'|'.join(CHOICES[name])}")
-    told = fit.predict(found, machines, rows=args.rows_per_step, wire=args.wire, sync=args.sync)
+    predicted = fit.predict(found, machines, config)
+    others = sizes.sizes(config, found, machines, predicted)
     if args.json:
-        print(json.dumps({"ok": True, "failures": [], "model": found.model, **told}))
+        known = {"sizes": others} if others else {}
+        print(json.dumps({"ok": True, "failures": [], "model": found.model, **predicted, **known}))
     else:
-        head = f"{found.model}: {found.trained_weights / 1e6:.1f} M weights trained, {told['wire']} wire"
-        print("\n".join([head, *speedup.as_text(told)]))
+        head = f"{found.model}: {found.trained_weights / 1e6:.1f} M weights trained, {predicted['wire']} wire"
+        print("\n".join([head, *speedup.as_text(predicted), *sizes.as_text(others, "--")]))
     return 0
 
 
 def parse_machines(args: argparse.Namespace) -> list[speedup.Machine]:
-    parsed = {}
-    for name in ("speeds", "links", "fixed"):
-        try:
-            parsed[name] = parse_speeds(getattr(args, name))
-        except ValueError as error:
-            raise BadInput(f"{name}: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
-    speeds, links, fixed = parsed["speeds"], parsed["links"], parsed["fixed"]
+    speeds = parse_speeds(args.speeds)
+    try:
+        links, fixed = parse_speeds(args.links), parse_speeds(args.fixed)
+    except ValueError as error:
+        raise BadInput(f"links, fixed: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
     wireless = {name for name in args.wireless.split(",") if name}
     for option, names in (("links", set(links)), ("fixed", set(fixed)), ("wireless", wireless)):
         if unknown := sorted(names - set(speeds)):
@@ -99,13 +91,6 @@ def parse_machines(args: argparse.Namespace) -> list[speedup.Machine]:
         speedup.Machine(name, speed, links.get(name, args.link_mbit), fixed.get(name, 0.0), name in wireless)
         for name, speed in speeds.items()
     ]
-
-
-def config_of(args: argparse.Namespace) -> RunConfig:
-    """As `run` would be given them."""
-    if not args.link_mbit > 0:
-        raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
-    return load_config({name: getattr(args, name) for name in SETTINGS})
 
 
 def parse_nodes(args: argparse.Namespace) -> list[Device]:
@@ -131,9 +116,10 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
 def as_text(found: fit.Fit, model: Model) -> list[str]:
     setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
     trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
+    base = "" if model.source == "new" else f"base in {setup.load_in}, "
     lines = [
-        f"{found.model}: {parameters(found.facts) / 1e9:.2f} B parameters ({model.reason})",
-        f"base in {setup.load_in}, {trained}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
+        f"{found.model}: {counted(parameters(found.facts))} ({model.reason})",
+        f"{base}{trained}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
         *(f"  {reason}" for reason in found.decisions.reasons),
         "",
         "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",
@@ -145,6 +131,10 @@ def as_text(found: fit.Fit, model: Model) -> list[str]:
         )
         lines += ["", f"each node sends per step at {found.link_mbit:.0f} Mbit/s ({len(found.nodes)} nodes): {seconds}"]
     return [*lines, f"an estimate; {1 - USABLE:.0%} of a card is left to the desktop and to fragmentation"]
+
+
+def counted(count: int) -> str:
+    return f"{count / 1e9:.2f} B parameters" if count >= 1e8 else f"{count / 1e6:.1f} M parameters"
 
 
 def node_line(node: fit.NodeFit) -> str:

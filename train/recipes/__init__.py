@@ -1,1 +1,51 @@
-"""What is trained."""
+"""What is trained: one module for each recipe, and nothing else knows which of them is at work.
+
+rows(config, say)     what is trained and what is held out
+start(config, say)    a folder with what the run begins from: a base model, or a tokenizer
+start_for_trial(…)    the same for a measurement of speed, before there are rows
+shape(config, start)  of the model, as far as its memory is known
+build(…)              the model as a function from a micro-batch to its summed loss
+optimized(…)          what the optimizer steps, in groups, each with its own options
+identity(start)       what decides the loss curve of what the run begins from
+samples(run)          lines that the model writes at an evaluation, for who watches: what it was given, what it wrote
+export(run, folder)   what the result needs beside the trained weights
+card(run)             what the result says of itself to others
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from train.data.rows import PackedRows
+    from train.engine.loop import Run
+    from train.models.backends import Batch, LossModule
+    from train.models.weights import Named
+    from train.plan.catalogue import Facts
+    from train.plan.config import RunConfig
+    from train.plan.fit import Decisions
+
+Say = Callable[[str], None]
+
+
+class Recipe(Protocol):
+    def rows(self, config: RunConfig, say: Say) -> tuple[PackedRows, PackedRows]: ...
+    def start(self, config: RunConfig, say: Say) -> Path: ...
+    def start_for_trial(self, config: RunConfig) -> Path | None: ...
+    def shape(self, config: RunConfig, start: Path | None) -> Facts | None: ...
+    def build(
+        self, config: RunConfig, decisions: Decisions, start: Path | None, device: str, row_length: int
+    ) -> LossModule: ...
+    def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch: ...
+    def optimized(self, config: RunConfig, named: Named) -> list[dict[str, Any]]: ...
+    def identity(self, start: Path) -> dict[str, str]: ...
+    def samples(self, run: Run) -> list[dict[str, str]]: ...
+    def export(self, run: Run, folder: Path) -> None: ...
+    def card(self, run: Run) -> str: ...
+
+
+def of(config: RunConfig) -> Recipe:
+    return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}"))

@@ -1,43 +1,86 @@
-"""Fine-tuning on text: what a run needs to know of that which it trains, and nothing else of it.
+"""Fine-tuning on text: an adapter, or all weights of a model that is there (recipes/__init__.py says what each is).
 
 rows     packed rows of a prepared data set (train/data)
-build    a language model with its adapter, as a function from a micro-batch to its summed loss
-metrics  the loss by target token, of each step and of rows that are held out (train/engine)
-export   the adapter in PEFT's format, in each checkpoint and as the result (engine/checkpoint.py)
+start    the base model
+build    a language model with its adapter
+export   the adapter in PEFT's format, with the name of its base and a card
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from train.data.rows import PackedRows, open_rows
 from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
-from train.plan.config import RunConfig
+from train.models.model_files import model_folder, shape_of
+from train.models.weights import Named
+from train.plan.catalogue import Facts
+from train.plan.config import SftConfig
 from train.plan.fit import Decisions
+from train.plan.hashes import base_hash
+from train.recipes import model_card
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
 
 
-def rows(config: RunConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
-    """What is trained and what is held out. A prepared folder as it is; anything else is prepared first, once."""
+def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, PackedRows]:
+    """A prepared folder as it is; anything else is prepared first, once."""
     folder = Path(config.dataset).expanduser()
     if not (folder / "index.json").exists():
-        from train.data.prepare import PrepareSettings, prepare
+        from train.data.prepare import prepare
 
-        names = ("dataset", "model", "max_seq_length", "pack", "train_on", "eval_fraction", "max_bad")
-        folder = prepare(PrepareSettings(**{name: getattr(config, name) for name in names}), say)
+        folder = prepare(config, say)
     return open_rows(folder), open_rows(folder, "eval")
 
 
-def build(config: RunConfig, decisions: Decisions, base: Path, device: str, row_length: int) -> LossModule:
+def start(config: SftConfig, say: Callable[[str], None]) -> Path:
+    return Path(model_folder(config.model))
+
+
+def start_for_trial(config: SftConfig) -> Path:
+    return start(config, lambda _: None)
+
+
+def shape(config: SftConfig, start: Path) -> Facts | None:
+    return shape_of(start)
+
+
+def build(config: SftConfig, decisions: Decisions, base: Path, device: str, row_length: int) -> LossModule:
     names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed")
     wanted = {name: getattr(config, name) for name in names}
     wanted |= {name: value for name, value in decisions.as_dict().items() if name != "backend"}
     backend = backends.get(decisions.backend)
     model = backend.build(ModelSpec(folder=str(base), device=device, max_seq_length=row_length, **wanted))
     return backends.loss_module(backend, model, decisions.precision, device)
+
+
+def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
+    return [{"params": list(named.values())}]
+
+
+def identity(start: Path) -> dict[str, str]:
+    return {"base weights": base_hash(start)}
+
+
+def samples(run: Run) -> list[dict[str, str]]:
+    """None: what it learned shows beside the base's answers (results/ask.py)."""
+    return []
+
+
+def export(run: Run, folder: Path) -> None:
+    model_card.name_base(folder, model_card.origin_of(cast(SftConfig, run.config)))
+
+
+def card(run: Run) -> str:
+    config, made = cast(SftConfig, run.config), run.milestones
+    facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "before": made.base, "after": made.newest}
+    return model_card.card(config, model_card.origin_of(config), **facts)
 
 
 def full_rows(count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import TextStreamer
 
-from train.models import backends
-from train.plan.catalogue import resolve_model
-from train.data.chat import load_chat
-from train.engine.device import precision_of
-from train.models.locate import model_folder
-from train.results.finished_run import FinishedRun
+from train.data.chat import Chat, load_chat
 from train.data.rows import date_of
+from train.engine.device import precision_of
+from train.models import backends
+from train.models.model_files import model_folder
+from train.plan.catalogue import Model, resolve_model
+from train.results.finished_run import FinishedRun
 
 Messages = list[dict[str, str]]
 
 
 class Questioner:
-    """Greedy answers: the same question gets the same answer, so that a change is the training's."""
+    """Greedy answers: the same question gets the same answer, so that a change is the training's. `drawn`: by lot, but
+    the same each time; a small model from nothing would repeat itself."""
 
-    def __init__(self, model: Any, base_folder: str, answer_tokens: int, device: str, *, rows: str | Path) -> None:
+    def __init__(self, model: Any, chat: Chat, answer_tokens: int, device: str, *, drawn: bool = False) -> None:
+        self.how: dict[str, Any] = (
+            {"do_sample": True, "temperature": 0.8, "top_k": 50} if drawn else {"do_sample": False}
+        )
         self.model = model
-        self.chat = load_chat(resolve_model(base_folder), date_of(Path(rows)))
+        self.chat = chat
         self.answer_tokens = answer_tokens
         self.device = device
 
@@ -34,12 +40,13 @@ class Questioner:
         prompt = self.chat.render(question, answer_next=True)
         tokens = self.chat.tokenizer(prompt, add_special_tokens=False, return_tensors="pt").to(self.device)
         self.model.eval()
+        torch.manual_seed(zlib.crc32(prompt.encode()))
         with torch.no_grad():
             out = self.model.generate(
                 input_ids=tokens["input_ids"],
                 attention_mask=tokens["attention_mask"],
-                max_new_tokens=self.answer_tokens,
-                do_sample=False,
+                max_new_tokens=self._room(tokens["input_ids"].shape[1]),
+                **self.how,
                 use_cache=True,
                 pad_token_id=self.chat.pad_id,
                 streamer=Listener(self.chat.tokenizer, on_text) if on_text else None,
@@ -47,32 +54,43 @@ class Questioner:
         answer = out[0, tokens["input_ids"].shape[1] :]
         return str(self.chat.tokenizer.decode(answer, skip_special_tokens=True)).strip()
 
+    def _room(self, prompt_tokens: int) -> int:
+        """Within what the model has learned to see at once."""
+        positions = int(getattr(self.model.config, "max_position_embeddings", 0) or 1 << 30)
+        return max(1, min(self.answer_tokens, positions - prompt_tokens))
 
-class Listener:
-    """Gets the tokens of an answer one by one, and passes their text on as far as it is certain."""
+
+class Listener(TextStreamer):  # type: ignore[misc]
+    """Passes the text of an answer on as it comes, word by word."""
 
     def __init__(self, tokenizer: Any, on_text: Callable[[str], None]) -> None:
-        self.tokenizer = tokenizer
+        super().__init__(tokenizer, skip_prompt=True, skip_special_tokens=True)
         self.on_text = on_text
-        self.tokens: list[int] | None = None
-        self.passed_on = 0
 
-    def put(self, tokens: torch.Tensor) -> None:
-        if self.tokens is None:  # the question comes first
-            self.tokens = []
-            return
-        self.tokens += tokens.flatten().tolist()
-        text = self.tokenizer.decode(self.tokens, skip_special_tokens=True)
-        if not text.endswith("\ufffd"):  # half a letter: the other half is the next token
-            self.on_text(text[self.passed_on :])
-            self.passed_on = len(text)
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        self.on_text(text)
 
-    def end(self) -> None:
-        pass
+
+def chat_of(run: FinishedRun) -> Chat:
+    """Of a model from nothing, which has its own tokenizer."""
+    return load_chat(Model(name=run.run, source="folder", reason="made by the run", folder=run.tokenizer))
+
+
+class OneModel:
+    """What a run has made from nothing: there is no model before it."""
+
+    names = ("model",)
+
+    def __init__(self, run: FinishedRun, answer_tokens: int) -> None:
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+        spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision_of(device))
+        self.model = Questioner(backends.get("hf").build(spec), chat_of(run), answer_tokens, device, drawn=True)
 
 
 class BeforeAndAfter:
     """The base model of a run and what the run has made of it, which are one model where it made an adapter."""
+
+    names = ("before", "after")
 
     def __init__(self, run: FinishedRun, answer_tokens: int) -> None:
         self.device = "cuda:0" if torch.cuda.is_available() else "cpu"
@@ -85,6 +103,7 @@ class BeforeAndAfter:
         }
         build = backends.get("hf").build
         self.without: Callable[[], AbstractContextManager[Any]] = nullcontext
+        chat = load_chat(resolve_model(base_folder), date_of(Path(run.dataset)))
         if run.is_adapter:
             after: Any = build(backends.ModelSpec(folder=base_folder, adapter=run.folder, **options))
             before, self.without = after, after.disable_adapter
@@ -93,9 +112,7 @@ class BeforeAndAfter:
                 build(backends.ModelSpec(folder=str(folder), method="base", **options))
                 for folder in (base_folder, run.folder)
             )
-        self._before, self._after = (
-            Questioner(model, base_folder, answer_tokens, self.device, rows=run.dataset) for model in (before, after)
-        )
+        self._before, self._after = (Questioner(model, chat, answer_tokens, self.device) for model in (before, after))
 
     def before(self, question: Messages, **how: Any) -> str:
         with self.without():
@@ -103,3 +120,8 @@ class BeforeAndAfter:
 
     def after(self, question: Messages, **how: Any) -> str:
         return self._after(question, **how)
+
+
+def models_of(run: FinishedRun, answer_tokens: int) -> OneModel | BeforeAndAfter:
+    """Each of its `names` answers a question."""
+    return BeforeAndAfter(run, answer_tokens) if run.base else OneModel(run, answer_tokens)

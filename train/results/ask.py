@@ -1,4 +1,5 @@
-"""`python -m train ask`: questions of your own, answered by the base model and by what the run has made of it.
+"""`python -m train ask`: questions of your own, answered by the base model and by what the run has made of it. A model
+from nothing continues your text.
 
 python -m train ask --run qa --question "What does os.path.join do?"
 python -m train ask --run qa                # one question a line; each stands for itself
@@ -16,9 +17,7 @@ from typing import TYPE_CHECKING
 from train.results import finished_run
 
 if TYPE_CHECKING:
-    from train.results.answers import BeforeAndAfter
-
-NAMES = ("before", "after")
+    from train.results.answers import BeforeAndAfter, OneModel
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,20 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     run = finished_run.find(args)
     if not args.json:
-        print(f"{run.original} before and after run {run.run}: loading …", flush=True)
+        what = f"{run.original} before and after run {run.run}" if run.base else f"the model of run {run.run}"
+        print(f"{what}: loading …", flush=True)
 
-    from train.results.answers import BeforeAndAfter
+    from train.results.answers import models_of
 
-    pair = BeforeAndAfter(run, args.answer_tokens)
+    models = models_of(run, args.answer_tokens)
     answers = []
     for question in [args.question] if args.question else typed(prompt=args.prompt):
         if args.json:
             turn = [{"role": "user", "content": question}]
-            answers.append({"question": question, **{name: getattr(pair, name)(turn) for name in NAMES}})
+            answers.append({"question": question, **{name: getattr(models, name)(turn) for name in models.names}})
         else:
-            answer(pair, question, again=not args.prompt)
+            answer(models, question, again=not args.prompt)
     if args.json:
-        print(json.dumps({"ok": True, "run": run.run, "answers": answers}))
+        print(json.dumps({"ok": True, "run": run.run, "step": run.step, "answers": answers}))
     return 0
 
 
@@ -60,20 +60,19 @@ def typed(*, prompt: bool) -> Iterator[str]:
             yield line.strip()
 
 
-def answer(pair: BeforeAndAfter, question: str, *, again: bool) -> None:
+def answer(models: BeforeAndAfter | OneModel, question: str, *, again: bool) -> None:
     if again:
         print(f"\n{question}")
-    for name in NAMES:
-        printer = AnswerPrinter(name)
-        getattr(pair, name)([{"role": "user", "content": question}], on_text=printer.write)
+    for name in models.names:
+        printer = AnswerPrinter(name, max(map(len, models.names)))
+        getattr(models, name)([{"role": "user", "content": question}], on_text=printer.write)
         print(flush=True)
 
 
 class AnswerPrinter:
     """Prints an answer while it comes, its further lines below its first."""
 
-    def __init__(self, name: str) -> None:
-        width = max(map(len, NAMES))
+    def __init__(self, name: str, width: int = len("before")) -> None:
         self.margin = " " * (width + 4)
         self.empty = True
         self.line_ends = 0

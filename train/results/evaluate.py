@@ -1,5 +1,5 @@
 """`python -m train eval`: loss and perplexity of the base model and of the adapter on the held-out rows, and answers of
-both, side by side.
+both, side by side. Of a model from nothing its own alone, and how it continues held-out texts.
 
     python -m train eval --run qa
     python -m train eval --model tiny --adapter A --dataset stdlib-qa --questions 5 --rows 100
@@ -12,15 +12,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from train.results import finished_run
 from train.errors import BadInput
+from train.plan.config import SftConfig, add_settings, load_config
+from train.results import finished_run
 
 if TYPE_CHECKING:
+    from train.data.rows import Rows
     from train.models.backends import LossModule
+    from train.results.finished_run import FinishedRun
 
 Messages = list[dict[str, str]]
 
@@ -30,38 +33,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", help="the base model")
     parser.add_argument("--adapter", type=Path, help="folder of the trained adapter")
     parser.add_argument("--dataset", help="prepared folder, or what was given to `run`")
-    parser.add_argument(
-        "--max-seq-length", type=int, default=512, help="as in `run`, where the data set has to be prepared"
-    )
-    parser.add_argument("--eval-fraction", type=float, default=0.05, help="as in `run`")
-    parser.add_argument("--train-on", default="answers", help="as in `run`")
+    add_settings(parser, ("max_seq_length", "eval_fraction", "train_on"))
     parser.add_argument(
         "--load-in", choices=("4bit", "8bit", "16bit"), help="the base (default 16bit); 4bit needs bitsandbytes"
     )
     parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
     parser.add_argument("--questions", type=int, default=3, help="held-out questions asked of both (default 3)")
     parser.add_argument("--answer-tokens", type=int, default=48, help="longest answer (default 48)")
+    parser.add_argument("--as-they-come", action="store_true", help="with --json: first each answer on its own line")
 
 
 def main(args: argparse.Namespace) -> int:
+    step = None
     if args.run:
         run = finished_run.find(args)
+        if not run.base:
+            return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
+        step = run.step
     finished_run.require(args, "model", "adapter", "dataset")
-    if not (args.adapter / "adapter_config.json").is_file():
-        raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
-    result = evaluate(args)
-    if args.json:
-        print(json.dumps({"ok": True, **result}))
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in as_text(result))
+
+    def show(asked: dict[str, str]) -> None:
+        if not args.json:
+            print("\n".join(answer_as_text(asked)), flush=True)
+        elif args.as_they_come:
+            print(json.dumps({"answer": asked}), flush=True)
+
+    result = evaluate(args, show)
+    print(json.dumps({"ok": True, **result, "step": step}) if args.json else "\n".join(losses_as_text(result)))
     return 0
 
 
-def evaluate(args: argparse.Namespace) -> dict[str, Any]:
-    from train.data.rows import open_rows
-    from train.engine.batches import loss_over
-    from train.models.locate import model_folder
+def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], None]) -> dict[str, Any]:
+    """`on_answer` gets each question with both answers as soon as they are there."""
+    from train.data.chat import load_chat
+    from train.data.rows import date_of, open_rows
+    from train.models.model_files import model_folder
+    from train.plan.catalogue import resolve_model
     from train.results.answers import Questioner
 
     folder = prepared_folder(args)
@@ -72,24 +80,59 @@ def evaluate(args: argparse.Namespace) -> dict[str, Any]:
     base_folder = model_folder(args.model)
     module, device = load(args, base_folder, rows.row_length)
     model: Any = module.model
-    ask = Questioner(model, base_folder, args.answer_tokens, device, rows=folder)
+    ask = Questioner(model, load_chat(resolve_model(base_folder), date_of(folder)), args.answer_tokens, device)
     questions = held_out_questions(folder)[: args.questions]
     some = list(range(min(args.rows, len(rows))))
 
-    def measure() -> tuple[dict[str, Any], list[str]]:
-        total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
-        loss = total / tokens
-        figures = {"loss": loss, "perplexity": math.exp(min(loss, 700)), "tokens": tokens}
-        return figures, [ask(question[:-1]) for question in questions]
-
-    adapter, tuned = measure()
+    tuned, asked = loss_of(module, rows, some, device), []
     with model.disable_adapter():
-        base, untuned = measure()
-    asked = [
-        {"question": question[-2]["content"], "wanted": question[-1]["content"], "base": before, "adapter": after}
-        for question, before, after in zip(questions, untuned, tuned, strict=True)
-    ]
-    return {"rows": len(some), "adapter": adapter, "base": base, "questions": asked}
+        untuned = loss_of(module, rows, some, device)
+    for question in questions:
+        with model.disable_adapter():
+            before = ask(question[:-1])
+        answers = {"base": before, "adapter": ask(question[:-1])}
+        asked.append({"question": question[-2]["content"], "wanted": question[-1]["content"], **answers})
+        on_answer(asked[-1])
+    return {"rows": len(some), "adapter": tuned, "base": untuned, "questions": asked}
+
+
+def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> dict[str, Any]:
+    from train.engine.batches import loss_over
+
+    total, tokens = loss_over(module, rows, some, micro_batch=4, device=device)
+    loss = total / tokens
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700)), "tokens": tokens}
+
+
+def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
+    """Of a model that has no base."""
+    import torch
+
+    from train.data.rows import open_rows
+    from train.engine.device import precision_of
+    from train.models import backends
+    from train.results.answers import Questioner, chat_of
+
+    folder = Path(run.dataset)
+    rows = open_rows(folder, "eval")
+    if not len(rows):
+        raise BadInput("nothing is held out in this data set", f"folder: {folder}", "use eval_fraction=0.05")
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    precision, backend = precision_of(device), backends.get("hf")
+    spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision)
+    module = backends.loss_module(backend, backend.build(spec), precision, device)
+    some = list(range(min(args.rows, len(rows))))
+    result: dict[str, Any] = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
+    ask = Questioner(module.model, chat_of(run), args.answer_tokens, device, drawn=True)
+    prompts = json.loads((folder / "prompts.json").read_text())[: args.questions]
+    for given in (ask.chat.tokenizer.decode(prompt, skip_special_tokens=True) for prompt in prompts):
+        result["questions"].append({"question": given, "model": ask([{"role": "user", "content": given}])})
+    if args.json:
+        print(json.dumps({"ok": True, **result, "step": run.step}))
+        return 0
+    lines = [f"  {asked['question']} ▸ {' '.join(asked['model'].split())}" for asked in result["questions"]]
+    print("\n".join([*lines, "", *losses_as_text(result)]))
+    return 0
 
 
 def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[LossModule, str]:
@@ -113,28 +156,33 @@ def load(args: argparse.Namespace, base_folder: str, row_length: int) -> tuple[L
 
 
 def held_out_questions(folder: Path) -> list[Messages]:
-    """Conversations of the held-out part that end with an answer."""
+    """Conversations of the held-out part that end with an answer; first one for each answer, then the others."""
     file = folder / "questions.jsonl"
     conversations = [json.loads(line) for line in file.read_text().splitlines()] if file.is_file() else []
-    return [messages for messages in conversations if len(messages) > 1 and messages[-1]["role"] == "assistant"]
+    asked = [messages for messages in conversations if len(messages) > 1 and messages[-1]["role"] == "assistant"]
+    firsts = {messages[-1]["content"]: messages for messages in reversed(asked)}
+    return sorted(asked, key=lambda messages: firsts[messages[-1]["content"]] is not messages)
 
 
 def prepared_folder(args: argparse.Namespace) -> Path:
     folder = Path(args.dataset).expanduser()
     if (folder / "index.json").is_file():
         return folder
-    from train.data.prepare import PrepareSettings, prepare
+    from train.data.prepare import prepare
 
     names = ("dataset", "model", "max_seq_length", "train_on", "eval_fraction")
-    return prepare(PrepareSettings(**{name: getattr(args, name) for name in names}), say=lambda _: None)
+    config = load_config({n: getattr(args, n) for n in names if hasattr(args, n)})
+    return prepare(cast(SftConfig, config), say=lambda _: None)
 
 
-def as_text(result: dict[str, Any]) -> list[str]:
+def losses_as_text(result: dict[str, Any]) -> list[str]:
     lines = [f"{result['rows']} held-out rows   loss   perplexity"]
-    for name in ("base", "adapter"):
+    for name in [name for name in ("base", "adapter", "model") if name in result]:
         figures = result[name]
         lines.append(f"  {name:18}{figures['loss']:7.3f}{figures['perplexity']:13.2f}")
-    for asked in result["questions"]:
-        lines += ["", asked["question"]]
-        lines += [f"  {name:8} {' '.join(asked[name].split())}" for name in ("wanted", "base", "adapter")]
     return lines
+
+
+def answer_as_text(asked: dict[str, str]) -> list[str]:
+    answers = [f"  {name:8} {' '.join(asked[name].split())}" for name in ("wanted", "base", "adapter")]
+    return [asked["question"], *answers, ""]

@@ -21,12 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from train.results import finished_run
 from train.cache import build_once, cache_dir, home_dir
-from train.plan.catalogue import Model, resolve_model
-from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat
+from train.data.chat import CONTINUED, PLAIN_TEMPLATE, Chat, load_chat
 from train.errors import BadInput, CheckFailed
-from train.models.locate import model_folder
+from train.hub import pip
+from train.models.model_files import model_folder
+from train.plan.catalogue import Model, resolve_model
+from train.recipes import model_card
+from train.results import finished_run
 
 LOCK = Path(__file__).with_name("gguf.txt")
 OUTTYPES = ("q8_0", "f16", "bf16", "f32")
@@ -40,6 +42,17 @@ PLAIN_MODELFILE = '''TEMPLATE """{{ if .System }}{{ .System }}
 """
 PARAMETER stop "### Instruction:"
 '''
+CONTINUED_MODELFILE = 'TEMPLATE """{{ .Prompt }}"""\n'
+NAMED_PRE = """
+import sys
+import convert_hf_to_gguf
+from conversion.base import TextModel
+script, pre = sys.argv[1:3]
+sys.argv = [script, *sys.argv[3:]]
+TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
+convert_hf_to_gguf.main()
+"""
+"""Its rule for words is GPT-2's, as llama.cpp names it."""
 CHATML_MODELFILE = '''TEMPLATE """{{ if .System }}<|im_start|>system
 {{ .System }}<|im_end|>
 {{ end }}<|im_start|>user
@@ -60,36 +73,77 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
+    step = None
     if args.run:
         run = finished_run.find(args)
+        if not run.base:
+            return main_of_new(run, args)
         base = run.original if args.what == "adapter" else run.original_or_base
-        finished_run.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / args.what)
+        step = run.step
+        form = args.what if step is None else f"{args.what}-step-{step}"
+        finished_run.fill(args, model=base, adapter=run.folder, out=home_dir() / "exports" / run.run / form)
     finished_run.require(args, "model", "adapter", "out")
-    if not (args.adapter / "adapter_config.json").is_file():
-        raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")
+    require_place(args)
+    model = resolve_model(args.model)
+    build_once(args.out, lambda folder: EXPORTS[args.what](folder, model, args))
+    return report(args, step, f"{model.name}-tuned")
+
+
+def report(args: argparse.Namespace, step: int | None, name: str) -> int:
+    """`name`: for Ollama."""
+    files = {path.name: path.stat().st_size for path in sorted(args.out.iterdir())}
+    if args.json:
+        print(json.dumps({"ok": True, "what": args.what, "folder": str(args.out), "step": step, "files": files}))
+        return 0
+    for file, size in files.items():
+        print(f"{size / 1e6:10.1f} MB  {args.out / file}")
+    if args.what == "gguf":
+        print(f"next: ollama create {name} -f {args.out / 'Modelfile'}")
+    return 0
+
+
+def require_place(args: argparse.Namespace) -> None:
     if args.out.exists():
         raise BadInput("the folder to write is already there", f"folder: {args.out}", "remove it or name another")
     if args.outtype not in OUTTYPES:
         raise BadInput(f"outtype: '{args.outtype}' is not one of {' '.join(OUTTYPES)}")
-    model = resolve_model(args.model)
-    build_once(args.out, lambda folder: EXPORTS[args.what](folder, model, args))
-    files = {path.name: path.stat().st_size for path in sorted(args.out.iterdir())}
-    if args.json:
-        print(json.dumps({"ok": True, "what": args.what, "folder": str(args.out), "files": files}))
-        return 0
-    for name, size in files.items():
-        print(f"{size / 1e6:10.1f} MB  {args.out / name}")
-    if args.what == "gguf":
-        print(f"next: ollama create {model.name}-tuned -f {args.out / 'Modelfile'}")
-    return 0
+
+
+def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
+    """Of a model from nothing, which is whole as it is."""
+    if args.what == "adapter":
+        raise BadInput(f"run '{run.run}' made a model, not an adapter", fix="export it as merged, or as gguf")
+    form = args.what if run.step is None else f"{args.what}-step-{run.step}"
+    finished_run.fill(args, out=home_dir() / "exports" / run.run / form)
+    require_place(args)
+    from train.results.answers import chat_of
+
+    chat = chat_of(run)
+
+    def copied(folder: Path) -> None:
+        for name in ("model.safetensors", "config.json", model_card.CARD):
+            if (run.folder / name).is_file():
+                shutil.copy(run.folder / name, folder)
+        save_tokenizer(chat, folder)
+
+    def converted(folder: Path) -> None:
+        require_known_vocabulary(chat)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
+            copied(Path(scratch))
+            convert(Path(scratch), folder / f"{run.run}.gguf", args.outtype, pre="gpt-2")
+        (folder / "Modelfile").write_text(modelfile(f"{run.run}.gguf", chat))
+
+    build_once(args.out, copied if args.what == "merged" else converted)
+    return report(args, run.step, run.run)
 
 
 def export_adapter(folder: Path, model: Model, args: argparse.Namespace) -> None:
     """As it was trained, but naming the base model by the name under which others find it."""
     shutil.copy(args.adapter / "adapter_model.safetensors", folder)
-    config = json.loads((args.adapter / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = model.hub or str(args.model)
-    (folder / "adapter_config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    shutil.copy(args.adapter / "adapter_config.json", folder)
+    model_card.name_base(folder, model_card.Origin(base=str(args.model), hub=model.hub, dataset=""))
+    if (args.adapter / model_card.CARD).is_file():
+        shutil.copy(args.adapter / model_card.CARD, folder)
     save_tokenizer(load_chat(model), folder)
 
 
@@ -109,21 +163,36 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
 
 
 def export_gguf(folder: Path, model: Model, args: argparse.Namespace) -> None:
-    converter = gguf_converter()
     file = folder / f"{model.name}.gguf"
     with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
         export_merged(Path(scratch), model, args)
-        command = [sys.executable, str(converter / "convert_hf_to_gguf.py"), scratch]
-        command += ["--outtype", args.outtype, "--outfile", str(file)]
-        done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
+        convert(Path(scratch), file, args.outtype)
+    (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model)))
+
+
+def convert(source: Path, file: Path, outtype: str, *, pre: str = "") -> None:
+    """`pre`: how the tokenizer cuts words, where the converter cannot know it: it knows the vocabularies that others
+    have published, by a hash, and one that was just made is not among them."""
+    converter = gguf_converter()
+    script = str(converter / "convert_hf_to_gguf.py")
+    words = [str(source), "--outtype", outtype, "--outfile", str(file)]
+    command = [sys.executable, *(["-c", NAMED_PRE, script, pre] if pre else [script]), *words]
+    done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
         raise CheckFailed(
-            f"the converter cannot write {model.name} as gguf: {reason[:200]}",
+            f"the converter cannot write {file.stem} as gguf: {reason[:200]}",
             "converter: convert-hf-to-gguf",
             "export it as merged instead; transformers and vLLM load that",
         )
-    (folder / "Modelfile").write_text(modelfile(file.name, load_chat(model)))
+
+
+def require_known_vocabulary(chat: Chat) -> None:
+    if '"ByteLevel"' not in chat.tokenizer.backend_tokenizer.to_str():
+        raise BadInput(
+            "a tokenizer of single characters cannot be written as gguf: llama.cpp knows none",
+            fix="export it as merged, or train with tokenizer=bytes",
+        )
 
 
 def environment_of(converter: Path) -> dict[str, str]:
@@ -139,9 +208,10 @@ def save_tokenizer(chat: Chat, folder: Path) -> None:
 
 
 def modelfile(gguf: str, chat: Chat) -> str:
-    """Ollama knows the common templates by the one in the gguf; these two are written out, and a template's own message."""
+    """Ollama knows the common templates by the one in the gguf; two are written out, and a template's own message."""
     template, system = chat.template, chat.default_system()
-    known = PLAIN_MODELFILE if template == PLAIN_TEMPLATE else CHATML_MODELFILE if "<|im_start|>" in template else ""
+    written_out = {PLAIN_TEMPLATE: PLAIN_MODELFILE, CONTINUED: CONTINUED_MODELFILE}
+    known = written_out.get(template) or (CHATML_MODELFILE if "<|im_start|>" in template else "")
     return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")
 
 
@@ -150,12 +220,8 @@ def gguf_converter() -> Path:
 
     def install(folder: Path) -> None:
         print("fetching the gguf converter, once", file=sys.stderr)
-        pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--no-input"]
-        command = [*pip, "--no-deps", "--require-hashes", "--requirement", str(LOCK), "--target", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or ["pip printed nothing"])[-1]
-            raise BadInput("the gguf converter could not be fetched", f"pip: {reason[:200]}", "check the connection")
+        if reason := pip("install", "--requirement", str(LOCK), "--target", str(folder)):
+            raise BadInput("the gguf converter could not be fetched", f"pip: {reason}", "check the connection")
 
     lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
     return build_once(cache_dir() / "tools" / f"gguf-{lock}-{sys.implementation.cache_tag}", install)

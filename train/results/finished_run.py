@@ -1,31 +1,36 @@
-"""What a launched run has made on this node, and of what: found by its name alone, from the files of the run."""
+"""What a launched run has made on this node, and of what: found by its name alone, from the files of the run. Of a run
+that was stopped it is the newest checkpoint."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from train.cache import home_dir
+from train.errors import BadInput
+from train.layout import BASE_MODELS, ROWS
+from train.plan.config import nearest
+from train.plan.run_name import check_name
 from train.runlog import paths
 from train.runlog.tail import read
-from train.cache import home_dir
-from train.plan.config import nearest
-from train.errors import BadInput
-from train.plan.names import check_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedRun:
     run: str
     folder: Path
-    """results/RUN/adapter; of a run with method full it is a model of its own."""
+    """results/RUN/adapter or model, or a checkpoint; of a run with method full it is a model of its own."""
+    step: int | None = None
+    """Of the checkpoint that it is; None where the run is done."""
     base: str
-    """The base model as this node trained on it; perhaps quantised."""
+    """The base model as this node trained on it; perhaps quantised. Empty where it began from nothing."""
     original: str
-    """The base model by the name that the launch was given."""
+    """The base model by the name that the launch was given; empty as well."""
     dataset: str
     max_seq_length: int
     load_in: str
@@ -34,6 +39,12 @@ class FinishedRun:
     @property
     def is_adapter(self) -> bool:
         return (self.folder / "adapter_config.json").is_file()
+
+    @property
+    def tokenizer(self) -> Path:
+        """Of a model from nothing: beside its weights, else beside the rows that it was trained on."""
+        beside = self.folder / "tokenizer.json"
+        return self.folder if beside.is_file() else Path(self.dataset) / "tokenizer"
 
     @property
     def original_or_base(self) -> str:
@@ -55,34 +66,54 @@ def find(args: argparse.Namespace) -> FinishedRun:
         os.environ["MOTLEY_HOME"] = str(args.home.resolve())
     home, run = home_dir(), args.run
     check_name("run", run)
-    folder, logs = paths.results(home, run) / "adapter", paths.logs(home, run)
-    if not folder.is_dir():
-        if logs.is_dir():
-            what = f"run '{run}' has made nothing yet: an adapter is written at its end"
-            raise BadInput(what, fix=f"wait for its end, or: make launch RESUME={run}")
-        done = [path.parent.name for path in (home / "results").glob("*/adapter")]
+    folder, logs = paths.made(home, run), paths.logs(home, run)
+    if folder is None and not logs.is_dir():
+        done = [path.name for path in sorted((home / "results").glob("*")) if paths.made(home, path.name)]
         raise BadInput(
             f"there is no run '{run}' here{nearest(run, done)}",
             f"home: {home}",
             f"done are: {', '.join(done) or 'none'}",
         )
+    step = None
+    if folder is None:
+        folder, step = newest_checkpoint(home, run)
     if not (logs / paths.LAUNCH).is_file():
         raise BadInput(
             f"run '{run}' was not launched, so its settings are not known here", fix="name its parts; --help"
         )
     launched = json.loads((logs / paths.LAUNCH).read_text())
     settings = launched["all"]
-    base, rows = home / "models/base" / launched["model"]["folder_name"], launched.get("rows")
+    base, rows = base_of(home, launched), launched.get("rows")
     starts = [event for event in read(logs / paths.EVENTS) if event["event"] == "start"]
     return FinishedRun(
         run=run,
         folder=folder,
-        base=str(base) if base.is_dir() else settings["model"],
-        original=settings["model"],
-        dataset=str(home / "data/processed" / rows) if rows else settings["dataset"],
+        step=step,
+        base=base,
+        original=settings.get("model", ""),
+        dataset=str(home / ROWS / rows) if rows else settings["dataset"],
         max_seq_length=int(settings["max_seq_length"]),
         load_in=starts[-1]["decisions"]["load_in"] if starts else "16bit",
     )
+
+
+def base_of(home: Path, launched: dict[str, Any]) -> str:
+    """The folder here, else the name; empty where there is none."""
+    name = launched["model"]["folder_name"]
+    folder = home / BASE_MODELS / name
+    return str(folder) if name and folder.is_dir() else str(launched["all"].get("model", ""))
+
+
+def newest_checkpoint(home: Path, run: str) -> tuple[Path, int]:
+    """The whole one, and its step; what it is, and what was passed over, is said."""
+    from train.engine import checkpoint
+
+    saved, problems = checkpoint.newest_intact(paths.checkpoints(home, run))
+    sys.stderr.writelines(f"{problem}\n" for problem in problems)
+    if saved is None:
+        raise BadInput(f"run '{run}' has no whole checkpoint yet", fix=f"resume it: make launch RESUME={run}")
+    print(f"{run} is not done: this is its checkpoint of step {saved.step}", file=sys.stderr)
+    return saved.folder, saved.step
 
 
 def fill(args: argparse.Namespace, **known: Any) -> None:
@@ -93,5 +124,8 @@ def fill(args: argparse.Namespace, **known: Any) -> None:
 
 
 def require(args: argparse.Namespace, *names: str) -> None:
+    """These are there, and the adapter is one."""
     if missing := [f"--{name}" for name in names if getattr(args, name) is None]:
         raise BadInput(f"{' and '.join(missing)} is missing", fix="name the run alone: --run RUN")
+    if not (args.adapter / "adapter_config.json").is_file():
+        raise BadInput("this folder holds no adapter: it has no adapter_config.json", f"folder: {args.adapter}")

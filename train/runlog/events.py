@@ -22,6 +22,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "balance": ("step", "shares", "speeds", "reason"),
     "local": ("step", "steps", "reason"),
     "eval": ("step", "loss", "targets", "best"),
+    "samples": ("step", "lines"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds", "staged"),
     "warning": ("step", "message"),
@@ -67,7 +68,13 @@ def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
     )
 
 
-class Progress:
+def sample_line(sample: dict[str, str], width: int = 100) -> str:
+    """What the model was given, and how it continued, on one line."""
+    given, wrote = (" ".join(sample[part].split()) for part in ("given", "wrote"))
+    return f"{given} ▸ {wrote}"[:width]
+
+
+class ProgressLine:
     """One line that stays in place on a terminal; in a journal, a line every few seconds."""
 
     def __init__(self, out: TextIO | None, total_steps: int, every_s: float = 5.0) -> None:

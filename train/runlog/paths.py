@@ -9,7 +9,11 @@ MEMBERS = "members.jsonl"  # what the node's agent saw and did
 GPU = "gpu.jsonl"
 AGENT = "agent.json"  # the agent's view of this moment
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
+OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)
 ANSWERS = "answers.json"
+CLUSTER, SETTINGS = "config/cluster_config.yaml", "config/training_config.yaml"  # of the run that a node was given last
+WANTED = "config/run-wanted"  # while it is there, motley-run.path starts the run
+NOTIFY = "config/notify"  # the address of motley_notify, where the nodes send
 NODES = "nodes"  # results/RUN/nodes/NODE: the logs of each node
 
 
@@ -21,5 +25,14 @@ def checkpoints(home: Path, run: str) -> Path:
     return home / "models/checkpoints" / run
 
 
+MADE = ("adapter", "model")
+"""What a run has made, below its results: one of them."""
+
+
 def results(home: Path, run: str) -> Path:
     return home / "results" / run
+
+
+def made(home: Path, run: str) -> Path | None:
+    """The folder of what a finished run has made."""
+    return next((results(home, run) / name for name in MADE if (results(home, run) / name).is_dir()), None)

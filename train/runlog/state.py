@@ -96,12 +96,16 @@ class RunState:
             return self._step(event)
         if kind == "proof" and not self.proven:
             self.proven = list(self.members)
-        if kind in ENDS and event["time"] >= self.stepped - 1:
+        if kind in ENDS and event["time"] >= self.stepped - 1 and not (kind == "failed" and self._was_stopped()):
             self.ending = event
         if kind == "failed" and event["time"] > self.stepped:
             self.failure = event
         detail = {"eval": "loss", "warning": "message", "failed": "message", "balance": "reason"}.get(kind, "step")
         return self._first(event, event.get("step"), event.get("node"), event.get(detail))
+
+    def _was_stopped(self) -> bool:
+        """Then a node that is told last sees the others leave: its trainer fails, the run has not."""
+        return self.ending is not None and self.ending["event"] == "stopped"
 
     def _start(self, event: Event) -> list[Change]:
         self.run, self.total = event.get("run", self.run), int(event["total_steps"])
@@ -154,6 +158,8 @@ class RunState:
 
     def _end(self, verdict: str) -> None:
         self.state, self.verdict = "done" if verdict.startswith("done") else "failed", verdict
+        if self.state == "failed" and self.failure:  # the trainers that were ended for it wrote `stopped`
+            self.ending = self.failure
 
     def observe(self, view: Event, *, running: bool) -> list[Change]:
         """agent.json of a node, and whether a process of the run is there."""

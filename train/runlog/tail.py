@@ -1,6 +1,6 @@
 """Reads a file of events that another process is writing: whole lines alone, each once.
 
-Standard library alone: console/remote.py sends this file to the nodes as it is.
+Standard library alone: console/infra/node.py sends this file to the nodes as it is.
 """
 
 from __future__ import annotations

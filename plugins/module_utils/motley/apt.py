@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from .driver_packages import Package, Simulated, parse_simulation
+from .errors import ModuleError
 
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences.d")
 RUN = Path("/run/motley-apt")
@@ -16,10 +17,6 @@ FRESH_S = 3600
 # No questions, no restarts of services behind our back, the person's own edits of configuration files stay.
 QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
 ANSWERS = ("-y", "-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
-
-
-class AptError(Exception):
-    """The first line of what went wrong."""
 
 
 class Apt:
@@ -96,13 +93,13 @@ class Apt:
     def change(self, *words: str) -> None:
         done = self._run("apt-get", *self.wait, "-qq", *ANSWERS, *words)
         if done.returncode:
-            raise AptError(trouble_of(done))
+            raise ModuleError(trouble_of(done))
 
     def finish_interrupted(self) -> bool:
         """What a power cut left half configured; whether there was any."""
         if not self._run("dpkg", "--audit").stdout.strip():
             return False
-        self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to mend
+        self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to fix
         self.change("-f", "install")
         return True
 
@@ -114,7 +111,7 @@ class Apt:
     def _must(self, *command: str) -> str:
         done = self._run(*command)
         if done.returncode:
-            raise AptError(f"{command[0]}: {trouble_of(done)}")
+            raise ModuleError(f"{command[0]}: {trouble_of(done)}")
         return done.stdout
 
     @staticmethod

@@ -67,8 +67,8 @@ def _load(folder: str) -> str:
 def _trouble(*command: str, folder: str | None = None) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
     lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    said = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
-    return (said.rpartition("error: ")[2] or f"exit status {done.returncode}") if done.returncode else ""
+    error = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
+    return (error.rpartition("error: ")[2] or f"exit status {done.returncode}") if done.returncode else ""
 
 
 def lacking(found: Data) -> list[str]:
@@ -85,16 +85,16 @@ def beyond_packages(found: Data) -> tuple[str, str]:
     return what, "ansible_python_interpreter: /usr/bin/python3 for it in hosts.yml; or put that Python's headers there"
 
 
-def against(names: list[str], foreseen: Simulated, touched: list[str]) -> tuple[str, str]:
+def against(names: list[str], simulated: Simulated, touched: list[str]) -> tuple[str, str]:
     """Why these packages are not installed, and the fix; both empty where nothing speaks against it."""
     wanted = " ".join(names)
-    if foreseen.trouble:
-        what = f"GPU kernels are built with {wanted}, and apt does not bring them: {foreseen.trouble}"
+    if simulated.trouble:
+        what = f"GPU kernels are built with {wanted}, and apt does not bring them: {simulated.trouble}"
         return (
             what,
             f"give it a package source that has them; see with: sudo apt-get update; apt-get -s install {wanted}",
         )
-    if other := [*foreseen.removes, *touched]:
+    if other := [*simulated.removes, *touched]:
         what = f"GPU kernels are built with {wanted}; to install them would change {', '.join(other)}"
         return what, "upgrade it first (sudo apt full-upgrade), then run again"
     return "", ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -12,7 +11,8 @@ from typing import Any
 from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
-from .graphics import nvidia_cards, switched_off
+from .files import read
+from .graphics import nvidia_cards, output, switched_off
 
 ASKED = (
     "name pci.bus_id temperature.gpu utilization.gpu memory.total memory.used power.draw power.limit"
@@ -120,7 +120,7 @@ def programs() -> list[str]:
 
 def last_xid() -> str:
     """The number of the last fault that the driver reported in this boot; empty where none, or not ours to read."""
-    found = xids(run("journalctl", "-k", "-b", "-q", "--no-pager"))
+    found = xids(output("journalctl", "-k", "-b", "-q", "--no-pager"))
     return found[-1] if found else ""
 
 
@@ -133,17 +133,3 @@ def apt() -> dict[str, Any]:
         return {"holder": holder()}
     except PermissionError:
         return {"holder": None}
-
-
-def run(*command: str) -> str:
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-
-
-def read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -10,11 +11,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from . import firewall_rules, run_control, run_files
+from ..train.runlog.paths import AGENT, CLUSTER, WANTED, logs
+from . import firewall_rules, run_files, start_stop_status
+from .files import read
 from .undo_record import ROOT, Before, read_text, undone
-
-CLUSTER = "config/cluster_config.yaml"
-
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
 
@@ -86,11 +86,11 @@ def firewall() -> dict[str, Any] | None:
         friends = re.findall(r"(?m)^ufw allow from (\S+) to any port 29", "\n".join(added))
         return {"kind": "ufw", "on": active, "friends": friends, "gone": gone}
     nft = shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin")
-    told = says(nft, "list", "table", "inet", "motley") if nft else ""
-    elements = re.search(r"elements = \{([^}]*)\}", told)
+    rules = says(nft, "list", "table", "inet", "motley") if nft else ""
+    elements = re.search(r"elements = \{([^}]*)\}", rules)
     return {
         "kind": "nft" if before.recorded else "none",
-        "on": "chain guard" in told and "reject" in told,
+        "on": "chain guard" in rules and "reject" in rules,
         "friends": re.findall(r"[\d.]+", elements[1]) if elements else [],
         "gone": [],
     }
@@ -109,25 +109,25 @@ def rules() -> list[Any] | None:
 
 def runs(home: Path) -> dict[str, Any]:
     """Processes of runs below this home, and what would start one."""
-    here = run_control.processes(home)
+    here = start_stop_status.processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
     run = run_files.named_run(home)
-    view = run_files.read_json(home / "logs/runs" / run / "agent.json")
+    view = run_files.read_json(logs(home, run) / AGENT)
     return {
         "on": bool(agents),
         "run": run,
         "state": str(view.get("state") or ""),
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
-        "wanted": (home / run_control.WANTED).exists(),
-        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_control.UNIT),
-        "result": says("systemctl", "show", "-p", "Result", "--value", run_control.UNIT),
+        "wanted": (home / WANTED).exists(),
+        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", start_stop_status.UNIT),
+        "result": says("systemctl", "show", "-p", "Result", "--value", start_stop_status.UNIT),
     }
 
 
 def files(home: Path) -> dict[str, Any]:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
-    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", run_files.read(home / CLUSTER))
+    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", read(home / CLUSTER))
     return {
         "exists": home.is_dir(),
         "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),
@@ -148,14 +148,7 @@ def numbers_in(file: Path) -> int:
     """How many, from the head of a safetensors file."""
     with file.open("rb") as stream:
         head = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-    count = 0
-    for name, tensor in head.items():
-        if name != "__metadata__":
-            size = 1
-            for length in tensor["shape"]:
-                size *= length
-            count += size
-    return count
+    return sum(math.prod(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__")
 
 
 def says(*command: str) -> str:

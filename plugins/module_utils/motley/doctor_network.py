@@ -1,4 +1,4 @@
-"""A node's names, network cards and ways to its peers, as its own kernel and resolver tell them."""
+"""A node's names, network cards and routes to its peers, as its own kernel and resolver see them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from .files import read
 from .lan import ip, who_has
 
 NET = Path("/sys/class/net")
 
 
 def names(cluster: dict[str, str]) -> dict[str, Any]:
-    """What every name of the cluster leads to here, as a program would be told."""
+    """What every name of the cluster leads to here, as a program would see it."""
     own = socket.gethostname()
     return {
         "hostname": own,
@@ -44,12 +45,12 @@ def first_address(name: str) -> str:
 
 def look(address: str, others: dict[str, str]) -> dict[str, Any]:
     links = [link_of(link) for link in ip("address", "show") if link["ifname"] != "lo"]
-    card = next((link["name"] for link in links if address in bare(link)), "")
+    nic = next((link["name"] for link in links if address in bare(link)), "")
     return {
-        "card": card,
+        "nic": nic,
         "links": links,
-        "ways": {name: way(other) for name, other in others.items()},
-        "also_has_address": somebody_else(card, address),
+        "routes": {name: route_to(other) for name, other in others.items()},
+        "also_has_address": somebody_else(nic, address),
     }
 
 
@@ -72,33 +73,26 @@ def link_of(link: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def way(address: str) -> dict[str, Any]:
-    """The card that the kernel takes to there, and the address that it shows."""
+def route_to(address: str) -> dict[str, Any]:
+    """The NIC that the kernel uses for it, and the address that it shows."""
     with contextlib.suppress(Exception):
         route = ip("route", "get", address)[0]
-        return {"card": str(route.get("dev", "")), "source": str(route.get("prefsrc", ""))}
-    return {"card": "", "source": ""}
+        return {"nic": str(route.get("dev", "")), "source": str(route.get("prefsrc", ""))}
+    return {"nic": "", "source": ""}
 
 
-def somebody_else(card: str, address: str) -> str | None:
+def somebody_else(nic: str, address: str) -> str | None:
     """The hardware address of another machine that answers for ours (needs root); None where it could not be asked."""
-    if not card:
+    if not nic:
         return ""
     try:
-        return who_has(card, address, timeout_s=0.6)
+        return who_has(nic, address, timeout_s=0.6)
     except PermissionError:
         return None
 
 
-def read(path: Path) -> str:
-    try:
-        return path.read_text().strip()
-    except OSError:
-        return ""
-
-
 def number(text: str) -> int:
-    """0 where the card does not say (Wi-Fi, bridges)."""
+    """0 where the driver does not report it (Wi-Fi, bridges)."""
     try:
         return max(0, int(text))
     except ValueError:

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .files import difference as shown
+
 Data = dict[str, Any]
 
 # The firmware knows their keys by way of the distribution's boot loader.
@@ -53,7 +55,7 @@ def difference(was: dict[str, Package], now: dict[str, Package]) -> Data:
         shown = [(name, packages[name]) for name in names if name in packages]
         return "".join(f"{name} {one.version}{' (held)' if one.held else ''}\n" for name, one in shown)
 
-    return {"before": lines(was), "after": lines(now), "before_header": "packages", "after_header": "packages"}
+    return shown("packages", lines(was), lines(now))
 
 
 def kernel_metapackages(packages: dict[str, Package], catalogue: Data) -> list[str]:
@@ -153,43 +155,43 @@ def strangers(names: Iterable[str], catalogue: Data) -> list[str]:
     return [name for name in names if not re.search(catalogue["driver_packages"], base_name(name))]
 
 
-def choose_modules(ways: list[Data], wish: Data) -> Data:
-    """The first way to the modules that moves no kernel, drives out no other software and loads under Secure Boot.
+def choose_modules(methods: list[Data], params: Data) -> Data:
+    """The first method to get the modules that moves no kernel, removes no other software and loads under Secure Boot.
 
-    Each way has how, signed and packages, and what speaks against it: trouble, kernels, strangers (software that would
-    go), undrawn (what draws a desktop and would go), builds (modules that would be compiled), other (a version that
-    does not fit).
+    Each method has how, signed and packages, and what speaks against it: trouble, kernels, strangers (software that
+    would go), undrawn (what draws a desktop and would go), builds (modules that would be compiled), other (a version
+    that does not fit).
     """
     against = []
-    for way in ways:
-        if reason := _against(way, wish):
-            against.append(f"{way['how']}: {reason}")
+    for method in methods:
+        if reason := _against(method, params):
+            against.append(f"{method['how']}: {reason}")
         else:
-            return {"way": way}
+            return {"method": method}
     fix = "give it a package source that has them (docs/cards.md)"
-    if any(way["kernels"] for way in ways):
+    if any(method["kernels"] for method in methods):
         fix = "upgrade it first (sudo apt full-upgrade, then restart it) and run again"
-    elif wish["secure_boot"] and not ways[-1]["trouble"]:
+    elif params["secure_boot"] and not methods[-1]["trouble"]:
         fix = "read docs/cards.md (Secure Boot) first, then run again with -e motley_gpu_driver_own_key=true"
-    return {"error": "no way to the driver's modules; " + "; ".join(against), "fix": fix}
+    return {"error": "no source of the driver's modules; " + "; ".join(against), "fix": fix}
 
 
-def _against(way: Data, wish: Data) -> str:
-    if way["trouble"]:
-        return str(way["trouble"])
-    if way["kernels"]:
-        return f"would bring another kernel ({', '.join(way['kernels'])})"
-    if gone := [*way["strangers"], *(f"{name}, which draws its desktop" for name in way["undrawn"])]:
+def _against(method: Data, params: Data) -> str:
+    if method["trouble"]:
+        return str(method["trouble"])
+    if method["kernels"]:
+        return f"would bring another kernel ({', '.join(method['kernels'])})"
+    if gone := [*method["strangers"], *(f"{name}, which draws its desktop" for name in method["undrawn"])]:
         return f"would remove {', '.join(gone)}"
-    if way["signed"] and way["builds"]:
-        return f"would build modules here ({', '.join(way['builds'])})"
-    if not way["signed"] and wish["secure_boot"] and not wish["own_key"]:
+    if method["signed"] and method["builds"]:
+        return f"would build modules here ({', '.join(method['builds'])})"
+    if not method["signed"] and params["secure_boot"] and not params["own_key"]:
         return "Secure Boot would ask for their key on the machine's own screen"
-    return str(way["other"])
+    return str(method["other"])
 
 
 def least_of(depends: str, package: str) -> str:
-    """580.95.05 of "nvidia-kernel-common-580 (>= 580.95.05)"; empty where nothing is said."""
+    """580.95.05 of "nvidia-kernel-common-580 (>= 580.95.05)"; empty where it names none."""
     match = re.search(rf"(?:^|[ ,]){re.escape(package)} \(>= ([^)]+)\)", depends)
     return version_of_driver(match[1]) if match else ""
 
@@ -199,21 +201,12 @@ def key_is_known(signer: str, look: Data) -> bool:
     return signer.startswith(TRUSTED_SIGNERS) or (bool(look["loaded"]) and signer == look["loaded_signer"])
 
 
-def key_question(signer: str, key: str) -> str:
+def key_question(signer: str, key: str) -> tuple[str, str]:
     return (
         f"Secure Boot is on and does not know the key of the modules built here ({signer or 'not signed'})\n"
-        "its own screen will ask after the restart: Enroll MOK, Continue, Yes, the password, Reboot\n"
-        f"fix: sudo mokutil --import {key} (choose a password), sudo reboot, sit at its screen; then run again"
+        "its own screen will ask after the restart: Enroll MOK, Continue, Yes, the password, Reboot",
+        f"sudo mokutil --import {key} (choose a password), sudo reboot, sit at its screen; then run again",
     )
-
-
-def numbers(version: str) -> tuple[int, ...]:
-    """What versions of drivers are compared by: 570.9 is older than 570.133."""
-    return tuple(int(part) for part in re.findall(r"\d+", str(version)))
-
-
-def older(version: str, than: str) -> bool:
-    return numbers(version) < numbers(than)
 
 
 def version_of_driver(text: str) -> str:
@@ -230,7 +223,7 @@ def pin_text(names: list[str]) -> str:
 
 
 def proof_fault(look: Data) -> tuple[str, str]:
-    """Why the driver does not serve every card, and the mend; both empty when it does."""
+    """Why the driver does not serve every card, and the fix; both empty when it does."""
     installed, loaded, smi = look["installed"], look["loaded"], look["smi"]
     lost = [card["bus"] for card in look["cards"] if card["lost"]]
     if lost:

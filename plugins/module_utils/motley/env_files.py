@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Any
 
 LIST = "motley-files.json"
-OURS = ("motley-env.json", ".motley-env.json", LIST, f".{LIST}")  # and what a killed writer left of them
+OURS = ("motley-env.json", ".motley-env.json", LIST, f".{LIST}", ".lock")  # what a killed writer left, uv's lock
 CACHE = "__pycache__"
 SITE, INFO = "/site-packages/", ".dist-info/"
 NEVER = [0, 0, 0]
 UNKNOWN = ["", "", *NEVER]
 
-Written = tuple[str, Path, str]
-"""Package (NAME-VERSION), a file of it, and its hash as RECORD has it."""
 Files = dict[str, list[Any]]
 """Path below the environment → package ("" where none brought it), hash ("" if unknown), size, mtime, ctime."""
 
@@ -56,7 +54,7 @@ class Drift:
         where = f" ({_some(files, 1)})" if len(names) == 1 else ""
         gone = [package.partition("-")[0] for package in self.gone]
         parts = {"changed": _some(names) + where, "gone": _some(gone), "came": _some(self.came)}
-        return "; ".join(f"{word}: {said}" for word, said in parts.items() if said)
+        return "; ".join(f"{word}: {names}" for word, names in parts.items() if names)
 
 
 def _some(words: list[str], most: int = 3) -> str:
@@ -79,7 +77,7 @@ def look(env: Path, packages: list[str], *, full: bool = False, write: bool = Tr
         now = hashes.get(path, known) if path in here else ""
         right = bool(now) and now == (known or now)
         wrong += [] if right else [path]
-        # What is wrong is not taken for good by its times later on.
+        # What is wrong is not accepted by its times later on.
         seen[path] = [package, known or now, *(here[path] if right else NEVER)]
     new = sorted(here.keys() - files.keys())
     if write and seen != listed and (listed or not (wrong or new)):
@@ -138,7 +136,7 @@ def encoded(digest: hashlib._Hash) -> str:
 def of_packages(env: Path, packages: list[str]) -> Files:
     """What the packages' own lists say that they have."""
     files: Files = {}
-    site = next(env.glob("lib/python*/site-packages"), env)
+    site = site_of(env)
     for package in packages:
         record = f"{package}{INFO}RECORD"
         try:
@@ -149,8 +147,20 @@ def of_packages(env: Path, packages: list[str]) -> Files:
             path = os.path.normpath(f"{site}/{name}") if ".." in name else f"{site}/{name}"
             if path.startswith(f"{env}/") and CACHE not in path:
                 known = digest.removeprefix("sha256=") if digest.startswith("sha256=") else ""
-                files[path.removeprefix(f"{env}/")] = [package, known, *NEVER]
+                path = path.removeprefix(f"{env}/")
+                # Where several packages bring a file and differ, only the disk knows who wrote last.
+                same = files.get(path, ["", known])[1] == known
+                files[path] = [package, known if same else "", *NEVER]
     return files
+
+
+def installed(env: Path) -> list[str]:
+    """Names and versions, without starting its Python."""
+    return sorted(path.name.removesuffix(".dist-info") for path in site_of(env).glob("*.dist-info"))
+
+
+def site_of(env: Path) -> Path:
+    return next(env.glob("lib/python*/site-packages"), env)
 
 
 # -- the list --------------------------------------------------------------------------------------------------
@@ -169,16 +179,13 @@ def write_list(env: Path, files: Files) -> None:
     new.replace(env / LIST)
 
 
-def put_down(env: Path, installed: list[Written], *, whole: bool) -> None:
-    """What was just installed: all that there is, or some packages again."""
-    here = on_disk(env)
-    files = {path: ["", "", *status] for path, status in here.items()} if whole else read(env)
-    if not files:
-        return  # the next look makes the list from RECORD
-    hashes: dict[str, set[str]] = {}
-    for package, file, digest in installed:
-        path = str(file).removeprefix(f"{env}/")
-        hashes.setdefault(path, set()).add(digest)
-        # Where several packages bring a file and differ, only the disk knows who wrote last.
-        files[path] = [package, digest if len(hashes[path]) == 1 else "", *here[path]]
-    write_list(env, {path: [name, digest or hash_of(env / path), *at] for path, (name, digest, *at) in files.items()})
+def of_wheel(name: str) -> str:
+    """`package-version` of a wheel's file name, as its folder in an environment is called but for capitals."""
+    return "-".join(name.split("-")[:2]).lower()
+
+
+def write_down(env: Path) -> None:
+    """What was just installed, by the packages' own lists; what none of them knows, as it is."""
+    files = of_packages(env, installed(env))
+    found = {path: (*files.get(path, UNKNOWN)[:2], at) for path, at in on_disk(env).items()}
+    write_list(env, {path: [name, known or hash_of(env / path), *at] for path, (name, known, at) in found.items()})

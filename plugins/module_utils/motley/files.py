@@ -1,4 +1,4 @@
-"""Small text files of a node, as a look at it needs them. (run_here.py has its own: it is sent alone.)"""
+"""Small text files of a node: what a look at them reads, and how a change of one is shown."""
 
 from __future__ import annotations
 
@@ -11,3 +11,8 @@ def read(path: Path) -> str:
         return path.read_text(errors="replace").strip()
     except OSError:
         return ""
+
+
+def difference(what: Path | str, before: str, after: str) -> dict[str, str]:
+    """For --diff."""
+    return {"before_header": str(what), "after_header": str(what), "before": before, "after": after}

@@ -21,7 +21,7 @@ MARK = "motley-pinned-"
 
 
 @dataclass(frozen=True)
-class Place:
+class NodeAddresses:
     """Where a node may answer."""
 
     name: str
@@ -31,7 +31,7 @@ class Place:
 
 
 @dataclass
-class Meeting:
+class Contact:
     """What came of looking for a node."""
 
     name: str
@@ -81,10 +81,10 @@ def ask(address: str, port: int, timeout_s: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
 
-def best_key(said: str) -> str:
+def best_key(printed: str) -> str:
     """Of the host keys that answered; empty when nobody did."""
     found = {}
-    for line in said.splitlines():
+    for line in printed.splitlines():
         words = line.split()
         if len(words) >= 3 and not line.startswith("#"):
             found[words[1]] = f"{words[1]} {words[2]}"
@@ -101,16 +101,18 @@ def source_address(towards: str) -> str:
         return str(probe.getsockname()[0])
 
 
-def judge(places: list[Place], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> list[Meeting]:
+def judge(
+    places: list[NodeAddresses], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]
+) -> list[Contact]:
     """Who is where. Pure: `answers` holds the key (or nothing) that each (address, port) showed."""
     return [_judge_one(place, answers, pins) for place in places]
 
 
-def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> Meeting:
-    meeting = Meeting(name=place.name, state="off", tried=list(place.addresses))
+def _judge_one(place: NodeAddresses, answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> Contact:
+    contact = Contact(name=place.name, state="off", tried=list(place.addresses))
     owners = {key: name for name, (key, _) in pins.items()}
-    pinned, meeting.pinned_on = pins.get(place.name, ("", ""))
-    # On first contact the address where it is said to answer today comes first: the other may be somebody else's.
+    pinned, contact.pinned_on = pins.get(place.name, ("", ""))
+    # On first contact the address where it should answer today comes first: the other may be somebody else's.
     order = place.addresses if pinned else tuple(reversed(place.addresses))
     for address in order:
         key = answers.get((address, place.port), "")
@@ -120,37 +122,37 @@ def _judge_one(place: Place, answers: dict[tuple[str, int], str], pins: dict[str
         if owner == place.name:
             state = "known"
         elif owner:
-            meeting.twin, meeting.twin_at = owner, address  # about to move away, listed twice, or a copied disk
+            contact.twin, contact.twin_at = owner, address  # about to move away, listed twice, or a copied disk
             continue
         else:
             state = "changed" if pinned else "new"
-        if meeting.state == "off" or state == "known":
-            meeting.state, meeting.address, meeting.key = state, address, key
-            meeting.fingerprint = fingerprint(key)
+        if contact.state == "off" or state == "known":
+            contact.state, contact.address, contact.key = state, address, key
+            contact.fingerprint = fingerprint(key)
         if state in ("known", "new"):
             break
-    return meeting
+    return contact
 
 
-def look(places: list[Place], known_hosts: Path, timeout_s: int = 3) -> list[Meeting]:
+def look(places: list[NodeAddresses], known_hosts: Path, timeout_s: int = 3) -> list[Contact]:
     """Ask all addresses at the same time and judge the answers."""
     pins = read_pins(known_hosts)
-    meetings = judge(places, scan(places, pins, timeout_s), pins)
-    if slow := [place for place, met in zip(places, meetings) if another_kind(met, pins)]:  # noqa: B905
-        again = {met.name: met for met in judge(slow, scan(slow, pins, timeout_s * SLOWER), pins)}
-        meetings = [again.get(met.name, met) for met in meetings]
-    _mark_doubles(meetings)
-    for meeting in meetings:
-        meeting.source = source_address(meeting.address) if meeting.address else ""
-    return meetings
+    contacts = judge(places, scan(places, pins, timeout_s), pins)
+    if slow := [place for place, contact in zip(places, contacts) if another_kind(contact, pins)]:  # noqa: B905
+        again = {contact.name: contact for contact in judge(slow, scan(slow, pins, timeout_s * SLOWER), pins)}
+        contacts = [again.get(contact.name, contact) for contact in contacts]
+    _mark_doubles(contacts)
+    for contact in contacts:
+        contact.source = source_address(contact.address) if contact.address else ""
+    return contacts
 
 
-def another_kind(met: Meeting, pins: dict[str, tuple[str, str]]) -> bool:
+def another_kind(contact: Contact, pins: dict[str, tuple[str, str]]) -> bool:
     """A busy machine shows one key in time and not yet the pinned kind: no proof of a change, so it is asked again."""
-    return met.state == "changed" and met.key.split()[0] != pins[met.name][0].split()[0]
+    return contact.state == "changed" and contact.key.split()[0] != pins[contact.name][0].split()[0]
 
 
-def scan(places: list[Place], pins: dict[str, tuple[str, str]], timeout_s: int) -> dict[tuple[str, int], str]:
+def scan(places: list[NodeAddresses], pins: dict[str, tuple[str, str]], timeout_s: int) -> dict[tuple[str, int], str]:
     """The key that each address shows, or nothing; not waited for longer than the answers can change anything."""
     targets = sorted({(address, place.port) for place in places for address in place.addresses})
     asked = {target: ask(*target, timeout_s) for target in targets}
@@ -169,51 +171,51 @@ def scan(places: list[Place], pins: dict[str, tuple[str, str]], timeout_s: int) 
     return answers
 
 
-def settled(places: list[Place], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> bool:
-    """Every node shows its pinned key where it shall be: whoever answers elsewhere is not it."""
+def settled(places: list[NodeAddresses], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]) -> bool:
+    """Every node shows its pinned key where it is to be: whoever answers elsewhere is not it."""
     return all(
-        met.state == "known" and met.address == place.addresses[0]
-        for met, place in zip(judge(places, answers, pins), places)  # noqa: B905  Python 3.9 has no strict=
+        contact.state == "known" and contact.address == place.addresses[0]
+        for contact, place in zip(judge(places, answers, pins), places)  # noqa: B905  Python 3.9 has no strict=
     )
 
 
-def _mark_doubles(meetings: list[Meeting]) -> None:
+def _mark_doubles(contacts: list[Contact]) -> None:
     """Of those that show one key at two addresses the pinned or first listed one is it, the other is a double.
 
-    Whether that is the same machine or a copy of its disk, only the machine itself can tell.
+    Whether that is the same machine or a copy of its disk, only the machine itself knows.
     """
-    first: dict[str, Meeting] = {}
-    for meeting in meetings:
-        if meeting.state in ("known", "new"):
-            first.setdefault(meeting.key, meeting)
-    named = {meeting.name: meeting for meeting in meetings}
-    for meeting in meetings:
-        twin = first.get(meeting.key)
-        if meeting.state == "new" and twin is not meeting and twin:
-            meeting.state, meeting.twin = "double", twin.name
-        answers = named.get(meeting.twin) if meeting.state == "off" and not meeting.pinned_on else None
-        if answers and answers.address not in ("", meeting.twin_at):
-            meeting.state, meeting.address, meeting.key = "double", meeting.twin_at, answers.key
-            meeting.fingerprint = answers.fingerprint
+    first: dict[str, Contact] = {}
+    for contact in contacts:
+        if contact.state in ("known", "new"):
+            first.setdefault(contact.key, contact)
+    named = {contact.name: contact for contact in contacts}
+    for contact in contacts:
+        twin = first.get(contact.key)
+        if contact.state == "new" and twin is not contact and twin:
+            contact.state, contact.twin = "double", twin.name
+        answers = named.get(contact.twin) if contact.state == "off" and not contact.pinned_on else None
+        if answers and answers.address not in ("", contact.twin_at):
+            contact.state, contact.address, contact.key = "double", contact.twin_at, answers.key
+            contact.fingerprint = answers.fingerprint
 
 
-def wait_for(place: Place, known_hosts: Path, prefer_s: float, timeout_s: float) -> Meeting:
+def wait_for(place: NodeAddresses, known_hosts: Path, prefer_s: float, timeout_s: float) -> Contact:
     """Look until the pinned node answers at its first address; after `prefer_s` any of its addresses will do."""
     start = time.monotonic()
     while True:
-        meeting = look([place], known_hosts, timeout_s=2)[0]
+        contact = look([place], known_hosts, timeout_s=2)[0]
         elapsed = time.monotonic() - start
-        at_first = meeting.state == "known" and meeting.address == place.addresses[0]
-        if at_first or (meeting.state == "known" and elapsed >= prefer_s) or elapsed >= timeout_s:
-            return meeting
+        at_first = contact.state == "known" and contact.address == place.addresses[0]
+        if at_first or (contact.state == "known" and elapsed >= prefer_s) or elapsed >= timeout_s:
+            return contact
         time.sleep(0.5)
 
 
-def pin(meetings: list[Meeting], known_hosts: Path) -> None:
+def pin(contacts: list[Contact], known_hosts: Path) -> None:
     """Remember the new ones, with today's date."""
     pins = read_pins(known_hosts)
     today = time.strftime("%Y-%m-%d")
-    pins.update({meeting.name: (meeting.key, today) for meeting in meetings if meeting.state == "new"})
+    pins.update({contact.name: (contact.key, today) for contact in contacts if contact.state == "new"})
     write_pins(known_hosts, pins)
 
 

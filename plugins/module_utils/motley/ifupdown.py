@@ -17,7 +17,7 @@ Line = tuple[str, list[str], bool]
 
 
 def stanzas(root: Path = Path("/")) -> dict[str, list[dict[str, Any]]]:
-    """Each card's stanzas, in order."""
+    """Each NIC's stanzas, in order."""
     found: dict[str, list[dict[str, Any]]] = {}
     for text in read_all(root).values():
         for nic, stanza in stanzas_of(text.encode(errors="surrogateescape").decode(errors="replace")):
@@ -26,9 +26,9 @@ def stanzas(root: Path = Path("/")) -> dict[str, list[dict[str, Any]]]:
 
 
 def without(nic: str, root: Path = Path("/")) -> dict[str, str]:
-    """The files that name this card, as they are without it."""
+    """The files that name this NIC, as they are without it."""
     texts = read_all(root)
-    return {path: new for path, text in texts.items() if (new := without_card(text, nic)) != text}
+    return {path: new for path, text in texts.items() if (new := without_nic(text, nic)) != text}
 
 
 def read_all(root: Path) -> dict[str, str]:
@@ -85,7 +85,7 @@ def stanzas_of(text: str) -> list[tuple[str, dict[str, Any]]]:
     return found
 
 
-def without_card(text: str, nic: str) -> str:
+def without_nic(text: str, nic: str) -> str:
     """Its stanzas become one line of ours; what brings it up names the others alone."""
     kept, inside, noted = [], False, False
     for line, words, opens in lines_of(text):

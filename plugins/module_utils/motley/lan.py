@@ -21,7 +21,7 @@ NOBODY = "0.0.0.0"  # noqa: S104  the sender of a question that is only a probe
 
 
 def nic_by_mac(mac: str, name: str = "", net: Path = NET) -> str:
-    """The card with this MAC and name, for a VLAN or a bridge has its card's MAC; or, if renamed since, the card."""
+    """The NIC with this MAC and name, for a VLAN or a bridge has its NIC's MAC; or, if renamed since, the NIC."""
     same = [path.parent.name for path in sorted(net.glob("*/address")) if _read(path).lower() == mac.lower()]
     if name in same:
         return name
@@ -29,7 +29,7 @@ def nic_by_mac(mac: str, name: str = "", net: Path = NET) -> str:
 
 
 def lower(nic: str, net: Path = NET) -> list[str]:
-    """What a VLAN, a bridge or a bond lies on; none for a card."""
+    """What a VLAN, a bridge or a bond lies on; none for a NIC."""
     return sorted(path.name.removeprefix("lower_") for path in (net / nic).glob("lower_*"))
 
 
@@ -46,7 +46,7 @@ def ip(*arguments: str) -> list[dict[str, Any]]:
 
 
 def carries(nic: str, address: str) -> bool:
-    """Whether the card has exactly this "address/prefix", and no other of IPv4."""
+    """Whether the NIC has exactly this "address/prefix", and no other of IPv4."""
     found = [
         f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]
     ]
@@ -90,7 +90,7 @@ def who_has(nic: str, address: str, sender: str = NOBODY, timeout_s: float = 1.5
 
 
 def announce(mac: str, name: str = "", seconds: float = 8) -> None:
-    """Tell everybody where our addresses are now: for a minute others remember who had them before (a swap)."""
+    """Announce to all where our addresses are now: for a minute others remember who had them before (a swap)."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         nic = nic_by_mac(mac, name)
@@ -101,8 +101,8 @@ def announce(mac: str, name: str = "", seconds: float = 8) -> None:
 
 
 def settle(mac: str, name: str = "", patience_s: float = 5) -> None:
-    """networkd sets a card up twice in a row after `netplan apply`. A lease that comes in between may be lost for good
-    (seen with 252: "Removing DHCPv4 address (requesting)", and no address ever after); started anew, it asks again."""
+    """networkd sets a NIC up twice in a row after `netplan apply`. A lease that comes in between may be lost forever
+    (seen with 252: "Removing DHCPv4 address (requesting)", and no address ever after); started again, it asks again."""
     nic, end = nic_by_mac(mac, name), time.monotonic() + patience_s
     while plugged_in(nic) and not any(link["addr_info"] for link in ip("-4", "address", "show", "dev", nic)):
         if time.monotonic() > end:
@@ -114,7 +114,7 @@ def settle(mac: str, name: str = "", patience_s: float = 5) -> None:
 def plugged_in(nic: str) -> bool:
     try:
         return Path(f"/sys/class/net/{nic}/carrier").read_text().strip() == "1"
-    except OSError:  # a card that is down has no carrier to tell of
+    except OSError:  # a NIC that is down has no carrier to report
         return False
 
 
@@ -123,14 +123,14 @@ def nmcli(*words: str) -> str:
 
 
 def let_go(mac: str, name: str = "") -> None:
-    """NetworkManager's card is without settings then, as netplan does it for cards that it knows by name only."""
+    """NetworkManager's NIC is without settings then, as netplan does it for NICs that it knows by name only."""
     nic = nic_by_mac(mac, name)
     WIFI.write_text(nmcli("-g", "GENERAL.CON-UUID", "device", "show", nic) if (NET / nic / "wireless").exists() else "")
     nmcli("device", "disconnect", nic)
 
 
 def take_up(mac: str, name: str = "") -> None:
-    """Where netplan has not started NetworkManager anew, a card that was let go is not taken up by itself."""
+    """Where netplan has not started NetworkManager again, a NIC that was let go is not taken up by itself."""
     nic, wifi = nic_by_mac(mac, name), _read(WIFI)
     nmcli("connection", "reload")
     if not nmcli("-g", "GENERAL.STATE", "device", "show", nic).startswith("30 "):  # disconnected
@@ -142,7 +142,7 @@ def take_up(mac: str, name: str = "") -> None:
 
 
 def leave_ifupdown(mac: str, name: str, *files: str) -> None:
-    """Ends ifupdown's part in a card, by the settings that were its: a DHCP client too. Names resolve as before."""
+    """Ends ifupdown's part in a NIC, by the settings that were its: a DHCP client too. Names resolve as before."""
     nic, kept = nic_by_mac(mac, name), RESOLV_CONF.read_bytes() if RESOLV_CONF.is_file() else b""
     for file in files:
         subprocess.run(["ifdown", "--force", "-i", file, nic], check=False)
@@ -152,7 +152,7 @@ def leave_ifupdown(mac: str, name: str, *files: str) -> None:
 
 
 def join_ifupdown(mac: str, name: str) -> None:
-    """Gives a card back to ifupdown, as it is after a start."""
+    """Gives a NIC back to ifupdown, as it is after a start."""
     nic = nic_by_mac(mac, name)
     enabled = subprocess.run(["systemctl", "is-enabled", NETWORKD], capture_output=True, text=True, check=False)
     if enabled.stdout.strip() != "enabled":  # netplan alone had started it

@@ -55,9 +55,9 @@ def unescaped(text: str) -> str:
 
 
 def name_servers(nic: str, ask: Ask = ask, root: Path = Path("/")) -> dict[str, list[str]]:
-    """Whom the machine asks for names by this card, and in which domains; never a program of its own (127.0.0.53)."""
-    if told := ask("resolvectl", "dns", nic):
-        return {"servers": usable(after_colon(told)), "search": domains(after_colon(ask("resolvectl", "domain", nic)))}
+    """Name servers that the machine asks by this NIC, and search domains; never a program of its own (127.0.0.53)."""
+    if dns := ask("resolvectl", "dns", nic):
+        return {"servers": usable(after_colon(dns)), "search": domains(after_colon(ask("resolvectl", "domain", nic)))}
     servers, _, domain = ask("nmcli", "-g", "IP4.DNS,IP4.DOMAIN", "device", "show", nic).partition("\n")
     if servers:
         return {
@@ -79,7 +79,7 @@ def after_colon(text: str) -> list[str]:
 
 
 def usable(servers: list[str]) -> list[str]:
-    """Addresses of other machines that hold for good."""
+    """Addresses of other machines that are permanent."""
     found = []
     for server in servers:
         try:

@@ -1,4 +1,4 @@
-"""Judges what a node reports about itself: what stands in the way, all of it, each with its mend. Pure."""
+"""Judges what a node reports about itself: all that blocks it, each with its fix. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _system(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     if least is None:
         least = SYSTEMS["ubuntu"] if "ubuntu" in system.get("ID_LIKE", "").split() else None
         if least is not None:
-            return []  # a flavour such as Mint counts its versions its own way
+            return []  # a flavour such as Mint counts its versions differently
         what = f"runs {system.get('PRETTY_NAME', 'an unknown system')}"
         return [{"what": what, "fix": "install Ubuntu 24.04 or newer, or Debian 12 or newer"}]
     version = system.get("VERSION_ID", "")
@@ -42,9 +42,9 @@ def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     (oldest, newest), found = PYTHON, tuple(report["python"][:2])
     if oldest <= found <= newest:
         return []
-    mend = "upgrade the system" if found < oldest else "a newer Motley may know it (git pull)"
+    fix = "upgrade the system" if found < oldest else "a newer Motley may know it (git pull)"
     served = f"{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
-    return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {mend}"}]
+    return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {fix}"}]
 
 
 def _disk(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:

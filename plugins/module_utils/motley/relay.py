@@ -26,16 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .errors import ModuleError
+
 CHUNK = 1 << 18
 PIECE = 1 << 24  # handed on at a time: how often progress is counted
 STALL_S = 15.0  # no byte for so long: the other side is taken for lost
 HASHED_PER_S = 100e6  # bytes that the slowest disk reads and hashes in a second
 GO, OVER, WHY_BYTES = b"g", b"x", 300
 MEMO = ".motley-hashes.json"
-
-
-class Refused(Exception):
-    """What arrived is not what was announced, or nobody handed it on."""
 
 
 class Broken(OSError):
@@ -60,7 +58,7 @@ def listed(files: dict[str, dict[str, Any]]) -> list[File]:
     found = [File(name, int(facts["size"]), str(facts["sha256"])) for name, facts in files.items()]
     for file in found:
         if file.name.startswith("/") or ".." in Path(file.name).parts or not file.name:
-            raise Refused(f"'{file.name}' is no name for a file of a set")
+            raise ModuleError(f"'{file.name}' is no name for a file of a set")
     return sorted(found, key=lambda file: (file.size, file.name))
 
 
@@ -114,7 +112,7 @@ class Store:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.touch()
             if path.is_file():
-                if path.stat().st_size == file.size and self._hash(file.name, path, memo, verify) == file.sha256:
+                if path.stat().st_size == file.size and known_hash(file.name, path, memo, verify=verify) == file.sha256:
                     self.have[index] = file.size
                     continue
                 path.unlink()
@@ -122,14 +120,6 @@ class Store:
                 # A part of full length is complete but unverified: its last byte is asked for again.
                 self.have[index] = min(part.stat().st_size, file.size - 1)
         write_memo(self.folder, memo)
-
-    @staticmethod
-    def _hash(name: str, path: Path, memo: dict[str, list[Any]], verify: bool) -> str:
-        status = path.stat()
-        known = memo.get(name)
-        if verify or known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
-            memo[name] = known = [status.st_size, status.st_mtime_ns, sha256_of(path).hexdigest()]
-        return str(known[2])
 
     @property
     def missing(self) -> int:
@@ -154,7 +144,7 @@ class Store:
             self.strikes[index] += 1
             if resumed or self.strikes[index] < 2:  # half of it was from an earlier try, here or at the sender
                 raise Broken(f"{file.name} arrived damaged")
-            raise Refused(f"{file.name} is refused: its hash is {digest[:12]}…, it should be {file.sha256[:12]}…")
+            raise ModuleError(f"{file.name} is refused: its hash is {digest[:12]}…, it should be {file.sha256[:12]}…")
         path = self.path(index)
         part.replace(path)
         self.set_have(index, file.size)
@@ -169,6 +159,15 @@ class Store:
             if self.have[index] == file.size and (path := self.path(index)).is_file():
                 memo[file.name] = [file.size, path.stat().st_mtime_ns, file.sha256]
         write_memo(self.folder, memo)
+
+
+def known_hash(name: str, path: Path, memo: dict[str, list[Any]], *, verify: bool = False) -> str:
+    """Read again where size or time have changed since, or when asked to."""
+    status = path.stat()
+    known = memo.get(name)
+    if verify or known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
+        memo[name] = known = [status.st_size, status.st_mtime_ns, sha256_of(path).hexdigest()]
+    return str(known[2])
 
 
 def read_memo(folder: Path) -> dict[str, list[Any]]:
@@ -241,7 +240,7 @@ def receive(door: socket.socket, store: Store, token: str, wait_s: float) -> Non
         except TimeoutError:
             if store.complete:
                 return
-            raise Refused(
+            raise ModuleError(
                 f"nothing came for {wait_s:.0f} s ({last_word}); {megabytes(store.missing)} are missing"
             ) from None
         with line:
@@ -258,7 +257,7 @@ def take(line: socket.socket, store: Store, token: str) -> None:
     store.began = store.began or time.monotonic()
     line.sendall(struct.pack(f"!{len(store.have)}Q", *store.have))
     if exactly(line, 1) != GO:
-        raise Refused(exactly(line, WHY_BYTES).decode(errors="replace").strip())
+        raise ModuleError(exactly(line, WHY_BYTES).decode(errors="replace").strip())
     buffer = memoryview(bytearray(CHUNK))
     for index, file in enumerate(store.files):
         if store.have[index] < file.size or not store.path(index).exists():

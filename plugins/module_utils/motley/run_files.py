@@ -10,10 +10,11 @@ import re
 import sys
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from train.runlog.tail import Tail
+from ..train.runlog.paths import CLUSTER, EVENTS, MEMBERS, SETTINGS, checkpoints, logs, results
+from ..train.runlog.tail import Tail
+from .files import read
 
 TAIL_BYTES = 1 << 18
 
@@ -21,7 +22,7 @@ TAIL_BYTES = 1 << 18
 def launched_start(folder: Path) -> dict[str, Any]:
     """The newest start of a run so long that it is no longer in the end of its event log."""
     found = {}
-    with contextlib.suppress(OSError), (folder / "events.jsonl").open("rb") as file:
+    with contextlib.suppress(OSError), (folder / EVENTS).open("rb") as file:
         for line in file:
             if line.startswith(b'{"event": "start"') and line.endswith(b"\n"):
                 found = json.loads(line)
@@ -29,19 +30,19 @@ def launched_start(folder: Path) -> dict[str, Any]:
 
 
 def named_run(home: Path) -> str:
-    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / "config/cluster_config.yaml"))
+    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / CLUSTER))
     return named[1].strip() if named else newest_run(home)
 
 
 def newest_run(home: Path) -> str:
-    files = [*(home / "logs/runs").glob("*/events.jsonl"), *(home / "logs/runs").glob("*/members.jsonl")]
+    files = [file for name in (EVENTS, MEMBERS) for file in logs(home, "").glob(f"*/{name}")]
     return max(files, key=lambda file: file.stat().st_mtime).parent.name if files else ""
 
 
 def newest_checkpoint(home: Path, run: str) -> int:
     if not run:
         return 0
-    names = [path.name for path in (home / "models/checkpoints" / run).glob("step-*")]
+    names = [path.name for path in checkpoints(home, run).glob("step-*")]
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
 
 
@@ -51,10 +52,10 @@ def size_of(folder: Path) -> int:
 
 def kept_files(home: Path, run: str) -> list[Path]:
     """What is worth bringing home: results, event logs and settings; no checkpoint, no base model, no token."""
-    tops = [home / "results" / run, home / "logs/runs" / run]
+    tops = [results(home, run), logs(home, run)]
     files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
     return [path for path in files if not path.name.startswith(".")] + [
-        path for path in [home / "config/training_config.yaml"] if path.is_file() and named_run(home) == run
+        path for path in [home / SETTINGS] if path.is_file() and named_run(home) == run
     ]
 
 
@@ -66,7 +67,7 @@ def pack(home: Path, run: str) -> None:
 
 def more(home: Path, run: str, offset: int) -> None:
     """The whole lines of an event log from there on; of a shorter one all. Nothing where there is none."""
-    file = home / "logs/runs" / run / "events.jsonl"
+    file = logs(home, run) / EVENTS
     if not file.exists():
         return
     offset = offset if offset <= file.stat().st_size else 0
@@ -82,16 +83,7 @@ def sha256(path: Path) -> str:
 
 
 def end_of(log: Path) -> Tail:
-    from train.runlog.tail import Tail  # noqa: PLC0415 - console/infra sends it along; Ansible's modules need no log
-
     return Tail(log, last_bytes=TAIL_BYTES)
-
-
-def read(file: Path) -> str:
-    try:
-        return file.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def read_json(file: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Who can log in on a node: what its sshd would accept (`sshd -T -C …`), and which lines of its key files open a shell.
 
-Pure but for `connection()`. What cannot be judged from here (AuthorizedKeysCommand, certificates, other machines'
-host keys) counts as closed: it is asked before a way in is taken away.
+Pure. What cannot be judged from here (AuthorizedKeysCommand, certificates, other machines'
+host keys) counts as closed: it is asked before a key is taken away.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import base64
 import binascii
 import calendar
 import ipaddress
-import os
 import re
 import time
 from pathlib import Path
@@ -19,17 +18,17 @@ RSA_SIGNATURES = {"rsa-sha2-256", "rsa-sha2-512", "ssh-rsa"}
 EXPIRY = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
-def settings_of(told: str) -> dict[str, list[str]]:
+def settings_of(printed: str) -> dict[str, list[str]]:
     """What `sshd -T` prints: a setting a line, several lines for some."""
     settings: dict[str, list[str]] = {}
-    for line in told.splitlines():
+    for line in printed.splitlines():
         name, *values = line.split()
         settings.setdefault(name.lower(), []).extend(values)
     return settings
 
 
-def ways_in(settings: dict[str, list[str]], keys: int, *, password: bool, root: bool) -> list[str]:
-    """Each way of logging in that is open, with this many keys and with or without a password of the account's."""
+def logins(settings: dict[str, list[str]], keys: int, *, password: bool, root: bool) -> list[str]:
+    """How one can log in, with this many keys and with or without a password of the account's."""
     roots = settings.get("permitrootlogin", ["no"])[0] if root else "yes"
     typed = password and roots == "yes"
     by_pam = is_on(settings, "kbdinteractiveauthentication") and is_on(settings, "usepam")
@@ -40,16 +39,16 @@ def ways_in(settings: dict[str, list[str]], keys: int, *, password: bool, root: 
         "publickey": f"{keys} key{'s' if keys > 1 else ''}" if by_key and keys else "",
     }
     methods = settings.get("authenticationmethods", ["any"])
-    ways = [[word] for word in words] if methods == ["any"] else [method.split(",") for method in methods]
-    steps = [[step.split(":")[0] for step in way] for way in ways]
-    whole = [way for way in steps if all(words.get(step) for step in way) and way.count("publickey") <= keys]
-    return list(dict.fromkeys(" and ".join(dict.fromkeys(words[step] for step in way)) for way in whole))
+    chains = [[word] for word in words] if methods == ["any"] else [method.split(",") for method in methods]
+    steps = [[step.split(":")[0] for step in chain] for chain in chains]
+    whole = [chain for chain in steps if all(words.get(step) for step in chain) and chain.count("publickey") <= keys]
+    return list(dict.fromkeys(" and ".join(dict.fromkeys(words[step] for step in chain)) for chain in whole))
 
 
 def why_none(settings: dict[str, list[str]], lines: int, keys: int) -> str:
-    """The sentence for no way in: so many lines that are not Motley's, so many real keys in them."""
+    """The sentence where nobody can log in: so many lines that are not Motley's, so many real keys in them."""
     if not settings:
-        return "its sshd does not tell what it accepts (sshd -T)"
+        return "its sshd does not report what it accepts (sshd -T)"
     if keys:
         others = f"AuthenticationMethods asks for more than the {keys} other key{'s' if keys > 1 else ''}"
     elif lines:
@@ -173,17 +172,3 @@ def expiry(value: str) -> float:
     except (KeyError, ValueError):
         return 0.0
     return calendar.timegm(when) if value.endswith("Z") else time.mktime(when)
-
-
-def connection() -> list[str]:
-    """Of the login that this program runs under: address and port of who logged in, and of this machine."""
-    pid = os.getpid()
-    while pid > 1:
-        try:
-            found = re.search(rb"(?:^|\0)SSH_CONNECTION=([^\0]*)", Path(f"/proc/{pid}/environ").read_bytes())
-            if found:
-                return found[1].decode().split()
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except (OSError, ValueError):
-            break
-    return []

@@ -199,7 +199,7 @@ class Before:
         self.save()
 
     def remember(self, name: str, value: str) -> None:
-        """A word for the way back, such as the old address; the first one stays."""
+        """A word for the undo, such as the old address; the first one stays."""
         if name not in self.data:
             self.data[name] = value
             self.save()
@@ -238,7 +238,7 @@ class Before:
         return remarks
 
     def _back(self, path: Path, entry: dict[str, Any], was: str | None) -> tuple[str, str | None]:
-        """What to say about a file, and what it shall be; None: gone."""
+        """What to say about a file, and what it is to be; None: gone."""
         now = read_text(path)
         ours = now is not None and BEGIN in now
         untouched = digest(path) in (entry.get("after", digest(path)), self._digest_before(entry))

@@ -35,10 +35,10 @@ def main() -> None:
     if rank == 0:
         link_mbit, took_s = min(rates), statistics.median(times_s)
         ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
-        told = {"backend": backend, "why": why, "world": world, "seconds": took_s, "times_s": times_s}
-        told |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
-        told |= {"megabytes": FLOATS * 4 / (1 << 20), "pairs": pairs}
-        print("MOTLEY " + json.dumps(told), flush=True)  # before the teardown, which may fail without harm
+        report = {"backend": backend, "why": why, "world": world, "seconds": took_s, "times_s": times_s}
+        report |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
+        report |= {"megabytes": FLOATS * 4 / (1 << 20), "pairs": pairs}
+        print("MOTLEY " + json.dumps(report), flush=True)  # before the teardown, which may fail without harm
     dist.barrier()
     dist.destroy_process_group()
 
@@ -96,7 +96,7 @@ def all_reduces(rank: int, world: int, device: str) -> list[float]:
 
 
 def pair_by_pair(rank: int, world: int, device: str) -> dict[str, float]:
-    """ "0-1" → the seconds that those two take alone, the others idle; told to rank 0."""
+    """ "0-1" → the seconds that those two take alone, the others idle; sent to rank 0."""
     values, mine = torch.ones(FLOATS, device=device), {}
     for one, other in itertools.combinations(range(world), 2):
         group = dist.new_group([one, other])
@@ -109,9 +109,9 @@ def pair_by_pair(rank: int, world: int, device: str) -> dict[str, float]:
                 torch.cuda.synchronize()
             mine[f"{one}-{other}"] = time.perf_counter() - start
             values.fill_(1.0)
-    told: list = [None] * world
-    dist.all_gather_object(told, mine)
-    return {pair: max(times[pair] for times in told if pair in times) for pair in {p for t in told for p in t}}
+    report: list = [None] * world
+    dist.all_gather_object(report, mine)
+    return {pair: max(times[pair] for times in report if pair in times) for pair in {p for t in report for p in t}}
 
 
 if __name__ == "__main__":

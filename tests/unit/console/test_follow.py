@@ -91,7 +91,7 @@ def test_a_run_has_ended_where_nobody_has_it_any_more_for_a_while(cluster: Clust
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
     cluster.view.take("a", "event", STEP)
     notices(cluster, clock, seconds=1)
-    assert cluster.view.ended is None, "its processes may be about to begin anew"
+    assert cluster.view.ended is None, "its processes may be about to begin again"
     notices(cluster, clock)
     assert cluster.view.ended == Ended(True, ("stopped at step 7 · resume it: make launch RESUME=r",))
 

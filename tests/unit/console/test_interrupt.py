@@ -92,17 +92,21 @@ def test_who_types_it_twice_does_not_wait() -> None:
         assert watch.overdue()
 
 
-def test_sigterm_at_a_question_is_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("within", "left"), [("nullcontext", "nothing was changed"), ("changing", "what was done stays")]
+)
+def test_sigterm_at_a_question_is_ctrl_c(within: str, left: str) -> None:
     code = (
-        "import sys; from console import __main__ as m, ask\n"
-        "def slow(*_): import time; print('up', flush=True); time.sleep(60)\n"
-        "ask.write_inventory = slow; sys.argv = ['console', 'inventory']; sys.exit(m.main())"
+        "import sys, time; from contextlib import nullcontext; from console import __main__ as m, new_inventory\n"
+        "from console.interrupt import changing\n"
+        f"def slow(*_):\n    with {within}(): print('up', flush=True); time.sleep(60)\n"
+        "new_inventory.write_inventory = slow; sys.argv = ['console', 'inventory']; sys.exit(m.main())"
     )
     root = Path(__main__.__file__).parents[1]
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=root)
     assert process.stdout and process.stdout.readline() == b"up\n"
     process.terminate()
-    assert pace.said_by(process, 10)[1] == b"\nstopped; nothing was changed\n" and process.returncode == 130
+    assert pace.said_by(process, 10)[1] == f"\nstopped; {left}\n".encode() and process.returncode == 130
 
 
 # -- what it had come to -----------------------------------------------------------------------------------------------
@@ -131,6 +135,19 @@ def test_it_says_where_it_stopped_and_what_to_type() -> None:
     said = play.stopped(at("firewall", "Keep strangers out"), "make bootstrap")
     assert said[0] == "stopped in firewall: Keep strangers out"
     assert "taken back unless it was proven" in said[1] and said[2].startswith("again: make bootstrap   (")
+
+
+def test_stopped_before_a_node_began_the_task_it_names_the_task_all_the_same() -> None:
+    progress = at("hostname", "See its name")
+    data = {"role": "motley_firewall", "task": "Keep strangers out"}
+    progress.take({"event": "playbook_on_task_start", "event_data": data})
+    assert play.stopped(progress, "make bootstrap")[0] == "stopped in firewall: Keep strangers out"
+
+
+def test_stopped_at_the_very_end_it_does_not_deny_what_was_changed() -> None:
+    progress = at("proof", "Prove that it works")
+    progress.take({"event": "playbook_on_stats", "event_data": {}})
+    assert play.stopped(progress, "make bootstrap")[0] == "stopped in proof: Prove that it works"
 
 
 def test_the_same_command_is_named_with_its_words() -> None:

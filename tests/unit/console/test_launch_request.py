@@ -12,6 +12,7 @@ from console import launch_request
 from tests.support import pace
 from train.errors import BadInput
 from train.plan import request
+from train.plan.config import PretrainConfig, SftConfig, names_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -63,8 +64,22 @@ BAD = {
     "keep": ("0", "keep: 0 is below 1"),
     "proof_every": ("0", "proof_every: 0 is below 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
+    "recipe": ("pretran", "did you mean 'pretrain'?"),
+    "size": ("11m", "size: '11m' is none of 10m|50m|124m|350m"),
+    "hidden_size": ("-1", "hidden_size: -1 is below 0"),
+    "layers": ("few", "layers: 'few' is not a whole number"),
+    "heads": ("6", "nearest that do: heads=4 or heads=8; or hidden_size=252 or hidden_size=264"),
+    "kv_heads": ("3", "kv_heads: 3 do not divide 4 heads"),
+    "intermediate_size": ("-1", "intermediate_size: -1 is below 0"),
+    "tokenizer": ("bpee", "there is no model 'bpee'"),
+    "vocab_size": ("200", "vocab_size: 200 is below 257"),
+    "tokens_per_step": ("1000", "nearest that are: tokens_per_step=512 or tokens_per_step=1024"),
+    "tie_embeddings": ("perhaps", "tie_embeddings: 'perhaps' is not true or false"),
+    "beta2": ("1", "beta2: 1.0 is not between 0 and 1"),
     "modle": ("llama2-7b", "unknown variable 'modle' — did you mean 'model'?"),
     "motley_rendr_presence_port": (1, "did you mean 'motley_render_presence_port'?"),
+    "motley_notify": ("https://ntfy.example/x", "motley_notify belongs into the inventory"),
+    "motley_notify_from": ("nodes", "motley_notify_from belongs into the inventory"),
 }
 
 
@@ -74,8 +89,16 @@ ONLY_ON_THE_NODES = {"resume", "lora_targets"}
 
 def refusal(**values: object) -> str:
     with pytest.raises(BadInput) as refused:
-        launch_request.read({"model": "tiny", **values}, CLUSTER)
+        launch_request.read({**base_of(values), **values}, CLUSTER)
     return str(refused.value)
+
+
+def base_of(values: dict[str, object]) -> dict[str, object]:
+    """What the recipe that these belong to needs beside them."""
+    new = names_of(PretrainConfig) - names_of(SftConfig)
+    if "recipe" in values:
+        return {}
+    return {"recipe": "pretrain"} if new & values.keys() else {"model": "tiny"}
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -91,6 +114,18 @@ def test_all_findings_come_at_once() -> None:
 
 def test_what_contradicts_itself_is_refused() -> None:
     assert "max_steps and epochs are both set" in refusal(max_steps=5, epochs=2)
+
+
+def test_a_new_model_needs_no_base() -> None:
+    assert launch_request.read({"recipe": "pretrain"}, CLUSTER).values == {"recipe": "pretrain"}
+
+
+def test_a_setting_of_the_other_recipe_is_refused_by_name() -> None:
+    said = refusal(hidden_size=256, lora_r=4)
+    assert "lora_r: this belongs to recipe=sft, and the run has recipe=pretrain" in said
+    said = refusal(model="tiny", recipe="sft", layers=4)
+    assert "layers: this belongs to recipe=pretrain, and the run has recipe=sft" in said
+    assert "leave layers out, or give recipe=pretrain as well" in said
 
 
 def test_a_model_must_be_named_unless_a_run_goes_on() -> None:
@@ -119,8 +154,8 @@ def test_a_value_that_a_space_has_cut_is_named() -> None:
 
 
 def test_nodes_keep_the_order_of_the_inventory() -> None:
-    wish = launch_request.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
-    assert wish.nodes == ["gpu-master", "gpu-worker-2"] and wish.named_nodes
+    request = launch_request.read({"model": "tiny", "nodes": "gpu-worker-2 gpu-master"}, CLUSTER)
+    assert request.nodes == ["gpu-master", "gpu-worker-2"] and request.named_nodes
 
 
 def examples() -> list[tuple[str, str]]:
@@ -140,7 +175,7 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     for name, value in shown:
         if value not in of_your_own:
             try:
-                launch_request.read({"model": "tiny", name: value}, CLUSTER)
+                launch_request.read({**base_of({name: value}), name: value}, CLUSTER)
             except BadInput as finding:
                 refused[f"{name}={value}"] = str(finding)
     assert refused == {}
@@ -155,7 +190,7 @@ def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:
 
 def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> None:
     """However a variable is given: NAME=VALUE, JSON, or a file."""
-    file = tmp_path / "wish.yml"
+    file = tmp_path / "request.yml"
     file.write_text(json.dumps({"modle": "llama2-7b"}))
     for words in (["modle=llama2-7b"], [json.dumps({"modle": "llama2-7b"})], [f"@{file}"]):
         done, seconds = launch("-e", *words)
@@ -168,8 +203,8 @@ def test_ansible_itself_stops_before_it_connects_to_anything(tmp_path: Path) -> 
 @pytest.mark.parametrize("verb", ["plan", "launch"])
 def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp_path: Path) -> None:
     name = f"""{tmp_path}/it's "my" notes.jsonl"""
-    wish = [f"DATASET={name}", "MODEL=my model", "SET=seed='4 2' max_steps=many lora_r=x"]
-    done = pace.run("make", "--no-print-directory", verb, "INVENTORY=inventory/loopback", *wish, cwd=REPOSITORY)
+    settings = [f"DATASET={name}", "MODEL=my model", "SET=seed='4 2' max_steps=many lora_r=x"]
+    done = pace.run("make", "--no-print-directory", verb, "INVENTORY=inventory/loopback", *settings, cwd=REPOSITORY)
     said = done.stdout + done.stderr
     assert f"there is no file {name}" in said and "'my model'" in said, said
     assert "max_steps: 'many' is not" in said and "lora_r: 'x' is not" in said and "seed: '4 2' is" in said, said

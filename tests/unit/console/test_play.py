@@ -26,7 +26,7 @@ class Failing:
     node: str
     task: dict[str, Any]
     said: tuple[str, ...]
-    """What is known of its own output."""
+    """What is known of its own output; one or another of what ` or ` joins."""
     variables: dict[str, Any] | None = None
 
     @property
@@ -34,6 +34,8 @@ class Failing:
         return f"Do what {self.node} does"
 
 
+REFUSED = "Connection refused or Broken pipe"
+"""By which end ansible notices first: it may still write when ssh is gone already."""
 KINDS = (
     Failing("mute", {SH: "exit 3"}, ("exit code 3", "it printed nothing")),
     Failing("on-stdout", {SH: "seq 1 40; echo the disk is flat; exit 4"}, ("exit code 4", "the disk is flat", "40")),
@@ -65,7 +67,7 @@ KINDS = (
         {"ansible_become_exe": "/nowhere/sudo"},
     ),
     Failing("not-included", {"ansible.builtin.include_tasks": "missing.yml"}, ("missing.yml",)),
-    Failing("gone", {SH: "true"}, ("Connection refused",), {"ansible_connection": "ssh", "ansible_host": "127.0.0.1"}),
+    Failing("gone", {SH: "true"}, (REFUSED,), {"ansible_connection": "ssh", "ansible_host": "127.0.0.1"}),
 )
 ALWAYS = Failing("tidied", {SH: "echo before tidying; exit 9"}, ("before tidying", "exit code 9"))
 RESCUED = "rescued"
@@ -157,15 +159,18 @@ def ran(folder: Path) -> Ran:
     return run(folder, "trial")
 
 
+def one_of(words: str, text: str) -> bool:
+    return any(either in text for either in words.split(" or "))
+
+
 @pytest.mark.parametrize("kind", [*KINDS, ALWAYS], ids=lambda kind: kind.node)
 def test_every_failure_says_what_is_known_of_it(ran: Ran, kind: Failing) -> None:
     about = ran.about(kind.node)
     assert f"{kind.node}  trial: {kind.name}" in about
-    for words in kind.said:
-        assert words in about
+    assert all(one_of(words, about) for words in kind.said)
     assert "fix: " in about and len(about.splitlines()) <= 14
     written = ran.receipt["nodes"][kind.node]["phases"]["trial"]["failure"]
-    assert all(words.removeprefix("fix: ") in str(written) for words in kind.said)
+    assert all(one_of(words.removeprefix("fix: "), str(written)) for words in kind.said)
     assert "Message:" not in about  # of a traceback's own headings
 
 
@@ -198,7 +203,7 @@ def test_a_calm_play_says_it_too(calm: Ran, kind: Failing) -> None:
     about = calm.about(kind.node)
     if kind.node != "advising":  # a sentence with its fix stands for itself
         assert f"{kind.node}: motley_trial: {kind.name}" in about
-    assert kind.said[-1] in about and "hidden-word" not in about
+    assert one_of(kind.said[-1], about) and "hidden-word" not in about
     assert "fix: " in about
 
 

@@ -30,7 +30,7 @@ def summary(progress: Progress, folder: Path, rc: int) -> list[str]:
 def lines(progress: Progress) -> list[str]:
     said: list[str] = []
     playbook_view.failures(progress, said.append)
-    playbook_view.left_out(progress, said.append)
+    playbook_view.skipped(progress, said.append)
     return said
 
 
@@ -108,9 +108,9 @@ def test_an_ansible_that_dies_without_an_event_is_quoted(tmp_path: Path) -> None
 
 def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
     progress = Progress()
-    met = {"one": {"state": "off", "tried": ["192.168.1.5", "192.168.1.6"], "twin": ""}}
-    progress.take(event("runner_on_ok", "two", role="motley_contact", task="See", res={"met": met}))
-    assert "one was left out: nobody answers at 192.168.1.5 or 192.168.1.6" in lines(progress)[0]
+    contacts = {"one": {"state": "off", "tried": ["192.168.1.5", "192.168.1.6"], "twin": ""}}
+    progress.take(event("runner_on_ok", "two", role="motley_contact", task="See", res={"contacts": contacts}))
+    assert "one was skipped: nobody answers at 192.168.1.5 or 192.168.1.6" in lines(progress)[0]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from console import fetch, follow, live_view, run_commands
+from console import fetch, follow, hints, interrupt, live_view, run_commands
 from console.infra.local import LocalNode
 from console.infra.node import Silent
 from console.inventory.read import Inventory
 from console.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
+from train.runlog import paths
 from train.runlog.state import RunState
 
 DONE, HALF = "done-run", "half-run"
@@ -58,26 +60,65 @@ def on(tmp_path: Path) -> Iterator[None]:
 def test_clean_takes_what_is_done_after_asking(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_commands.clean(inventory, [], yes=False) == 1  # nobody sits here
-    assert "nothing was deleted (without a terminal: YES=1)" in capsys.readouterr().out
+    assert run_commands.clean(inventory, "", yes=False) == 1  # nobody sits here
+    assert "no checkpoint was deleted (without a terminal: YES=1)" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "")
-    assert run_commands.clean(inventory, [], yes=False) == 1 and kept(tmp_path, DONE) == 2
+    assert run_commands.clean(inventory, "", yes=False) == 1 and kept(tmp_path, DONE) == 2
     monkeypatch.setattr("builtins.input", lambda _: "y")
-    assert run_commands.clean(inventory, [], yes=False) == 0
+    assert run_commands.clean(inventory, "", yes=False) == 0
     said = capsys.readouterr().out
     assert f"  {DONE}  step 8  4 MB on a, b\n" in said and HALF not in said and "4 MB freed on 2 of 2" in said
     assert (kept(tmp_path, DONE), kept(tmp_path, HALF)) == (0, 2)
-    assert run_commands.clean(inventory, [HALF], yes=True) == 0 and kept(tmp_path, HALF) == 0
+    assert run_commands.clean(inventory, HALF, yes=True) == 0 and kept(tmp_path, HALF) == 0
     assert "it is not done: it could not be resumed after this" in capsys.readouterr().out
+
+
+def test_clean_takes_the_address_where_the_nodes_send_no_more(
+    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a" / paths.NOTIFY
+    file.parent.mkdir()
+    file.write_text("https://ntfy.example/secret\n")
+    inventory.nodes["b"]["motley_notify_from"] = "nodes"
+    run_commands.clean(inventory, "", yes=False)
+    assert file.exists() and "motley_notify" not in capsys.readouterr().out
+    inventory.nodes["b"]["motley_notify_from"] = "controller"
+    run_commands.clean(inventory, "", yes=False)
+    said = capsys.readouterr().out
+    assert "the address of motley_notify was deleted on a\n" in said and "secret" not in said
+    assert not file.exists() and kept(tmp_path, DONE) == 2
+
+
+def test_ctrl_c_at_the_question_has_changed_nothing_and_later_it_says_that_something_was(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a" / paths.NOTIFY
+    file.parent.mkdir()
+    file.write_text("https://ntfy.example/secret\n")
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", interrupted)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run_commands.clean(inventory, "", yes=False)
+    assert not isinstance(stopped.value, interrupt.Halfway) and file.exists()
+    for method in ("clean", "stop"):
+        monkeypatch.setattr(LocalNode, method, interrupted)
+    with pytest.raises(interrupt.Halfway):
+        run_commands.clean(inventory, "", yes=True)
+    with pytest.raises(interrupt.Halfway):
+        run_commands.stop(inventory)
 
 
 def test_clean_does_not_offer_a_run_that_is_on(
     inventory: Inventory, tmp_path: Path, on: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_commands.clean(inventory, [DONE], yes=True) == 0 and kept(tmp_path, DONE) == 2
+    assert run_commands.clean(inventory, DONE, yes=True) == 0 and kept(tmp_path, DONE) == 2
     assert "there is nothing to clean" in capsys.readouterr().out
-    assert run_commands.clean(inventory, ["doen"], yes=True) == 2
+    assert run_commands.clean(inventory, "doen", yes=True) == 2
     assert "there is no run 'doen' on a node that answers" in capsys.readouterr().out
 
 
@@ -109,10 +150,33 @@ def test_logs_of_a_node_stand_behind_its_name(
 ) -> None:
     for name in ("a", "b"):
         (tmp_path / name / "logs/run.out").write_text(f"{name} says one\n{name} says two\n")
-    assert run_commands.logs(inventory, [], lines=1, following=False) == 0
+    assert run_commands.logs(inventory, [], lines=1, no_follow=True) == 0
     assert sorted(capsys.readouterr().out.splitlines()) == ["a  a says two", "b  b says two"]
-    assert run_commands.logs(inventory, ["b"], lines=9, following=False) == 0
+    assert run_commands.logs(inventory, ["b"], lines=9, no_follow=True) == 0
     assert capsys.readouterr().out.splitlines() == ["b  b says one", "b  b says two"]
+
+
+def test_what_a_node_printed_is_not_rewritten(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a/logs/run.out").write_text("NODES=3 LINES=200; make clean RUN=x\n")
+    monkeypatch.setenv(hints.FORM, "./motley")
+    with hints.translated("logs"):
+        run_commands.logs(inventory, ["a"], no_follow=True)
+    assert capsys.readouterr().out == "a  NODES=3 LINES=200; make clean RUN=x\n"
+
+
+def test_the_last_line_of_data_is_no_event_of_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}
+    words = ["sh", "-c", f"echo 'member {json.dumps(ended)}'; exec sleep 60"]
+    events: Any = lambda *_: subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)  # noqa: E731
+    monkeypatch.setattr(LocalNode, "events", events)
+    view = run_commands.EventView(RunState(run="r"), ["a"])
+    assert run_commands.show_as_json([LocalNode(name="a", home="")], view) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert shown == [ended, {"event": "result", "run": "r", "ok": True, "words": ["done · 0 steps"]}]
 
 
 # -- the live view -----------------------------------------------------------------------------------------------------

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from console.fetch import disagreeing, place_of
+from console.fetch import disagreeing, fetched_lines, made_in, place_of
 from console.run_commands import stop_lines
-from console.run_in_words import NEXT, RunView, progress_bar
+from console.run_in_words import NEXT, RunView
 from console.status import gathered, run_lines, status_lines
+from console.words import progress_bar
 from train.runlog.state import RunState
 
 LOGS = Path(__file__).with_name("event_logs")
@@ -35,8 +36,8 @@ def view_of(order: list[str], run: str = "r", since: dict[str, float] | None = N
 def test_a_node_is_lost_and_comes_back() -> None:
     view = view_of(NODES, "second")
     assert shown(view, recorded("lost-and-back")) == [
-        "⚡ gpu-worker-2 lost at step 4 · lost gpu-worker-2 (it and another member do not hear each other)",
-        "⚡ gpu-worker-1 lost at step 4 · lost gpu-worker-1 (silent)",
+        "⚡ gpu-worker-2 lost at step 4 · it and another member do not hear each other",
+        "⚡ gpu-worker-1 lost at step 4 · silent",
         "✓ training again with 2 of 3 at step 5 after 59 s · no steps repeated",
         "✓ gpu-worker-1 back · 3 of 3 at step 16 after 77 s · no steps repeated",
         "held-out loss 6.8394 after step 40 (best so far)",
@@ -135,7 +136,7 @@ def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -
     assert at(104.0) == []
     assert at(109.0) == [
         "! a gets no answer from b: off, or its ports are closed (make bootstrap PHASE=firewall)",
-        f"! a does not hear c: {absent}   see: make logs NODE=c",
+        f"! a does not reach c: {absent}   see: make logs NODE=c",
     ]
     assert at(110.0) == []
     view = view_of(["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
@@ -202,6 +203,17 @@ def test_status_names_the_last_run_and_how_to_go_on() -> None:
     assert "r: failed: disk full at step 12 · resume it" in status_lines(["a"], {"a": failed}, {})[0]
 
 
+def test_status_takes_no_broken_connection_of_a_stop_for_a_failure() -> None:
+    """The nodes end one after another; the one that is told last may see the others leave first."""
+    stop = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
+    broken = {"event": "failed", "time": 9.6, "step": 12, "message": "Connection reset by peer"}
+    saw = look(on=False, events=[broken])
+    assert "r: stopped at step 12 · resume it" in status_lines(["a", "b"], {"a": stop, "b": saw}, {})[0]
+    ended = {"event": "ended", "time": 9.9, "epoch": 3, "nodes": [], "reason": "failed: b: Connection reset by peer"}
+    saw["members"] = [ended]
+    assert "r: failed: Connection reset by peer at step 12" in status_lines(["a", "b"], {"a": stop, "b": saw}, {})[0]
+
+
 def test_status_when_nobody_answers() -> None:
     assert status_lines(["a"], {}, {"a": "off"}) == ["no node answers:", "  a  off"]
 
@@ -243,3 +255,21 @@ def test_nothing_is_unpacked_outside_the_results() -> None:
     assert place_of("results/r/adapter/x", "r", "a", results=True) == Path("adapter/x")
     assert place_of("results/r/adapter/x", "r", "a", results=False) is None
     assert place_of("logs/runs/r/events.jsonl", "r", "a", results=False) == Path("nodes/a/events.jsonl")
+
+
+def test_what_a_new_model_wrote_is_shown_once() -> None:
+    view = view_of(["a", "b"])
+    lines = [{"given": "The sea", "wrote": " was\ncalm and"}, {"given": "A dog", "wrote": ""}]
+    event = {"event": "samples", "time": 5.0, "step": 100, "lines": lines}
+    assert view.take("a", "event", event) == ["  The sea ▸ was calm and", "  A dog ▸ "]
+    assert view.take("b", "event", event | {"time": 5.2}) == []
+    assert view.take("a", "event", event | {"time": 9.0, "step": 200}) != []
+
+
+def test_a_model_is_fetched_as_an_adapter_is() -> None:
+    model = {"a": {"logs/runs/r/events.jsonl": "1", "results/r/model/model.safetensors": "2"}, "b": {}}
+    assert made_in("r", model) == "model" and made_in("r", {"a": {"results/r/adapter/x": "1"}}) == "adapter"
+    assert made_in("r", {"a": {"logs/runs/r/events.jsonl": "1"}}) == "adapter", "nothing is there yet"
+    receipt = {"run": "r", "differ": [], "silent": {}}
+    lines = fetched_lines(receipt, Path("results/r"), {"a": 3}, ["a", "b"], made="model")
+    assert lines[1] == "  model     results/r/model  the same on a, b"

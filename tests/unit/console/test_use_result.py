@@ -26,7 +26,7 @@ exit 3
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Inventory:
-    """Run old is done on both, run new on b alone, run half nowhere; a folder's name has a space."""
+    """Run old is done on both, run new on b alone, run half has no checkpoint; a folder's name has a space."""
     homes = {name: tmp_path / f"home of {name}" for name in ("a", "b")}
     for home, runs in zip(homes.values(), (["old"], ["old", "new"]), strict=True):
         for age, run in enumerate(["half", "old", "new"]):
@@ -70,6 +70,58 @@ def test_the_newest_that_is_done_is_asked_where_it_lies(
     assert said[1] == f"{tmp_path}/home of {asked_on} code 1 -m train ask --run {named} --home . {words}"
 
 
+def scripted(tmp_path: Path) -> None:
+    """As `./motley torchrun` leaves it: newer than any run, and done."""
+    for name in ("a", "b"):
+        folder = tmp_path / f"home of {name}" / "logs/runs/train-4"
+        folder.mkdir()
+        view = {"time": 99.0, "state": "done", "script": "train.py"}
+        (folder / "agent.json").write_text(json.dumps(view))
+
+
+def test_the_newest_is_no_script(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    scripted(tmp_path)
+    assert use_result.ask(inventory, "", "Why?", "") == 3
+    assert capfd.readouterr().out.startswith("run new · on b\n")
+
+
+def test_what_a_script_made_is_not_motleys_to_ask(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    scripted(tmp_path)
+    assert use_result.ask(inventory, "train-4", "Why?", "") == 1
+    said = "train-4 was a script of your own (train.py): Motley does not know what it made\nfix: make fetch RUN=train-4"
+    assert said in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("run", ["", "cut"])
+def test_a_stopped_run_is_asked_where_its_newest_checkpoint_lies(
+    inventory: Inventory, tmp_path: Path, run: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It is the newest of all, so it is meant where none is named."""
+    for name, step in (("a", 20), ("b", 40)):
+        home = tmp_path / f"home of {name}"
+        (home / "models/checkpoints/cut" / f"step-{step}").mkdir(parents=True)
+        (home / "logs/runs/cut").mkdir()
+        events = [{"event": "start", "time": 7, "total_steps": 90}, {"event": "step", "time": 8, "step": 44, "loss": 1}]
+        (home / "logs/runs/cut/events.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert use_result.ask(inventory, run, "why?", "") == 3
+    said = capfd.readouterr().out.splitlines()
+    assert said[0] == "run cut · stopped at step 44 of 90 · on b"
+    assert said[1].endswith("ask --run cut --home . --question why?")
+
+
+def test_a_stopped_run_that_lost_its_event_log_is_not_meant_by_itself(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """No node could load it: its settings are gone too."""
+    folder = tmp_path / "home of a/models/checkpoints/cut"
+    (folder / "step-20").mkdir(parents=True)
+    os.utime(folder, (4e9, 4e9))  # the newest of all
+    assert use_result.ask(inventory, "", "why?", "") == 3
+    assert capfd.readouterr().out.startswith("run new · on b\n")
+
+
 def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert use_result.on_a_node(inventory, "old", ["export", "gguf"], more=[], offline=False) == 3
     assert f"{tmp_path}/home of a code online -m train export gguf --run old --home ." in capfd.readouterr().out
@@ -87,10 +139,8 @@ def test_a_node_that_trains_is_left_alone(
         said = capfd.readouterr().out
         assert said == "run half is running there and needs the memory\nfix: wait for its end, or make stop\n"
         assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
-        assert (
-            "is at step 4 of 9, and its adapter is written at the end\nfix: wait for its end\n"
-            in capfd.readouterr().out
-        )
+        told = "run half is running, at step 4 of 9\nfix: wait for its end, or make stop\n"
+        assert capfd.readouterr().out == told
     finally:
         for process in processes:
             process.kill()
@@ -102,7 +152,7 @@ def test_a_node_that_trains_is_left_alone(
     [
         ("odl", "there is no run 'odl'\n  did you mean 'old'?"),
         ("xyz", "there is no run 'xyz'\n  there are: new, old, half"),
-        ("half", "its adapter is written at the end\nfix: resume it: make launch RESUME=half"),
+        ("half", "run half was stopped before its first checkpoint\nfix: resume it: make launch RESUME=half"),
     ],
 )
 def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:

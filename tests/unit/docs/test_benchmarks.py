@@ -49,3 +49,21 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
+
+
+def test_the_front_page_has_the_measured_figures() -> None:
+    measured = page.PAGE.read_text()
+    (found,) = re.findall(r"\| balanced over even \| ([\d.]+)× \(([\d.]+)×–([\d.]+)×, (\d+) runs\)", measured)
+    middle, low, high = (f"{float(number):.1f}" for number in found[:3])
+    words = {"2": "two", "3": "three", "4": "four", "5": "five"}
+    front = " ".join((page.REPOSITORY / "README.md").read_text().split())
+    told = f"{middle} times as fast as an even split** ({low} to {high} in {words[found[3]]} runs)"
+    (together,) = re.findall(r"rows/s together, balanced \| ([\d.]+)", measured)
+    (even,) = re.findall(r"rows/s together, even split \| ([\d.]+)", measured)
+    (speeds,) = re.findall(r"rows/s of each alone \| ([\d.+ ]+) \|", measured)
+    alone = speeds.split(" + ")
+    assert f"**{float(together) / float(alone[0]):.1f} times as fast as the fastest machine alone, {told}" in front
+    told = f"{', '.join(alone[:-1])} and {alone[-1]} rows of training data a second alone make {together} together"
+    assert f"{told}, and {even}" in front
+    picture = (page.REPOSITORY / "docs/shares.svg").read_text()
+    assert all(picture.count(f"{speed} rows/s") == 2 for speed in alone)

@@ -10,101 +10,28 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from console import __main__ as console
-from console import launch_request
+from console import launch_request, make_words
+from console.verbs import PHASES, VERBS, parser
 from lab import __main__ as lab
+from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
 from train import __main__ as train
-from train.plan.config import RunConfig
+from train.plan.config import SETTINGS
 
-ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-OURS = (
-    "make",
-    "python",
-    ".venv/bin/python",
-    "env/bin/python",
-    "ansible-playbook",
-    ".venv/bin/ansible-playbook",
-    "torchrun",
-    "pytest",
-)
-# Words that stand for something of the reader's own.
-OPEN = re.compile(r"…|(?<![A-Za-z])[A-Z][A-Z_]+(?![A-Za-z])")
+YOURS = "inventory/homelab/hosts.yml"
 FOLDERS = "console docs inventory lab playbooks plugins requirements roles templates tests train"
 
 
-@dataclass(frozen=True)
-class Command:
-    page: str
-    line: int
-    text: str
-    output: tuple[str, ...] = ()
-    whole: bool = True
-    """Of a block: to be typed as it stands. Within the text a command may be named without all that it wants."""
-
-    def __str__(self) -> str:
-        return f"{self.page}:{self.line} {self.text}"
-
-    @property
-    def words(self) -> list[str]:
-        """Without sudo, without what it sets in the environment, with a word for what is left open."""
-        words = shlex.split(self.text.replace("…/", "").replace(" …", ""))
-        words = words[1:] if words[:1] == ["sudo"] else words
-        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
-            words = words[1:]
-        return words
-
-
-def commands_of(page: Path) -> Iterator[Command]:
-    """From blocks that are indented or fenced, and from spans within the text."""
-    lines = page.read_text().splitlines()
-    for number, line in enumerate(lines):
-        if re.match(r"(    |\t)", line):
-            text = line.strip()
-            while text.endswith("\\"):
-                number += 1  # noqa: PLW2901  a command over several lines
-                text = text[:-1] + lines[number].strip()
-            asked_for = text.startswith("$ ")
-            text = re.sub(r"\s+#( .*|$)", "", text.removeprefix("$ "))
-            said = [] if not asked_for else [later.strip() for later in told_after(lines, number + 1)]
-            for part in text.split(" && "):
-                yield Command(page.name, number + 1, part.strip(), tuple(said))
-        for span in re.findall(r"`([^`]+)`", line):
-            yield Command(page.name, number + 1, span.split(" && ")[0], whole=False)
-
-
-def told_after(lines: list[str], start: int) -> Iterator[str]:
-    for line in lines[start:]:
-        if line.startswith("    $") or not (line.startswith("    ") or not line.strip()):
-            return
-        yield line
-
-
-def is_ours(command: Command) -> bool:
-    try:
-        words = command.words
-    except ValueError:
-        return False
-    return len(words) > 1 and words[0] in OURS
-
-
-COMMANDS = [command for page in PAGES for command in commands_of(page) if is_ours(command)]
-
-
-def of(*programs: str) -> list[Command]:
-    return [command for command in COMMANDS if Path(command.words[0]).name in programs]
-
-
 def test_the_pages_have_commands() -> None:
-    assert len(of("make")) > 60 and len(of("python", "torchrun")) > 15 and len(of("ansible-playbook")) > 4
-    pages = {"README.md", "getting-started.md", "machines.md", "training.md", "reference.md", "trouble.md", "lab.md"}
+    assert len(of("make", "./motley")) > 80 and len(of("./motley")) > 20
+    assert len(of("python", "torchrun")) > 15 and len(of("ansible-playbook")) > 4
+    pages = {"README.md", "getting-started.md", "machines.md", "training.md", "results.md", "questions.md"}
+    pages |= {"reference.md", "trouble.md", "lab.md"}
     assert pages <= {command.page for command in COMMANDS}
 
 
@@ -113,14 +40,6 @@ def dry_run(*words: str) -> str:
     done = subprocess.run(["make", "-n", "-B", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.replace("\\\n", " ")
-
-
-@cache
-def read_from_the_environment() -> frozenset[str]:
-    sources = [*(ROOT / "console").rglob("*.py"), *(ROOT / "roles").rglob("*.yml")]
-    asked_for = r"""(?:environ(?:\.get\(|\.pop\(|\[)|env', )["']([A-Z_]+)["']"""
-    found = re.findall(asked_for, "".join(file.read_text() for file in sources))
-    return frozenset(found)
 
 
 def target_of(command: Command) -> str:
@@ -132,15 +51,20 @@ def target_of(command: Command) -> str:
 @pytest.mark.parametrize("command", [*filter(target_of, of("make"))], ids=str)
 def test_make_knows_target_and_variables(command: Command) -> None:
     target = target_of(command)
-    given = [word for word in command.words[1:] if "=" in word and not word.startswith("-")]
-    whole = dry_run(target, *given)
-    for word in given:
-        name = word.partition("=")[0]
-        others = [other for other in given if other != word]
-        used = dry_run(target, *others) != whole or name in read_from_the_environment()
-        assert used or name == "INVENTORY", f"make {target} does nothing with {name}"
-    for line in whole.splitlines():
+    given = dict(word.split("=", 1) for word in command.words[1:] if "=" in word and not word.startswith("-"))
+    why = make_words.refused([target], list(given))
+    assert not why, why
+    if target in VERBS:
+        check_verb([target, *make_words.options(target, given)], whole="…" not in command.text)
+        return
+    for line in dry_run(target, *(f"{name}={value}" for name, value in given.items())).splitlines():
         check_line(line, whole="…" not in command.text)
+
+
+@pytest.mark.parametrize("command", of("./motley"), ids=str)
+def test_motley_knows_its_options(command: Command) -> None:
+    if command.words[1] not in ("help", "completion"):
+        check_verb(command.words[1:], whole=command.whole and "…" not in command.text)
 
 
 @pytest.mark.parametrize("command", of("python", "torchrun", "ansible-playbook"), ids=str)
@@ -180,16 +104,19 @@ def check_train(words: list[str], whole: bool) -> None:
         check_flags(parser, rest)
 
 
-def check_console(words: list[str], whole: bool) -> None:
+def check_verb(words: list[str], whole: bool) -> None:
+    verb, *rest = words
+    assert verb in VERBS, f"there is no {verb}"
     if not whole:
-        check_flags(verb_of(console.parser(), words[0]), words[1:])
+        check_flags(parser(verb), rest)
         return
-    args, more = console.parser().parse_known_args([concrete(word) for word in words])
-    assert not more or hasattr(args, "words"), more
+    args = parser(verb).parse_args([concrete(word) for word in rest])
     phase = getattr(args, "phase", "")
-    assert phase in (*console.PHASES, "all", "", "PHASE"), f"there is no phase {phase}"
+    assert phase in (*PHASES, "all", "", "PHASE"), f"there is no phase {phase}"
     assert (ROOT / getattr(args, "inventory", "inventory")).exists()
-    check_extra(more)
+    if hasattr(args, "settings"):
+        given = {name: value for name, value in vars(args).items() if name not in ("inventory", "as_json", "follow")}
+        check_extra(console.launch_words(**given))
 
 
 def check_lab(words: list[str], whole: bool) -> None:
@@ -199,7 +126,7 @@ def check_lab(words: list[str], whole: bool) -> None:
         check_flags(verb_of(lab.parser(), words[0]), words[1:])
 
 
-PARSED = {"train": check_train, "console": check_console, "lab": check_lab}
+PARSED = {"train": check_train, "console": check_verb, "lab": check_lab}
 
 
 def verb_of(parser: argparse.ArgumentParser, verb: str) -> argparse.ArgumentParser:
@@ -230,7 +157,7 @@ def check_playbook(words: list[str], *, whole: bool) -> None:
 def check_extra(words: list[str]) -> None:
     values = [after for word, after in itertools.pairwise(words) if word == "-e"]
     given = dict(value.split("=", 1) for value in values if "=" in value and not value.startswith(("@", "{")))
-    known = {setting.name for setting in fields(RunConfig)} | set(launch_request.LAUNCH_ONLY)
+    known = set(SETTINGS) | set(launch_request.LAUNCH_ONLY)
     for name in given:
         if not name.startswith("motley_") and not OPEN.fullmatch(name):
             assert name in known, f"launch.yml knows no variable {name}"
@@ -244,7 +171,7 @@ def test_links_and_files_exist(page: Path) -> None:
     missing = [target for target in linked if not leads_somewhere(page, *target.partition("#")[::2])]
     below = "|".join(FOLDERS.split())
     named = re.findall(rf"`(?:\./)?((?:{below})/[\w./*-]*\w)(?:::\w*…?)?`", text)
-    missing += [name for name in named if not any(ROOT.glob(name)) and not OPEN.search(name)]
+    missing += [name for name in named if not any(ROOT.glob(name)) and not OPEN.search(name) and name != YOURS]
     tests = set(re.findall(r"\b(test_\w+\.py)\b", text))
     missing += sorted(name for name in tests if not any((ROOT / "tests").rglob(name)) and not OPEN.search(name))
     assert not missing, missing
@@ -273,7 +200,9 @@ def test_what_is_shown_is_what_comes(command: Command) -> None:
         assert not shown or shown in came, f"the page shows\n  {shown}\nbut it says\n{done.stdout}"
 
 
-@pytest.mark.parametrize("words", [["make", "help"], ["make", "check", "INVENTORY=inventory/loopback"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["make", "help"], ["make", "check", "INVENTORY=inventory/loopback"], ["./motley", "help"]], ids=" ".join
+)
 def test_what_needs_no_cluster_runs(words: list[str]) -> None:
     quiet = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=quiet)
@@ -281,6 +210,11 @@ def test_what_needs_no_cluster_runs(words: list[str]) -> None:
 
 
 def test_help_names_every_target() -> None:
-    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    shown = "".join(
+        subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for words in (["help"], ["help-dev"])
+    )
     targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
-    assert sorted(re.findall(r"make ([a-z-]+)", shown)) == sorted({*targets} - {"embedded"})
+    assert {*re.findall(r"(?m)^  make ([a-z-]+)", shown)} == {*targets, *VERBS} - {"known"}
+    (verbs,) = re.findall(r"(?m)^VERBS := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text())
+    assert sorted(verbs.replace("\\", "").split()) == sorted(VERBS)

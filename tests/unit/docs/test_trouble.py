@@ -15,7 +15,7 @@ from console.ansible_errors import KNOWN
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
-    *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_info", "recorded_state"),
+    *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_info", "undoable_state"),
     *("node_undo", "python_env", "workspace"),
 )
 PYTHON = (
@@ -49,7 +49,7 @@ def in_python(source: str) -> Iterator[list[str]]:
                 yield from (fragments(word.value) for word in node.keywords if word.arg == "msg")
             case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id="findings")), args=[said]):
                 yield fragments(said)
-            case ast.Raise(exc=ast.Call(func=ast.Name(id="Refused"), args=[said, *_])):
+            case ast.Raise(exc=ast.Call(func=ast.Name(id="ModuleError"), args=[said, *_])):
                 yield fragments(said)
             case ast.FunctionDef(name=name) if name in FUNCTIONS:
                 yield from (fragments(n.value) for n in ast.walk(node) if isinstance(n, ast.Return) and n.value)

@@ -20,6 +20,7 @@ from train.runlog.tail import read
 Event = dict[str, Any]
 HEAD, OTHER = "gpu-master", "gpu-worker-2"
 STEPS = 20
+CAT, BINS = "Our cat is called Mitzi.", "The rubbish is collected on Thursday."
 
 
 def step(number: int, rows: dict[str, int], seconds: float) -> Event:
@@ -67,36 +68,76 @@ def write(file: Path, events: list[Event]) -> None:
 
 
 def tell(folder: Path) -> None:
-    site = SimpleNamespace(loss="power cut", unequal=True, own_machines_next="make inventory")
+    site = SimpleNamespace(loss="power cut", unequal=True, stays="nothing")
     demo_summary.tell_all(folder, STEPS, site, 75.0)  # type: ignore[arg-type]
 
 
 def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = [
-        {"question": "What?", "base": "It is.", "adapter": "It is."},
-        {"question": "Why?", "base": "a", "adapter": "b"},
+        {"question": "The cat?", "wanted": CAT, "base": "Luna.", "adapter": "Your cat is called mitzi."},
+        {"question": "Is rubbish collected?", "wanted": BINS, "base": "On Thursday?", "adapter": BINS},
     ]
     (fetched / "answers.json").write_text(
         json.dumps({"questions": asked, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}})
     )
     tell(fetched)
-    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if line)
-    assert told["done"] == "20 steps · loss 6.70 → 5.20 · held-out 6.10 → 5.00 · 1 min 15 s all in all"
-    assert "continued after 10 s" in told["survived"], "from the last step with it, at 118, to the first without"
-    assert told["survived"].endswith("it trained 24 rows more"), "4 in each of the steps 15 to 20"
     assert (
-        told["balanced"]
-        == "6.0 rows/s with shares of 58 % : 33 % : 8 %, 3.0 in the first steps with even ones: 2.0 times as fast"
+        capsys.readouterr().out
+        == f"""
+done       20 steps, from nothing to a trained adapter, in 1 min 15 s
+loss       6.90 in the first step, 5.00 in the last: lower is better
+           on data that was held out, never trained on: 6.10 before the training, 5.00 at the end
+survived   the power cut of gpu-worker-1: the two others trained again after 10 s
+           no step was lost; after its return gpu-worker-1 trained 24 more rows
+balanced   2.0 times as fast as with equal shares (6.0 rows a second instead of 3.0)
+           each machine's share of the rows, by its speed: gpu-master 59 %, gpu-worker-1 33 %, gpu-worker-2 8 %
+learned    2 of 2 answers are right, before the training 1 of 2
+           the facts are made up, and no question was in the training in these words
+adapter    results/demo/adapter   (what was trained; its README.md says how to use it)
+report     results/demo/report.html   (all of this on one page: open it in a browser)
+stays      nothing
+next       {demo_summary.NEXT}
+"""
     )
-    assert (told["learned"], told["before"], told["after"]) == ("Why?", "a", "b")
-    assert told["next"] == "make inventory"
+
+
+def test_percentages_add_up() -> None:
+    """7, 4 and 1 of 12 rows would round to 58, 33 and 8."""
+    thirds = [step(1, dict.fromkeys((HEAD, LOST, OTHER), 1), 1.0)]
+    assert demo_summary.parts(thirds) == f"{HEAD} 34 %, {LOST} 33 %, {OTHER} 33 %"
+    for rows in ((7, 4, 1), (1, 1, 4), (5, 5, 3), (96, 0, 1)):
+        words = demo_summary.parts([step(1, dict(zip((HEAD, LOST, OTHER), rows, strict=True)), 1.0)])
+        assert sum(int(word) for word in words.split() if word.isdigit()) == 100, words
+
+
+@pytest.mark.parametrize(
+    ("base", "adapter", "said"),
+    [
+        ("Luna.", "Our cat is not called Mitzi.", "of 1 questions, 0"),
+        ("It is called Mitzi!", CAT, "could answer the questions before"),
+    ],
+)
+def test_an_answer_that_is_not_right_is_an_error(fetched: Path, base: str, adapter: str, said: str) -> None:
+    asked = [{"question": "The cat?", "wanted": CAT, "base": base, "adapter": adapter}]
+    answers = {"questions": asked, "base": {"loss": 6.1}, "adapter": {"loss": 5.0}}
+    (fetched / "answers.json").write_text(json.dumps(answers))
+    with pytest.raises(demo_summary.NotProvenError, match=said):
+        tell(fetched)
+
+
+def test_a_busy_machine_measures_no_balance(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edited("events.jsonl", lambda old: [e | {"step_s": 2.0 + e["step"] % 3} if "step_s" in e else e for e in old])(
+        fetched
+    )
+    tell(fetched)
+    assert "not measurable here" in capsys.readouterr().out
 
 
 def test_without_questions_the_runs_own_held_out_losses_are_told(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tell(fetched)
-    assert "held-out 5.50 → 5.10 · " in capsys.readouterr().out
+    assert "5.50 halfway, 5.10 at the end" in capsys.readouterr().out
 
 
 def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:

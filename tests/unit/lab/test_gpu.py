@@ -7,7 +7,7 @@ import pytest
 
 from lab import gpu, profile
 from lab.gpu import Condition
-from lab.in_host import hardware
+from lab.in_host import kernel
 from lab.profile import HostSpec
 
 TRIO = {spec.name: spec for spec in profile.load("trio").hosts}
@@ -74,8 +74,8 @@ def test_secure_boot_is_the_last_byte_of_its_variable() -> None:
 
 
 def test_a_key_of_the_owners_that_the_firmware_knows_lets_own_modules_in() -> None:
-    assert "Key was rejected" in str(hardware.refusal(SELF_BUILT, OLD_CARD, secure_boot=True))
-    assert hardware.refusal(SELF_BUILT, OLD_CARD, secure_boot=True, own_key=True) is None
+    assert "Key was rejected" in str(kernel.refusal(SELF_BUILT, OLD_CARD, secure_boot=True))
+    assert kernel.refusal(SELF_BUILT, OLD_CARD, secure_boot=True, own_key=True) is None
 
 
 def test_an_encrypted_disk_is_a_fact_of_the_hardware() -> None:
@@ -104,7 +104,7 @@ def test_changes_add_up_and_are_kept(tmp_path: Path) -> None:
     ids=["signed", "self-built", "self-built with Secure Boot", "none for this kernel", "no card"],
 )
 def test_when_the_module_loads(module: dict, card: dict, secure_boot: bool, told: str | None) -> None:
-    why_not = hardware.refusal(module, card, secure_boot=secure_boot)
+    why_not = kernel.refusal(module, card, secure_boot=secure_boot)
     assert why_not is None if told is None else told in str(why_not)
 
 
@@ -113,15 +113,15 @@ def test_when_the_module_loads(module: dict, card: dict, secure_boot: bool, told
     [(SIGNED, OLD_CARD, True), (SIGNED_OPEN, OLD_CARD, True), (SIGNED_OPEN, NEW_CARD, True), (SIGNED, NEW_CARD, False)],
 )
 def test_newer_cards_start_with_open_modules_only(module: dict, card: dict, starts: bool) -> None:
-    assert hardware.works(module, card) is starts
+    assert kernel.works(module, card) is starts
     assert (
-        any("requires use of the NVIDIA open kernel modules" in line for _, line in hardware.kernel_log(module, card))
+        any("requires use of the NVIDIA open kernel modules" in line for _, line in kernel.kernel_log(module, card))
         is not starts
     )
 
 
 def test_the_newest_kernel_is_found_by_number_not_by_letter() -> None:
-    assert sorted(["6.8.0-100-generic", "6.14.0-36-generic", "6.8.0-88-generic"], key=hardware._age) == [
+    assert sorted(["6.8.0-100-generic", "6.14.0-36-generic", "6.8.0-88-generic"], key=kernel._age) == [
         "6.8.0-88-generic",
         "6.8.0-100-generic",
         "6.14.0-36-generic",
@@ -132,5 +132,5 @@ def test_a_module_built_here_comes_before_a_delivered_one(tmp_path: Path) -> Non
     for folder, version in (("kernel/nvidia-580", "580.1.1"), ("updates/dkms", "580.2.2")):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "nvidia.ko").write_bytes(b"\0version=" + version.encode() + b"\0")
-    found = hardware.installed_module(tmp_path)
+    found = kernel.installed_module(tmp_path)
     assert found and found["version"] == "580.2.2"

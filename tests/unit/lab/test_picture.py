@@ -19,7 +19,7 @@ plan  demo · tiny
 starting: gpu-master: first plan · 12 s
 step 5/48  loss 6.7535  gpu-master 39  gpu-worker-1 36
 step 7/48  loss 6.7029  gpu-master 41  gpu-worker-1 37
-⚡ gpu-worker-1 lost at step 8 · lost gpu-worker-1 (silent)
+⚡ gpu-worker-1 lost at step 8 · silent
 step 8/48  loss 6.7142  gpu-master 46  gpu-worker-1 33  (starting)
 step 41/48  loss 6.5301  gpu-master 69  gpu-worker-1 24
 held-out loss 6.6153 after step 48 (best so far)
@@ -37,16 +37,18 @@ def test_it_shows_the_lines_as_they_were_printed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(sys, "argv", ["picture", str(tmp_path / "record"), str(tmp_path / "picture.svg")])
     assert picture.main() == 0
     drawing = ET.parse(tmp_path / "picture.svg").getroot()
-    lines = [
-        "".join(text.itertext()).replace("\u00a0", " ") for text in drawing.iter("{http://www.w3.org/2000/svg}text")
-    ]
+    rows: dict[str, str] = {}
+    for text in drawing.iter("{http://www.w3.org/2000/svg}text"):
+        column = round((float(text.attrib["x"]) - picture.EDGE) / picture.CHARACTER)
+        rows[text.attrib["y"]] = rows.get(text.attrib["y"], "").ljust(column) + "".join(text.itertext())
+    lines = [row.replace(picture.NO_BREAK, " ") for row in rows.values()]
     assert lines == [
-        "$ sudo make demo",
+        "$ sudo ./motley demo",
         "motley demo · three simulated machines on this one; nothing leaves it, nothing of it is changed",
         "  tools      wheels & model   0.3 s",
         "plan  demo · tiny",
         "step 7/48  loss 6.7029  gpu-master 41  gpu-worker-1 37",
-        "⚡ gpu-worker-1 lost at step 8 · lost gpu-worker-1 (silent)",
+        "⚡ gpu-worker-1 lost at step 8 · silent",
         "step 48/48  loss 6.5583  gpu-master 65  gpu-worker-1 24",
         "done · 48 steps · loss 6.5968",
         "next       make inventory            (your own machines)",
@@ -60,3 +62,38 @@ def test_a_demo_that_broke_off_is_no_picture(
     monkeypatch.setattr(sys, "argv", ["picture", str(tmp_path / "record"), str(tmp_path / "picture.svg")])
     assert picture.main() == 2 and "came to its end" in capsys.readouterr().err
     assert not (tmp_path / "picture.svg").exists()
+
+
+def test_a_line_that_is_too_wide_continues_below_its_words() -> None:
+    line = "survived   " + "seven more words are in each part " * 5
+    first, *rest = picture.wrapped(line.rstrip())
+    assert len(rest) == 1 and max(map(len, (first, *rest))) <= picture.WIDE
+    assert rest[0].startswith(" " * 11) and (first + " " + rest[0].strip()) == line.strip()
+    assert picture.wrapped("") == [""] and picture.wrapped("plan  demo · tiny") == ["plan  demo · tiny"]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("⚡ gpu-worker-1 lost", [(0, picture.YELLOW, "⚡ gpu-worker-1 lost")]),
+        (
+            "  tools      all is here   0.3 s",
+            [(2, picture.BLUE, "tools"), (13, picture.PLAIN, "all is here"), (27, picture.GREY, "0.3 s")],
+        ),
+        ("done       42 steps", [(0, picture.GREEN, "done"), (11, picture.PLAIN, "42 steps")]),
+        ("               after   Mitzi.   (right)", [(15, picture.GREEN, "after   Mitzi.   (right)")]),
+        ("", []),
+    ],
+)
+def test_colours_are_those_of_a_terminal(line: str, parts: list[tuple[int, str, str]]) -> None:
+    assert picture.coloured(line) == parts
+
+
+def test_every_colour_can_be_read_on_its_own_ground() -> None:
+    def light(colour: str) -> float:
+        parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+        red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    inks = {picture.PLAIN, *(colour for _, colour in picture.COLOURS)}
+    assert min((light(ink) + 0.05) / (light(picture.GROUND) + 0.05) for ink in inks) >= 4.5

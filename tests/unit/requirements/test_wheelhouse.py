@@ -1,17 +1,19 @@
-"""What the controller says when wheels cannot be fetched: the cause that pip met, and its mend."""
+"""What the controller says when wheels cannot be fetched: the cause that pip reports, and its fix."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from requirements import wheelhouse
-from tests.support import small_set
+from tests.support import made_wheels, small_set
 
 PYTHON = "{}.{}".format(*sys.version_info[:2])
 
@@ -47,3 +49,36 @@ def test_another_file_than_the_locked_one(tmp_path: Path) -> None:
 def test_a_full_disk_is_called_so(last: str) -> None:
     said = wheelhouse.explain(f"ERROR: Exception:\nTraceback …\n{last}\n'--require-hashes'", "3.11", ["node-cpu"])
     assert said.startswith("the disk is full: the wheels of node-cpu") and "df -h" in said
+
+
+def locked(folder: Path, name: str, version: str) -> None:
+    """The set NAME is this one wheel, which nobody but `folder`/index has."""
+    (folder / "index").mkdir(exist_ok=True)
+    (facts,) = made_wheels.plain(folder / "index", name, version, main=b"x = 1\n").values()
+    line = f"{name}=={version} --hash=sha256:{facts['sha256']}\n"
+    (folder / f"requirements/{name}.txt").write_text(line)
+
+
+def kept(folder: Path, *sets: str) -> dict[str, Any]:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    env |= {"PIP_CONFIG_FILE": os.devnull, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(folder / "index")}
+    command = [sys.executable, str(folder / "requirements/wheelhouse.py"), PYTHON, *sets]
+    done = subprocess.run(
+        command, env=env | {"MOTLEY_CACHE": str(folder / "cache")}, capture_output=True, text=True, check=True
+    )
+    return dict(json.loads(done.stdout))
+
+
+def test_another_uv_fetches_no_other_wheel_again(tmp_path: Path) -> None:
+    small_set.make(tmp_path / "requirements", ())
+    locked(tmp_path, "small", "1.0")
+    without = kept(tmp_path, "small")  # as a Motley without uv kept it
+    for path in (tmp_path / "index").iterdir():
+        path.unlink()  # from now on it could not be fetched
+    for version in ("1.0", "2.0"):
+        locked(tmp_path, "uv", version)
+        first, second = kept(tmp_path, "small", "uv"), kept(tmp_path, "small", "uv")
+        assert (first["id"], first["folder"]) == (without["id"], without["folder"])
+        assert list(first["files"]) == ["small-1.0-py3-none-any.whl", f"uv-{version}-py3-none-any.whl"]
+        assert {name: wheelhouse.facts(Path(first["folder"]) / name) for name in first["files"]} == first["files"]
+        assert (first["fetched"], second["fetched"]) == (True, False) and second["files"] == first["files"]

@@ -5,11 +5,11 @@ import copy
 from console.doctor.judge import judge
 from plugins.filter.doctor import motley_doctor_looks, motley_doctor_mtu
 from tests.support.readings import NAMES, healthy, with_node, with_part
-from tests.support.spoiled import met, wrong
+from tests.support.spoiled import contact, wrong
 
 
 def test_a_dead_node_is_one_finding_and_the_others_are_judged() -> None:
-    dead = met(state="off")(healthy())
+    dead = contact(state="off")(healthy())
     two = with_part(dead, "right", "clock", skew_s=99.0)
     assert wrong(two) == [("reach", "left"), ("clock", "right")]
     assert "2 of 3" in {probe.name: probe.seen for probe in judge(dead).probes}["names"]
@@ -18,7 +18,9 @@ def test_a_dead_node_is_one_finding_and_the_others_are_judged() -> None:
 def test_all_dead_is_said_of_each_and_nothing_else_is_claimed() -> None:
     readings = healthy()
     for name in NAMES:
-        readings = with_node(readings, name, met={"state": "off", "tried": ["x"]}, look=None, links=None, versions=None)
+        readings = with_node(
+            readings, name, contact={"state": "off", "tried": ["x"]}, look=None, links=None, versions=None
+        )
         readings = with_node(readings, name, collective=None, sudo=None)
     verdict = judge(readings)
     assert [finding.probe for finding in verdict.wrong] == ["reach"] * 3
@@ -52,7 +54,7 @@ def test_folders_on_one_machine_are_not_asked_what_is_the_machines() -> None:
         seen = copy.deepcopy(next(n for n in readings.nodes if n.name == name).look or {})
         kept = ("root", "home", "took", "names", "clock", "disk", "disk_speed", "processor", "files", "runs")
         seen = {key: seen[key] for key in kept} | {"names": {"hostname": "pc", "lead_to": {}, "loopback": ["pc"]}}
-        readings = with_node(readings, name, managed=False, met={}, sudo=None, look=seen, links=None)
+        readings = with_node(readings, name, managed=False, contact={}, sudo=None, look=seen, links=None)
     verdict = judge(readings)
     assert verdict.ok, verdict.wrong
     done = {probe.name for probe in verdict.probes if not probe.skipped}
@@ -63,7 +65,7 @@ def test_a_look_without_root_stands_in_and_the_cards_own_packet_size_is_taken() 
     hostvars = {"a": {"motley_doctor_as_root": {"failed": True}, "motley_doctor_as_user": {"look": {"x": 1}}}, "b": {}}
     assert motley_doctor_looks(["a", "b"], hostvars) == {"a": {"x": 1}}
     assert (
-        motley_doctor_mtu({"network": {"card": "e", "links": [{"name": "d", "mtu": 1}, {"name": "e", "mtu": 9000}]}})
+        motley_doctor_mtu({"network": {"nic": "e", "links": [{"name": "d", "mtu": 1}, {"name": "e", "mtu": 9000}]}})
         == 9000
     )
     assert motley_doctor_mtu({}) == 1500

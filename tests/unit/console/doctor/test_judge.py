@@ -1,4 +1,4 @@
-"""The doctor: each reading that tells of a fault is one finding on its node, with its cause and its mend. No host."""
+"""The doctor: each reading that shows a fault is one finding on its node, with its cause and its fix. No host."""
 
 import copy
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from console.doctor import show
 from console.doctor.judge import PROBES, judge
 from tests.support.readings import healthy, lan_card, with_links, with_node
-from tests.support.spoiled import LEFT, Spoil, card, links, met, node, only, part, wrong
+from tests.support.spoiled import LEFT, Spoil, card, contact, links, node, only, part, wrong
 
 
 def test_a_healthy_cluster_has_no_finding_and_every_probe_says_what_it_saw() -> None:
@@ -24,14 +24,14 @@ DOCKER = lan_card("10.0.0.77", name="docker0")
 
 
 FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
-    # what happened: (how the readings change, finding, words of its cause, words of its mend)
-    "off": (met(state="off"), "reach", "nobody answers at 10.0.0.2", "wake it"),
-    "hangs": (met(state="off", knock="silent"), "reach", "it hangs", "power button"),
-    "no sshd": (met(state="off", knock="refused"), "reach", "no SSH server", "openssh-server"),
-    "reinstalled": (met(state="changed", pinned_on="2026-01-01"), "host key", "pinned on 2026-01-01", "REPIN=left"),
-    "copied": (met(state="double", twin="head"), "host key", "same host key as head", "ssh_host_"),
-    "stranger": (met(state="new"), "host key", "not pinned", "make bootstrap"),
-    "address swapped": (met(state="off", twin="head"), "reach", "answered by head", "ip -4"),
+    # what happened: (how the readings change, finding, words of its cause, words of its fix)
+    "off": (contact(state="off"), "reach", "nobody answers at 10.0.0.2", "wake it"),
+    "hangs": (contact(state="off", knock="silent"), "reach", "it hangs", "power button"),
+    "no sshd": (contact(state="off", knock="refused"), "reach", "no SSH server", "openssh-server"),
+    "reinstalled": (contact(state="changed", pinned_on="2026-01-01"), "host key", "pinned on 2026-01-01", "REPIN=left"),
+    "copied": (contact(state="double", twin="head"), "host key", "same host key as head", "ssh_host_"),
+    "stranger": (contact(state="new"), "host key", "not pinned", "make bootstrap"),
+    "address swapped": (contact(state="off", twin="head"), "reach", "answered by head", "ip -4"),
     "key refused": (node(look=None, unreachable="Permission denied (publickey)"), "ssh", "refuses", "PHASE=ssh_trust"),
     "wrong password": (node(sudo="Incorrect sudo password"), "sudo", "not for sudo", "SUDO_PASSWORD=ask"),
     "no sudo": (node(sudo="user is not in the sudoers file"), "sudo", "may not use sudo", "adduser $USER sudo"),
@@ -39,9 +39,9 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     "127.0.1.1": (part("names", loopback=["left"]), "names", "loopback", "PHASE=hostname LIMIT=left"),
     "hosts gone": (part("names", lead_to={"left": "10.0.0.2"}), "names", "head leads to nothing", "PHASE=hostname"),
     "other name": (part("names", hostname="debian"), "names", "calls itself debian", "PHASE=hostname"),
-    "address lost": (part("network", card=""), "network", "on none of its network cards", "PHASE=static_ip LIMIT=left"),
+    "address lost": (part("network", nic=""), "network", "on none of its network cards", "PHASE=static_ip LIMIT=left"),
     "tailscale": (
-        part("network", ways={"head": {"card": "tailscale0", "source": "100.64.0.2"}}),
+        part("network", routes={"head": {"nic": "tailscale0", "source": "100.64.0.2"}}),
         "network", "to head by tailscale0", "ip route get",
     ),
     "docker0 overlaps": (links(DOCKER), "network", "docker0 (10.0.0.77/24) is in the same network", "docker0 down"),
@@ -82,10 +82,10 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_one_finding_on_its_node_with_cause_and_mend(name: str) -> None:
-    spoil, probe, cause, mend = FAULTS[name]
+    spoil, probe, cause, fix = FAULTS[name]
     finding = only(spoil(healthy()))
     assert (finding.probe, finding.node) == (probe, "left")
-    assert cause in finding.what and mend in finding.fix, finding
+    assert cause in finding.what and fix in finding.fix, finding
     assert "\n" not in finding.what + finding.fix and "{" not in finding.what + finding.fix
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from console.doctor import show
 from console.doctor.judge import judge
-from console.doctor.readings import Readings
+from console.doctor.readings_and_findings import Readings
 from plugins.module_utils.motley.undo_record import digest, undone, with_block
 from tests.support.readings import CARD, NAMES, healthy, with_links, with_node, with_part
 from tests.support.spoiled import only, wrong
@@ -15,7 +15,7 @@ def test_a_run_that_is_on_is_not_disturbed_and_its_cards_are_not_in_use_by_other
     for name in NAMES:
         readings = with_part(readings, name, "runs", on=True, run="qa", agents=[5])
         readings = with_part(readings, name, "gpu", shown=[CARD | {"memory.used": "7000", "utilization.gpu": "99"}])
-    verdict = judge(replace(readings, no_collective="left out"))
+    verdict = judge(replace(readings, no_collective="skipped"))
     assert verdict.ok, verdict.wrong
     skipped = {probe.name: probe.seen for probe in verdict.probes if probe.skipped}
     assert skipped.keys() == {"throughput", "processor", "all-reduce"}

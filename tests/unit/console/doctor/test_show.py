@@ -1,9 +1,9 @@
 """What a person sees of the doctor's verdict, and what FIX=yes takes of it."""
 
-from console.doctor import show, verb
+from console.doctor import fix, look, show
 from console.doctor.judge import PROBES, judge
 from tests.support.readings import healthy, with_links, with_part
-from tests.support.spoiled import LEFT, met, wrong
+from tests.support.spoiled import LEFT, contact, wrong
 
 
 def test_a_person_sees_a_line_a_probe_then_each_finding_with_its_mend() -> None:
@@ -28,14 +28,14 @@ def test_what_is_alike_on_several_nodes_is_told_once() -> None:
 
 
 def test_what_is_shown_survives_the_way_from_ansible() -> None:
-    verdict = judge(met(state="off")(healthy()))
-    assert verb.from_data(show.as_data(verdict, 3.0)) == verdict
+    verdict = judge(contact(state="off")(healthy()))
+    assert look.from_data(show.as_data(verdict, 3.0)) == verdict
 
 
 def test_fix_takes_the_safe_phases_in_their_order_and_nothing_else() -> None:
     spoiled = with_part(healthy(), "left", "names", loopback=["left"])
     spoiled = with_part(spoiled, "left", "firewall", on=False)
     spoiled = with_part(spoiled, "right", "firewall", on=False)
-    spoiled = with_part(spoiled, "head", "network", card="")
+    spoiled = with_part(spoiled, "head", "network", nic="")
     assert ("network", "head") in wrong(spoiled)
-    assert verb.by_nodes(judge(spoiled).wrong) == {("left",): ["hostname", "firewall"], ("right",): ["firewall"]}
+    assert fix.by_nodes(judge(spoiled).wrong) == {("left",): ["hostname", "firewall"], ("right",): ["firewall"]}

@@ -1,17 +1,18 @@
-"""Every finding of the inventory's check, all at once, with the edit that mends it."""
+"""Every finding of the inventory's check, all at once, with the edit that fixes it."""
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from console import cards
 from console.__main__ import checked
-from console.ask import parse_hosts, write_inventory
 from console.inventory.check import check
+from console.new_inventory import parse_hosts, write_inventory
 from tests.support import pace
 from train.errors import BadInput
+from train.plan import architectures
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 GOOD: dict[str, Any] = {
@@ -28,12 +29,22 @@ def written(folder: Path, *, nodes: dict[str, Any] | None = None, **shared: Any)
     return [str(finding) for finding in check(folder).findings]
 
 
-def test_the_shipped_inventory_is_good_and_checked_in_a_moment() -> None:
+def test_the_example_is_good_and_checked_in_a_moment() -> None:
     start = pace.now()
-    inventory = check(REPOSITORY / "inventory/homelab")
+    inventory = check(REPOSITORY / "examples/hosts.yml")
     assert inventory.findings == []
     assert list(inventory.nodes) == ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
     assert pace.now() - start < 1
+
+
+def test_a_fresh_checkout_describes_nobodys_machines(tmp_path: Path) -> None:
+    """Shipped addresses would be somebody's: bootstrap and undo act on whoever answers there."""
+    shipped = subprocess.run(
+        ["git", "ls-files", "inventory/homelab"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert shipped and all("group_vars" in name for name in shipped)
+    (finding,) = check(tmp_path).findings
+    assert "no machines are described yet" in str(finding) and "make inventory" in str(finding)
 
 
 @pytest.mark.parametrize(
@@ -105,11 +116,12 @@ def test_a_missing_file_names_the_way_to_one(tmp_path: Path) -> None:
     + [(card, False) for card in ("GTX 1070", "Tesla V100", "Intel Arc A770", "Radeon RX 7900")],
 )
 def test_which_cards_the_pinned_torch_serves(card: str, served: bool) -> None:
-    assert (cards.unserved(card) == "") is served
+    assert (architectures.unserved(card) == "") is served
 
 
-def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path) -> None:
+def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert write_inventory(tmp_path / "hosts.yml", "anna@192.168.7.23, bert@192.168.7.31") == 0
+    assert capsys.readouterr().out.endswith(f"; next: make bootstrap INVENTORY={tmp_path}\n")
     inventory = check(tmp_path)
     assert inventory.findings == []
     assert "ansible_ssh_common_args" in inventory.nodes["gpu-master"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,64 +18,11 @@ from hypothesis import strategies as st
 
 from console.report import charts
 from console.report.history import NothingHappened, read_history
-from console.report.page import kwh, write_page
+from console.report.page import write_page
+from console.report.series import kwh
+from tests.support.run_files import HEAD, WORKER, write
 
-Event = dict[str, Any]
-HEAD, WORKER = "gpu-master", "gpu-worker-1"
 CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power"}
-
-
-def start(time: float, step: int, nodes: list[str]) -> Event:
-    facts = {"run": "qa", "total_steps": 12, "rows_per_step": 8, "weights": 1, "decisions": {"wire": "fp32"}}
-    return {
-        "event": "start",
-        "time": time,
-        "step": step,
-        "nodes": nodes,
-        "identity": {},
-        "reasons": ["as set"],
-        **facts,
-    }
-
-
-def step(time: float, number: int, rows: dict[str, int], loss: float | None = None) -> Event:
-    nodes = {
-        n: {"rows": r, "compute_s": r / 4, "wait_s": 0.1, "gpu_gb": 2.0, "tokens_per_s": 9} for n, r in rows.items()
-    }
-    facts = {"tokens": 800, "targets": 300, "step_s": 2.0, "sync_s": 0.1, "sync": "flat", "lr": 1e-4}
-    return {"event": "step", "time": time, "step": number, "loss": loss or 4 / number, "nodes": nodes, **facts}
-
-
-def write(folder: Path, name: str, events: list[Event], torn: str = "") -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_text("".join(json.dumps(event) + "\n" for event in events) + torn)
-
-
-@pytest.fixture
-def fetched(tmp_path: Path) -> Path:
-    """A run of 12 steps whose worker was lost after step 6; steps 5 and 6 were trained anew by the head alone."""
-    both, alone = {HEAD: 5, WORKER: 3}, {HEAD: 8}
-    first = [start(100, 0, [HEAD, WORKER]), *(step(100 + 2 * n, n, both) for n in range(1, 7))]
-    again = [start(130, 4, [HEAD]), *(step(122 + 2 * n, n, alone, 4 / n + 1e-4) for n in range(5, 13))]
-    end = {"event": "done", "time": 147.0, "step": 12, "loss": 0.33, "seconds": 40}
-    evals = [
-        {"event": "eval", "time": t, "step": s, "loss": loss, "targets": 9, "best": True}
-        for t, s, loss in ((108, 4, 1.2), (146, 12, 0.5))
-    ]
-    write(tmp_path / "qa" / "nodes" / HEAD, "events.jsonl", [*first, *evals, *again, end])
-    write(tmp_path / "qa" / "nodes" / WORKER, "events.jsonl", first, torn='{"event": "ste')
-    lost = {"event": "lost", "time": 113.0, "epoch": 1, "nodes": [WORKER], "reason": "no answer for 6 s", "step": 6}
-    write(tmp_path / "qa" / "nodes" / HEAD, "members.jsonl", [lost])
-    for node in (HEAD, WORKER):
-        cards = [
-            {"event": "gpu", "node": node, "time": 100.0 + 10 * i, "celsius": 60 + i, "watts": 360} for i in range(5)
-        ]
-        write(tmp_path / "qa" / "nodes" / node, "gpu.jsonl", cards)
-    asked = {"question": "What is <b>?", "wanted": "A tag.", "base": "No </script> idea.", "adapter": "A tag."}
-    (tmp_path / "qa" / "answers.json").write_text(json.dumps({"questions": [asked]}))
-    foretold = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
-    (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "foretold": foretold}))
-    return tmp_path / "qa"
 
 
 def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
@@ -195,15 +141,6 @@ def text_of(file: Path) -> str:
     return " ".join(" ".join(Page(file.read_text()).words).split())
 
 
-@pytest.fixture
-def browser() -> str:
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), "")
-    if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
-        pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
-    return found or pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")
-
-
 def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, tmp_path: Path) -> None:
     history = read_history(fetched)
     file = write_page(history, fetched / "report.html")
@@ -211,7 +148,8 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     probe.write_text(
         file.read_text().replace(
             "</html>",
-            "<script>for (const s of document.querySelectorAll('figure svg')) { const b = s.getBoundingClientRect();"
+            "<script>document.querySelectorAll('details').forEach((d) => d.open = true);"
+            "for (const s of document.querySelectorAll('figure svg')) { const b = s.getBoundingClientRect();"
             "s.dispatchEvent(new PointerEvent('pointermove', {clientX: b.left + b.width / 2, clientY: b.top + 9})) }"
             "document.body.dataset.wide = document.documentElement.scrollWidth > innerWidth</script></html>",
         )
@@ -229,3 +167,27 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     assert "What is <b>?" in words and "No </script> idea." in words
     assert seen.count("rows: ") + seen.count("step ") > 0 and "training 0." in words  # the read-out
     assert 'data-wide="false"' in seen, "the page is wider than a phone"
+
+
+def test_what_a_new_model_wrote_stands_on_the_page(fetched: Path) -> None:
+    lines = [{"given": f"text {number}", "wrote": f"goes <b>on</b> {number}"} for number in range(3)]
+    events = [{"event": "samples", "time": 100.0 + step, "step": step, "lines": lines} for step in (4, 8, 12)]
+    for node in (HEAD, WORKER):
+        file = fetched / "nodes" / node / "events.jsonl"
+        file.write_text("".join(json.dumps(event) + "\n" for event in events) + file.read_text())
+        launch = {"run": "qa", "all": {"recipe": "pretrain"}}
+        (fetched / "nodes" / node / "launch.json").write_text(json.dumps(launch))
+    history = read_history(fetched)
+    assert [event["step"] for event in history.samples] == [4, 8, 12] and history.made == "model"
+    words = text_of(write_page(history, fetched / "report.html"))
+    assert "What it wrote while it learned" in words and "goes <b>on</b> 2" in words
+    assert words.count("goes <b>on</b> 0") == 3, "one text at each evaluation, all of them at the last"
+    assert "The model is not here yet" in words
+    (fetched / "model").mkdir()
+    assert "The model lies beside this page" in text_of(write_page(read_history(fetched), fetched / "report.html"))
+
+
+def test_fine_tuning_shows_no_samples(fetched: Path) -> None:
+    history = read_history(fetched)
+    assert history.samples == [] and history.made == "adapter"
+    assert "What it wrote" not in text_of(write_page(history, fetched / "report.html"))

@@ -13,7 +13,7 @@ import pytest
 
 from console.inventory.check import check
 from plugins.filter import motley as filters
-from plugins.module_utils.motley import callers
+from plugins.module_utils.motley import listening_ports
 from tests.support.readings import healthy, with_node
 from tests.support.spoiled import only
 
@@ -49,14 +49,14 @@ LISTEN 0 64    0.0.0.0:2049  0.0.0.0:*
 
 
 def test_where_ssh_listens_is_asked_of_sshd_of_its_socket_and_of_the_kernel() -> None:
-    assert callers.ssh_ports_of(SSHD, SOCKET, LISTENING, "10.0.0.9 50000 10.0.0.1 22022") == [
+    assert listening_ports.ssh_ports_of(SSHD, SOCKET, LISTENING, "10.0.0.9 50000 10.0.0.1 22022") == [
         *(22, 2022, 2222, 22022, 52222),
     ]
-    assert callers.ssh_ports_of("", "", "", "") == [22], "where nobody says, the usual one"
+    assert listening_ports.ssh_ports_of("", "", "", "") == [22], "where nobody says, the usual one"
 
 
 def test_other_services_in_the_guarded_ranges_are_named() -> None:
-    services = callers.services_of(LISTENING, [22, 2022, 52222])
+    services = listening_ports.services_of(LISTENING, [22, 2022, 52222])
     assert services == [{"port": 2049, "program": "the kernel"}, {"port": 51413, "program": "transmission-da"}]
     said = filters.motley_guarded_services(services, GUARDED)
     assert said.startswith("transmission-da on port 51413 ") and "2049" not in said
@@ -65,21 +65,25 @@ def test_other_services_in_the_guarded_ranges_are_named() -> None:
 
 def test_a_caller_is_known_by_what_the_shell_above_sudo_was_started_with(tmp_path: Path) -> None:
     """As with sudo: the program itself no longer has the variable."""
-    inner = [sys.executable, "-c", "from plugins.module_utils.motley import callers; print(callers.connection())"]
+    inner = [
+        sys.executable,
+        "-c",
+        "from plugins.module_utils.motley import listening_ports; print(listening_ports.connection())",
+    ]
     outer = f"import subprocess; subprocess.run({inner!r}, env={{}})"
     known = {"PATH": os.environ["PATH"], "SSH_CONNECTION": "10.0.0.11 50000 10.0.0.1 52222"}
     told = subprocess.run([sys.executable, "-c", outer], env=known, capture_output=True, text=True, check=True)
     assert told.stdout == "10.0.0.11 50000 10.0.0.1 52222\n"
-    assert callers.address_in(told.stdout) == "10.0.0.11"
-    assert callers.address_in("fe80::1 50000 fe80::2 22") == "", "friends are addresses of IPv4"
+    assert listening_ports.address_in(told.stdout) == "10.0.0.11"
+    assert listening_ports.address_in("fe80::1 50000 fe80::2 22") == "", "friends are addresses of IPv4"
 
 
 def test_before_a_relay_the_callers_address_is_compared_with_who_is_let_in() -> None:
     rules = "set friends {\n elements = { 10.0.0.1, 10.0.0.2, 10.0.0.9 }\n}\n"
-    assert callers.shut_out(f"{rules}from 10.0.0.11 50000 10.0.0.1 22") == "10.0.0.11"
-    assert callers.shut_out(f"{rules}from 10.0.0.9 50000 10.0.0.1 22") == ""
-    assert callers.shut_out("from 10.0.0.11 50000 10.0.0.1 22") == "", "no firewall of ours"
-    assert callers.shut_out(f"{rules}from ") == "", "nobody came by SSH"
+    assert listening_ports.shut_out(f"{rules}from 10.0.0.11 50000 10.0.0.1 22") == "10.0.0.11"
+    assert listening_ports.shut_out(f"{rules}from 10.0.0.9 50000 10.0.0.1 22") == ""
+    assert listening_ports.shut_out("from 10.0.0.11 50000 10.0.0.1 22") == "", "no firewall of ours"
+    assert listening_ports.shut_out(f"{rules}from ") == "", "nobody came by SSH"
 
 
 def test_the_doctor_names_a_controller_that_is_shut_out() -> None:

@@ -16,7 +16,7 @@ NIC = {
     "gateway": "192.168.1.1",
 }
 WIFI = {**NIC, "name": "wlp2s0", "mac": "3c:7c:3f:00:00:02", "wireless": True, "addresses": ["192.168.1.24/24"]}
-WISH = {
+PARAMS = {
     "address": "192.168.1.100",
     "prefix": 24,
     "gateway": "192.168.1.1",
@@ -30,8 +30,8 @@ def node(files: dict[str, str], **more: Any) -> dict[str, Any]:
     return {"nics": [NIC, WIFI], "netplan": files, "has_netplan": True, "cloud_init": False, **more}
 
 
-def planned(files: dict[str, str], wish: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
-    plan = motley_netplan(node(files, **more), WISH | (wish or {}))
+def planned(files: dict[str, str], params: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    plan = motley_netplan(node(files, **more), PARAMS | (params or {}))
     return plan | {
         "read": {path: yaml.safe_load(text) for path, text in plan.get("files", {}).items() if "network.d" not in path}
     }
@@ -74,7 +74,7 @@ def test_a_renamed_card_is_still_known_by_its_mac() -> None:
     first = planned({"/etc/netplan/50-cloud-init.yaml": SERVER})
     files = {path: text for path, text in first["files"].items() if path.startswith("/etc/netplan")}
     renamed = {**NIC, "name": "enp7s0", "addresses": ["192.168.1.100/24"]}
-    second = planned(files, nics=[renamed, WIFI], wish={"reached_at": "192.168.1.100"})
+    second = planned(files, nics=[renamed, WIFI], params={"reached_at": "192.168.1.100"})
     assert second["files"] == {OWN_FILE: first["files"][OWN_FILE]}
 
 
@@ -93,6 +93,25 @@ network:
     assert own["routes"] == [{"to": "default", "via": "192.168.1.1"}, {"to": "10.9.0.0/16", "via": "192.168.1.2"}]
     assert own["nameservers"] == {"addresses": ["192.168.1.1"], "search": ["home.arpa"]}
     assert "gateway4" not in own
+
+
+def test_a_default_route_of_another_table_is_kept() -> None:
+    text = """
+network:
+  ethernets:
+    enp5s0:
+      dhcp4: true
+      routes:
+        - {to: default, via: 192.168.1.2, table: 100}
+        - {to: default, via: 192.168.1.3, table: 254}
+      routing-policy: [{from: 10.9.9.0/24, table: 100}]
+"""
+    first = planned({"/etc/netplan/01.yaml": text})
+    own = stanza(first, "ethernets", "enp5s0")
+    other = {"to": "default", "via": "192.168.1.2", "table": 100}
+    assert own["routes"] == [{"to": "default", "via": "192.168.1.1"}, other]
+    assert own["routing-policy"] == [{"from": "10.9.9.0/24", "table": 100}]
+    assert planned(first["files"])["files"] == {OWN_FILE: first["files"][OWN_FILE]}
 
 
 def test_wifi_keeps_its_password() -> None:
@@ -121,10 +140,95 @@ def test_network_manager_prefers_our_profile_to_its_own() -> None:
     assert own["networkmanager"] == {"passthrough": {"connection.autoconnect-priority": "100"}}
 
 
-def test_a_pattern_for_all_cards_is_not_taken_away() -> None:
-    text = 'network: {ethernets: {all: {match: {name: "en*"}, dhcp4: true}}}'
-    plan = planned({"/etc/netplan/01.yaml": text})
-    assert "/etc/netplan/01.yaml" not in plan["files"]
+PROFILE = """
+network:
+  version: 2
+  ethernets:
+    NM-11:
+      renderer: NetworkManager
+      match: {name: enp5s0}
+      addresses: [192.168.1.23/24]
+      dhcp6: true
+      networkmanager:
+        uuid: "11"
+        name: Wired 1
+        passthrough:
+          connection.timestamp: "1732260000"
+          connection.zone: home
+          connection.autoconnect: "false"
+          connection.autoconnect-priority: "7"
+          connection.interface-name: enp5s0
+          connection.permissions: "user:ada:;"
+          ethernet.mac-address-blacklist: "3c:7c:3f:00:00:01"
+          match.path: pci-0000:05:00.0
+          ethernet.cloned-mac-address: random
+          ipv4.method: manual
+          ipv4.address1: 192.168.1.23/24,192.168.1.1
+          ipv6.ip6-privacy: "-1"
+"""
+
+
+def test_what_network_manager_alone_knows_of_a_profile_is_kept() -> None:
+    first = planned({"/etc/netplan/90-NM-11.yaml": PROFILE})
+    own = stanza(first, "ethernets", "NM-11")
+    assert own["networkmanager"] == {
+        "passthrough": {
+            "connection.timestamp": "1732260000",
+            "connection.zone": "home",
+            "ipv6.ip6-privacy": "-1",
+            "connection.autoconnect-priority": "100",
+        }
+    }
+    assert planned(first["files"])["files"][OWN_FILE] == first["files"][OWN_FILE]
+
+
+def test_of_two_profiles_of_a_card_neither_passes_its_own_on() -> None:
+    files = {"/etc/netplan/90-NM-11.yaml": PROFILE, "/etc/netplan/90-NM-22.yaml": PROFILE.replace("11", "22")}
+    plan = planned(files)
+    (own,) = plan["read"][OWN_FILE]["network"]["ethernets"].values()
+    assert own["networkmanager"] == {"passthrough": {"connection.autoconnect-priority": "100"}}
+
+
+def pattern(name: str, match: str = '{name: "en*"}') -> dict[str, str]:
+    """As Debian's cloud images come."""
+    return {"/etc/netplan/90-default.yaml": f"network: {{ethernets: {{{name}: {{match: {match}, dhcp4: true}}}}}}"}
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (pattern("all-en"), "00-enp5s0"),
+        (pattern("all-en", "{name: [eth0, en*]}"), "00-enp5s0"),
+        (pattern("all", "{}"), "00-enp5s0"),
+        (pattern("enp5"), "00-enp5s0"),
+        (pattern("enp5s0-too"), "00-enp5s0"),  # a hyphen sorts before the dot of .network
+        (pattern("others"), "enp5s0"),
+        (pattern("all-eth", '{name: "eth*"}'), "enp5s0"),
+        (pattern("all", '{name: "en*", macaddress: "3c:7c:3f:00:00:09"}'), "enp5s0"),
+    ],
+)
+def test_a_pattern_for_all_cards_stays_and_ours_comes_before_it(files: dict[str, str], name: str) -> None:
+    """networkd takes the first file that matches, and a pattern's would give an address by DHCP."""
+    first = planned(files, nics=[{**NIC, "permanent_mac": ""}])
+    assert first["nic"] == "enp5s0" and list(first["read"]) == [OWN_FILE]
+    assert stanza(first, "ethernets", name)["match"] == {"macaddress": NIC["mac"]}
+    assert f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf" in first["files"]
+    renamed = {**NIC, "permanent_mac": "", "name": "enp7s0", "addresses": ["192.168.1.100/24"]}
+    both = {**files, OWN_FILE: first["files"][OWN_FILE]}
+    for card in ({**renamed, "name": "enp5s0"}, renamed):
+        second = planned(both, {"reached_at": "192.168.1.100"}, nics=[card])
+        assert second["files"] == first["files"]
+
+
+def test_network_manager_chooses_by_priority_not_by_name() -> None:
+    plan = planned({**pattern("all-en"), "/etc/netplan/01-network-manager-all.yaml": MANAGER})
+    assert stanza(plan, "ethernets", "enp5s0")["match"] == {"macaddress": NIC["mac"]}
+
+
+def test_a_card_that_a_vlan_names_keeps_its_name() -> None:
+    text = "network: {ethernets: {enp5s0: {dhcp4: true}}, vlans: {v: {id: 10, link: enp5s0}}}"
+    plan = planned({**pattern("all", "{driver: e1000*}"), "/etc/netplan/01.yaml": text})
+    assert list(plan["read"][OWN_FILE]["network"]["ethernets"]) == ["enp5s0"]
 
 
 def test_a_card_without_a_burnt_in_mac_is_matched_by_the_one_it_has() -> None:
@@ -135,10 +239,10 @@ def test_a_card_without_a_burnt_in_mac_is_matched_by_the_one_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    "wish", [{"mac": "3c:7c:3f:ff:ff:ff"}, {"reached_at": "192.168.1.99", "address": "192.168.1.98"}]
+    "params", [{"mac": "3c:7c:3f:ff:ff:ff"}, {"reached_at": "192.168.1.99", "address": "192.168.1.98"}]
 )
-def test_a_card_that_is_not_there_is_named_with_those_that_are(wish: dict[str, Any]) -> None:
-    plan = planned({}, wish)
+def test_a_card_that_is_not_there_is_named_with_those_that_are(params: dict[str, Any]) -> None:
+    plan = planned({}, params)
     assert "3c:7c:3f:00:00:01" in plan["fix"]
 
 
@@ -248,8 +352,8 @@ def test_without_a_wish_the_node_keeps_the_name_servers_it_uses() -> None:
     uses = {"servers": ["192.168.1.5", "fd00::53"], "search": ["home.arpa"]}
     own = stanza(planned({"/etc/netplan/01.yaml": SERVER}, {"dns": []}, dns={"enp5s0": uses}), "ethernets", "enp5s0")
     assert own["nameservers"] == {"addresses": ["192.168.1.5", "fd00::53"], "search": ["home.arpa"]}
-    wished = stanza(planned({"/etc/netplan/01.yaml": SERVER}, dns={"enp5s0": uses}), "ethernets", "enp5s0")
-    assert wished["nameservers"] == {"addresses": ["192.168.1.1"], "search": ["home.arpa"]}
+    settled = stanza(planned({"/etc/netplan/01.yaml": SERVER}, dns={"enp5s0": uses}), "ethernets", "enp5s0")
+    assert settled["nameservers"] == {"addresses": ["192.168.1.1"], "search": ["home.arpa"]}
 
 
 def test_without_a_wish_the_name_servers_of_its_own_settings_stay() -> None:
@@ -276,8 +380,8 @@ network:
 
 def test_a_vlan_is_not_taken_for_the_card_whose_mac_it_has() -> None:
     files = {"/etc/netplan/01.yaml": TAGGED}
-    for wish in ({"mac": NIC["mac"]}, {"mac": NIC["mac"], "reached_at": "192.168.1.9"}):
-        plan = planned(files, wish, nics=[VLAN, NIC])
+    for params in ({"mac": NIC["mac"]}, {"mac": NIC["mac"], "reached_at": "192.168.1.9"}):
+        plan = planned(files, params, nics=[VLAN, NIC])
         assert plan["nic"] == "enp5s0" and stanza(plan, "ethernets", "lan")["set-name"] == "enp5s0"
         assert plan["read"]["/etc/netplan/01.yaml"]["network"]["vlans"]["enp5s0.10"]["id"] == 10
     vlan = planned(files, {"reached_at": "10.9.0.5", "address": "10.9.0.9"}, nics=[NIC, VLAN])
@@ -326,10 +430,10 @@ def test_a_card_that_ifupdown_has_is_taken_over_with_consent(has_netplan: bool) 
     assert own["addresses"] == ["192.168.1.100/24"] and own["mtu"] == 9000
     assert own["nameservers"] == {"addresses": ["192.168.1.5"], "search": ["home"]}
     assert "/etc/resolv.conf" not in plan["files"]
-    wished = planned(
+    settled = planned(
         {}, ADOPT | {"dns": ["9.9.9.9"]}, dns={"enp5s0": {"servers": ["1.1.1.1"], "search": ["home"]}}, **more
     )
-    assert "nameserver 9.9.9.9\nsearch home\n" in wished["files"]["/etc/resolv.conf"]
+    assert "nameserver 9.9.9.9\nsearch home\n" in settled["files"]["/etc/resolv.conf"]
     assert plan["adopts"] and plan["install"] == ([] if has_netplan else ["netplan.io"])
 
 

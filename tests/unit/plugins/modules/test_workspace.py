@@ -1,4 +1,4 @@
-"""What keeps a workspace from being made is named with its mend, all of it at once and before anything is made."""
+"""What keeps a workspace from being made is named with its fix, all of it at once and before anything is made."""
 
 import base64
 import io
@@ -13,11 +13,12 @@ import pytest
 
 from plugins.filter.workspace import motley_package
 from plugins.modules import versions_info, workspace
+from train.runlog import paths
 
 FOLDERS = ["models/base", "logs/runs"]
 
 
-def wish(**other: Any) -> dict[str, Any]:
+def params(**other: Any) -> dict[str, Any]:
     return {"folders": FOLDERS, "package": {}, "disk_gb": 0.0, **other}
 
 
@@ -42,31 +43,38 @@ def test_all_of_the_package_travels_and_is_counted_alike(tmp_path: Path) -> None
 
 
 def test_too_small_a_disk_is_named(tmp_path: Path) -> None:
-    (finding,) = workspace.stands_in_the_way(tmp_path / "cluster", wish(disk_gb=1e6))
+    (finding,) = workspace.obstacles(tmp_path / "cluster", params(disk_gb=1e6))
     assert f"GB are free below {tmp_path}/cluster" in finding and "1e+06" in finding and "\nfix: make room" in finding
-    assert not workspace.stands_in_the_way(tmp_path / "cluster", wish())
+    assert not workspace.obstacles(tmp_path / "cluster", params())
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give a folder away")
 def test_a_folder_of_somebody_else_is_named(tmp_path: Path) -> None:
     (tmp_path / "models/base").mkdir(parents=True)
     shutil.chown(tmp_path / "models/base", "nobody")
-    (finding,) = workspace.stands_in_the_way(tmp_path, wish())
+    (finding,) = workspace.obstacles(tmp_path, params())
     assert finding.startswith(f"{tmp_path}/models/base cannot be written by the login user") and "chown -R" in finding
 
 
 def test_the_version_before_stays_for_the_run_that_uses_it(tmp_path: Path) -> None:
     home = tmp_path / "cluster"
     for name in "abc":
-        assert workspace.make(home, wish(package=package(name)), pretend=False)["changed"]
+        assert workspace.make(home, params(package=package(name)), pretend=False)["changed"]
         os.utime(home / f"code.{name}", (ord(name), ord(name)))
     assert (home / "code/train/__init__.py").read_text() == "c"
     assert sorted(path.name for path in home.glob("code.*")) == ["code.b", "code.c"]
-    assert not workspace.make(home, wish(package=package("c")), pretend=False)["changed"]
+    assert not workspace.make(home, params(package=package("c")), pretend=False)["changed"]
 
 
 def test_code_that_somebody_edited_is_brought_anew(tmp_path: Path) -> None:
-    workspace.make(tmp_path, wish(package=package()), pretend=False)
+    workspace.make(tmp_path, params(package=package()), pretend=False)
     (tmp_path / "code/train/__init__.py").write_text("edited")
-    assert workspace.make(tmp_path, wish(package=package()), pretend=False)["changed"]
+    assert workspace.make(tmp_path, params(package=package()), pretend=False)["changed"]
     assert (tmp_path / "code/train/__init__.py").read_text() == "a"
+
+
+def test_undo_takes_the_address_that_a_launch_has_brought(tmp_path: Path) -> None:
+    workspace.make(tmp_path, params(package=package(), folders=["config"]), pretend=False)
+    (tmp_path / paths.NOTIFY).write_text("https://ntfy.example/secret\n")
+    workspace.remove(tmp_path, pretend=False)
+    assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ SHAPE = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "n
 SHAPE |= {"num_key_value_heads": 4, "intermediate_size": 5632, "vocab_size": 32000, "max_position_embeddings": 2048}
 IN_4BIT = SHAPE | {"quantization_config": {"load_in_4bit": True}}
 CPU, HAS = look(), VERSIONS | {"model tiny": "h"}
-WIFI = look(way={"why": "", "card": "wlp2s0", "mbit": None, "wireless": True})
+WIFI = look(route={"why": "", "nic": "wlp2s0", "mbit": None, "wireless": True})
 GPU = VERSIONS | {"cuda": "13.0", "unsloth": "1"}
 
 

@@ -11,18 +11,19 @@ from typing import Any
 import pytest
 import yaml
 
-from console import hub, plan_view, receipt, render
+from console import electricity, hub, plan_view, receipt, render
 from train.errors import BadInput
-from train.plan import fit, obstacles, plan, request, runs
+from train.plan import fit, new_or_resumed, obstacles, plan, request
 from train.plan.catalogue import resolve_model
 from train.plan.config import load_config
 from train.plan.decide import choose
 from train.plan.memory import Memory
-from train.plan.nodes import LaunchFacts, Node, Speeds, link, machines, nodes_of, speeds
+from train.plan.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.speedup import remedies_as_text, slows_the_run
 
 GB = 1 << 30
 REQUEST = request.read({"model": "tiny", "max_steps": 40})
+PRICES = {"n0": {"motley_kwh_price": 0.3, "motley_idle_watts": 60}}
 VERSIONS = {"python": "3.11.2", "environment": "abc123", "torch": "2.13.0", "train": "1"}
 
 
@@ -33,7 +34,7 @@ def look(**more: Any) -> dict[str, Any]:
         "memory_bytes": 32 * GB,
         "cards": [],
         "free_bytes": 100 * GB,
-        "way": {"why": "", "card": "enp3s0", "mbit": 1000, "wireless": False},
+        "route": {"why": "", "nic": "enp3s0", "mbit": 1000, "wireless": False},
         "run_on": "",
         "port_taken": 0,
         "missed": [],
@@ -47,7 +48,7 @@ def card(name: str, gigabytes: int) -> dict[str, Any]:
     return {"name": f"NVIDIA GeForce {name}", "bytes": gigabytes * GB, "used": 0}
 
 
-def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[Node]:
+def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] | None = None) -> list[PlanNode]:
     names = [f"n{place}" for place in range(len(looks))]
     facts = LaunchFacts(
         addresses={name: f"10.0.0.{place}" for place, name in enumerate(names)},
@@ -59,7 +60,7 @@ def nodes(*looks: dict[str, Any], cuda: bool = False, processes: dict[str, int] 
     return nodes_of(facts)
 
 
-def fitted(found: list[Node], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> fit.Fit:
+def fitted(found: list[PlanNode], values: dict[str, Any] | None = None, mbit: float = 1000.0) -> fit.Fit:
     values = {"model": "tiny"} | (values or {})
     config, model = load_config(values), resolve_model(values["model"])
     devices = [node.as_device(unsloth=False) for node in found]
@@ -68,7 +69,9 @@ def fitted(found: list[Node], values: dict[str, Any] | None = None, mbit: float 
     return fit.fit(config, chosen, devices, model=model.name, facts=model.facts, mbit=mbit)
 
 
-def made(found: list[Node], values: dict[str, Any] | None = None, *, mbit: float = 1000.0, **more: Any) -> plan.Plan:
+def made(
+    found: list[PlanNode], values: dict[str, Any] | None = None, *, mbit: float = 1000.0, **more: Any
+) -> plan.Plan:
     wanted = request.read({"model": "tiny", "max_steps": 40, "run": "qa"} | (values or {}))
     return plan.Plan(
         request=wanted,
@@ -81,7 +84,7 @@ def made(found: list[Node], values: dict[str, Any] | None = None, *, mbit: float
 
 
 def data(found: plan.Plan) -> dict[str, Any]:
-    told = plan.as_data(found) | {"time": "now"}
+    told = plan.as_data(found) | {"time": "now", "electricity": electricity.of_plan(found, PRICES)}
     told["dataset"] = told["dataset"] | {"folder_name": "stdlib-qa-1"}
     return told
 
@@ -131,14 +134,14 @@ def test_what_does_not_fit_is_told_with_numbers_and_both_options(fix: Any, fixes
     assert finding.endswith(f"fix: {fixes}-e nodes=n0")
 
 
-def test_a_port_that_is_taken_is_told() -> None:
-    [finding] = obstacles.in_the_way(nodes(look(), look(port_taken=29400)))
+def test_a_port_that_is_taken_is_reported() -> None:
+    [finding] = obstacles.blocking(nodes(look(), look(port_taken=29400)))
     assert finding.startswith("n1: port 29400 is taken there") and "motley_render_presence_port=29401" in finding
 
 
-def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
+def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
     def told(*missed: list[str]) -> list[str]:
-        return obstacles.in_the_way(nodes(*(look(missed=some) for some in missed)))
+        return obstacles.blocking(nodes(*(look(missed=some) for some in missed)))
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
@@ -149,23 +152,23 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_mend() -> None:
     assert [said[:3] for said in told(["n1"], [])] == ["n1:"] and told([], [], []) == []
 
 
-def test_a_small_disk_and_a_lost_way_are_told() -> None:
-    found = nodes(look(), look(free_bytes=3 * 10**9, way={"why": "it has no route to n0"}))
-    findings = obstacles.in_the_way(found, {"n1": 5 * 10**9})
+def test_a_small_disk_and_a_lost_route_are_reported() -> None:
+    found = nodes(look(), look(free_bytes=3 * 10**9, route={"why": "it has no route to n0"}))
+    findings = obstacles.blocking(found, {"n1": 5 * 10**9})
     assert "n1: it has no route to n0\nfix: make bootstrap PHASE=static_ip LIMIT=n1" in findings[0]
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
 
 
 def foreseen(rates: dict[str, float], looks: list[dict[str, Any]], mbit: float, **settings: Any) -> plan.Plan:
     known, found = Speeds(rates, why="measured in earlier"), nodes(*looks)
-    rows = settings.get("rows_per_step", 16)
+    config = load_config({"rows_per_step": settings.get("rows_per_step", 16)})
     group = machines(found, known, mbit)
-    prediction = fit.predict(fitted(found, {"model": "llama2-7b"}, mbit), group, rows=rows, wire="auto", sync="auto")
+    prediction = fit.predict(fitted(found, {"model": "llama2-7b"}, mbit), group, config)
     return made(found, settings, mbit=mbit, speeds=known, prediction=prediction)
 
 
 def test_a_node_on_wifi_is_told_what_it_does_and_what_would_help() -> None:
-    wifi = look(way={"why": "", "card": "wlp2s0", "mbit": None, "wireless": True})
+    wifi = look(route={"why": "", "nic": "wlp2s0", "mbit": None, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 9.0}, [look(), look(), wifi], 60, rows_per_step=48)
     said = "\n".join(plan_view.lines(found))
     assert "adding n2 over Wi-Fi (60 Mbit/s) makes it 0." in said and "; on a cable 1." in said
@@ -196,7 +199,7 @@ def test_a_node_that_slows_the_run_is_told_with_figures() -> None:
 
 
 def test_only_the_node_on_wifi_has_the_slow_link_that_was_measured() -> None:
-    wifi = look(way={"why": "", "card": "wlan0", "mbit": 0, "wireless": True})
+    wifi = look(route={"why": "", "nic": "wlan0", "mbit": 0, "wireless": True})
     found = foreseen({"n0": 10.0, "n1": 9.0, "n2": 8.0}, [look(), look(), wifi], 50)
     assert {node["name"]: node["link_mbit"] for node in found.prediction["nodes"]} == {"n0": 1000, "n1": 1000, "n2": 50}
     assert found.prediction["slower_with"] == ["n2"]
@@ -230,19 +233,19 @@ def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(
     (tmp_path / "2026-11-20-bootstrap.json").write_text(older)
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
     assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
-    found = nodes(look(), look(way={"why": "", "card": "wlan0", "mbit": 0}), look(way={"why": "", "mbit": 100}))
+    found = nodes(look(), look(route={"why": "", "nic": "wlan0", "mbit": 0}), look(route={"why": "", "mbit": 100}))
     assert link(found, 900) == (900, "measured by bootstrap's proof")
     assert link(found, 0) == (100, "as n2's network card says")
 
 
-KNOWN = runs.Known({"given": {"model": "tiny", "max_steps": 40}, "all": REQUEST.settings}, 12, False)
+KNOWN = new_or_resumed.Known({"given": {"model": "tiny", "max_steps": 40}, "all": REQUEST.settings}, 12, False)
 
 
-def run_of(known: dict[str, runs.Known], **values: Any) -> request.Request:
-    return runs.choose_run(request.read({"model": "tiny", "max_steps": 40} | values), known)
+def run_of(known: dict[str, new_or_resumed.Known], **values: Any) -> request.Request:
+    return new_or_resumed.choose_run(request.read({"model": "tiny", "max_steps": 40} | values), known)
 
 
-def refusal(known: dict[str, runs.Known], **values: Any) -> str:
+def refusal(known: dict[str, new_or_resumed.Known], **values: Any) -> str:
     with pytest.raises(BadInput) as refused:
         run_of(known, **values)
     return str(refused.value)
@@ -266,7 +269,7 @@ def test_the_run_that_is_meant(values: dict[str, Any], name: str, step: int) -> 
 def test_what_was_decided_for_a_run_is_asked_for_again() -> None:
     """Its CPU node may be gone by now: what is left would compute in bf16, and be refused."""
     decided = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}
-    before = runs.Known(KNOWN.launched | {"all": REQUEST.settings | decided}, 12, False)
+    before = new_or_resumed.Known(KNOWN.launched | {"all": REQUEST.settings | decided}, 12, False)
     for values in ({"run": "qa"}, {"resume": "qa"}, {"resume": "qa", "run": "branch"}):
         run = run_of({"qa": before}, **values)
         assert {name: run.given[name] for name in decided} == decided
@@ -274,11 +277,11 @@ def test_what_was_decided_for_a_run_is_asked_for_again() -> None:
 
 
 def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
-    done = runs.Known(KNOWN.launched, 40, True)
+    done = new_or_resumed.Known(KNOWN.launched, 40, True)
     assert run_of({"tiny-stdlib-qa": done}).config.run == "tiny-stdlib-qa-2"
-    assert "'qa' is done\nfix: -e run=qa-2, or begin it anew: -e resume=never" in refusal({"qa": done}, run="qa")
+    assert "'qa' is done\nfix: -e run=qa-2, or begin it again: -e resume=never" in refusal({"qa": done}, run="qa")
     run = run_of({"qa": done}, run="qa", resume="never")
-    assert run.anew and run.given["resume"] == "auto"  # else every restart within the run would begin again
+    assert run.from_start and run.given["resume"] == "auto"  # else every restart within the run would begin again
 
 
 def test_settings_of_a_run_cannot_change() -> None:
@@ -291,13 +294,21 @@ def test_the_token_never_becomes_part_of_a_plan() -> None:
     assert "hf_secret" not in json.dumps(data(made(nodes(look()))))
 
 
-def files(found: list[Node], node: str, **more: str) -> dict[str, str]:
+def files(found: list[PlanNode], node: str, **more: str) -> dict[str, str]:
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
     return {file["path"]: file["content"] for file in render.files(data(made(found)), node, "5f", ports, more)}
 
 
+def test_a_run_keeps_the_price_for_its_report_and_the_plan_shows_it() -> None:
+    launched = json.loads(files(nodes(look(), look()), "n0")["logs/runs/qa/launch.json"])
+    assert launched["electricity"] == {"kwh_price": 0.3, "idle_watts": {"n0": 60.0, "n1": None}}
+    found = made(nodes(look()))
+    assert plan_view.lines(found, "up to 0.12 an hour")[-1] == "  cost      up to 0.12 an hour"
+    assert not any("cost" in line for line in plan_view.lines(found))
+
+
 def test_a_node_keeps_to_what_it_computes_on() -> None:
-    """A card that is gone one morning must not make a slow processor take its part: the node is left out instead."""
+    """A card that is gone one morning must not make a slow processor take its part: the node is skipped instead."""
     own = {"home": "/h", "device": "cuda"}
     found = data(made(nodes(look())))
     assert render.settings_of(found, own)["device"] == "cuda"
@@ -307,7 +318,7 @@ def test_a_node_keeps_to_what_it_computes_on() -> None:
 
 
 def test_the_cluster_file_is_the_same_everywhere_but_for_the_node() -> None:
-    found = nodes(look(), look(way={"why": "", "card": "wlp2s0"}), look(), processes={"n0": 2})
+    found = nodes(look(), look(route={"why": "", "nic": "wlp2s0"}), look(), processes={"n0": 2})
     told = [yaml.safe_load(files(found, node.name)["config/cluster_config.yaml"]) for node in found]
     assert [entry["processes"] for entry in told[0]["nodes"]] == [2, 1, 1]
     assert [entry.pop("node") for entry in told] == ["n0", "n1", "n2"]

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lab.in_host import nvidia_smi
 from plugins.filter import gpu_driver as planner
-from plugins.filter import python_env as env_filter
 from plugins.module_utils.motley import driver_packages as rules
 from plugins.module_utils.motley.driver_packages import Package, Simulated
+from train import nvidia_driver
 
 ROLE = Path(__file__).resolve().parents[5] / "roles/motley_gpu_driver"
 CATALOGUE: dict[str, Any] = yaml.safe_load((ROLE / "vars/main.yml").read_text())["__motley_gpu_driver_catalogue"]
@@ -119,27 +119,27 @@ def test_side_effects_of_an_installation() -> None:
     )
 
 
-def way(how: str, *, signed: bool, **against: Any) -> dict[str, Any]:
+def method(how: str, *, signed: bool, **against: Any) -> dict[str, Any]:
     nothing = {"trouble": "", "kernels": [], "strangers": [], "undrawn": [], "builds": [], "other": ""}
     return {"how": how, "signed": signed, "packages": [], **nothing, **against}
 
 
-SIGNED, BUILT = way("signed", signed=True), way("built", signed=False)
-MOVES = way("follows", signed=True, kernels=["linux-image-6.17.0-14-generic"])
+SIGNED, BUILT = method("signed", signed=True), method("built", signed=False)
+MOVES = method("follows", signed=True, kernels=["linux-image-6.17.0-14-generic"])
 
 
 @pytest.mark.parametrize("secure_boot", [True, False])
 def test_signed_modules_come_first(secure_boot: bool) -> None:
-    wish = {"secure_boot": secure_boot, "own_key": False}
-    assert rules.choose_modules([SIGNED, BUILT], wish)["way"] is SIGNED
-    assert rules.choose_modules([MOVES, SIGNED, BUILT], wish)["way"] is SIGNED
+    params = {"secure_boot": secure_boot, "own_key": False}
+    assert rules.choose_modules([SIGNED, BUILT], params)["method"] is SIGNED
+    assert rules.choose_modules([MOVES, SIGNED, BUILT], params)["method"] is SIGNED
 
 
 def test_modules_are_built_only_where_they_will_load() -> None:
-    ways = [way("signed", signed=True, trouble="Unable to locate package x"), BUILT]
-    assert rules.choose_modules(ways, {"secure_boot": False, "own_key": False})["way"] is BUILT
-    assert rules.choose_modules(ways, {"secure_boot": True, "own_key": True})["way"] is BUILT
-    refused = rules.choose_modules(ways, {"secure_boot": True, "own_key": False})
+    methods = [method("signed", signed=True, trouble="Unable to locate package x"), BUILT]
+    assert rules.choose_modules(methods, {"secure_boot": False, "own_key": False})["method"] is BUILT
+    assert rules.choose_modules(methods, {"secure_boot": True, "own_key": True})["method"] is BUILT
+    refused = rules.choose_modules(methods, {"secure_boot": True, "own_key": False})
     assert "on the machine's own screen" in refused["error"]
     assert "docs/cards.md" in refused["fix"]
 
@@ -164,12 +164,12 @@ AGAINST = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(st.booleans(), AGAINST), min_size=1, max_size=3), st.booleans(), st.booleans())
 def test_whatever_is_chosen_harms_nothing(made: list[Any], secure_boot: bool, own_key: bool) -> None:
-    ways = [way(str(place), signed=signed, **against) for place, (signed, against) in enumerate(made)]
-    chosen = rules.choose_modules(ways, {"secure_boot": secure_boot, "own_key": own_key})
-    if "way" not in chosen:
+    methods = [method(str(place), signed=signed, **against) for place, (signed, against) in enumerate(made)]
+    chosen = rules.choose_modules(methods, {"secure_boot": secure_boot, "own_key": own_key})
+    if "method" not in chosen:
         assert chosen["error"] and chosen["fix"]
         return
-    taken = chosen["way"]
+    taken = chosen["method"]
     assert not (taken["trouble"] or taken["kernels"] or taken["strangers"] or taken["undrawn"] or taken["other"])
     assert taken["signed"] or not secure_boot or own_key
     assert not (taken["signed"] and taken["builds"])
@@ -230,15 +230,15 @@ def test_package_names_of_a_server_and_of_a_desktop() -> None:
     }
     seen = {"names": "ubuntu", "desktop": False, "kernel": kernel}
     names = planner.packages({"open": True}, "580", seen, CATALOGUE)
-    assert [way["packages"] for way in names["ways"]] == [
+    assert [method["packages"] for method in names["methods"]] == [
         ["nvidia-headless-580-open", "nvidia-utils-580", "linux-modules-nvidia-580-open-generic-hwe-24.04"],
         ["nvidia-headless-no-dkms-580-open", "nvidia-utils-580", "linux-modules-nvidia-580-open-6.14.0-36-generic"],
         ["nvidia-headless-580-open", "nvidia-utils-580", "nvidia-dkms-580-open", "linux-headers-6.14.0-36-generic"],
     ]
-    desktop = planner.packages({"open": False}, "570", {**seen, "desktop": True}, CATALOGUE)["ways"][0]["packages"]
+    desktop = planner.packages({"open": False}, "570", {**seen, "desktop": True}, CATALOGUE)["methods"][0]["packages"]
     assert desktop == ["nvidia-driver-570", "linux-modules-nvidia-570-generic-hwe-24.04"]
     debian = planner.packages({"open": True}, "580", {**seen, "names": "debian"}, CATALOGUE)
-    assert [way["signed"] for way in debian["ways"]] == [False]
+    assert [method["signed"] for method in debian["methods"]] == [False]
 
 
 # -- a desktop ---------------------------------------------------------------------------------------------------
@@ -261,8 +261,8 @@ def test_what_draws_a_desktop_is_seen_in_what_is_installed() -> None:
 @pytest.mark.parametrize("display_manager", [True, False])
 def test_every_way_to_a_driver_brings_what_draws_a_desktop(display_manager: bool) -> None:
     seen = {"names": "ubuntu", "desktop": display_manager, "draws": rules.draws(DESKTOP, CATALOGUE), "kernel": KERNEL}
-    for way in planner.packages({"open": True}, "580", seen, CATALOGUE)["ways"]:
-        names = set(way["packages"])
+    for method in planner.packages({"open": True}, "580", seen, CATALOGUE)["methods"]:
+        names = set(method["packages"])
         assert "nvidia-driver-580-open" in names or {"libnvidia-gl-580", "xserver-xorg-video-nvidia-580"} <= names
         assert "libnvidia-gl-580:i386" in names, "games of 32 bits draw by it"
 
@@ -281,7 +281,7 @@ def test_what_draws_a_desktop_is_not_removed_without_its_like() -> None:
 
 
 def test_a_way_that_would_take_the_picture_is_refused_by_name() -> None:
-    dark = way("signed", signed=True, undrawn=["libnvidia-gl-570"])
+    dark = method("signed", signed=True, undrawn=["libnvidia-gl-570"])
     chosen = rules.choose_modules([dark], {"secure_boot": False, "own_key": False})
     assert "would remove libnvidia-gl-570, which draws its desktop" in chosen["error"]
 
@@ -314,13 +314,15 @@ def test_a_module_that_is_loaded_proves_its_key() -> None:
     [("570.9", "570.133.20"), ("570.26", "570.124.06"), ("99.1", "580.65.06"), ("580.95", "580.95.05")],
 )
 def test_driver_versions_are_compared_by_number_everywhere(older: str, newer: str, tmp_path: Path) -> None:
-    assert rules.older(older, newer) and not rules.older(newer, older) and not rules.older(older, older)
+    assert nvidia_driver.older(older, newer)
+    assert not nvidia_driver.older(newer, older) and not nvidia_driver.older(older, older)
     libraries = tmp_path / "usr/lib/x86_64-linux-gnu"
     libraries.mkdir(parents=True)
     for version in (older, newer):
         (libraries / f"libnvidia-ml.so.{version}").touch()
     assert nvidia_smi.library_version(libraries) == newer
-    assert env_filter.older(older, newer) and planner.older(older, newer)
+    newest = nvidia_driver.library(tmp_path)
+    assert newest and nvidia_driver.library_version(newest) == newer
 
 
 # -- a branch that is only a name --------------------------------------------------------------------------------

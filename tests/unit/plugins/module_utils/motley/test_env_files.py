@@ -23,13 +23,14 @@ class Made:
     def __init__(self, home: Path) -> None:
         self.home, self.wheels = home, home / ".wheels"
         self.wheels.mkdir(parents=True)
-        self.files = made_wheels.plain(self.wheels, "alpha", "1.0", __init__=b"A = 1\n", more=b"B = 2\n")
+        self.files = made_wheels.uv(self.wheels)
+        self.files |= made_wheels.plain(self.wheels, "alpha", "1.0", __init__=b"A = 1\n", more=b"B = 2\n")
         self.files |= made_wheels.plain(self.wheels, "beta", "2.0", __init__=b"C = 3\n")
         self.build()
 
     def build(self) -> dict:
-        wish = {"lock": LOCK, "wheels": str(self.wheels), "files": self.files, "imports": ["alpha", "beta"]}
-        return python_env.build(self.home, wish | {"keep_wheels": True}, pretend=False)
+        params = {"lock": LOCK, "wheels": str(self.wheels), "files": self.files, "imports": ["alpha", "beta"]}
+        return python_env.build(self.home, params | {"keep_wheels": True}, pretend=False)
 
     @property
     def env(self) -> Path:
@@ -86,6 +87,12 @@ def test_a_changed_package_alone_is_brought_again(made: Made) -> None:
     assert made.build()["motley_say"].startswith("alpha installed again")
     assert made.seen() == LOCK and (made.site / "alpha/__init__.py").read_bytes() == b"A = 1\n"
     assert (made.env.readlink(), (made.site / "beta/__init__.py").stat()) == before
+
+
+def test_a_package_whose_own_list_is_harmed_is_brought_again(made: Made) -> None:
+    (made.site / "alpha-1.0.dist-info/RECORD").write_text("")
+    assert made.build()["motley_say"].startswith("alpha installed again")
+    assert made.seen() == LOCK
 
 
 def test_what_is_removed_installed_and_replaced_by_hand_is_named(made: Made) -> None:
@@ -188,6 +195,7 @@ def test_only_the_wheels_of_harmed_packages_are_handed_on() -> None:
         "beta-2.0-cp311-cp311-linux_x86_64.whl": {},
         "gamma-3-py3-none-any.whl": {},
     }
+    files["uv-0.13.9-py3-none-linux_x86_64.whl"] = {}
     looks = [{"harmed": ["alpha-1.0"]}, {"harmed": ["beta-2.0"]}]
-    assert list(motley_env_wheels(files, looks)) == list(files)[:2]
+    assert list(motley_env_wheels(files, looks)) == [*list(files)[:2], list(files)[3]], "and uv, which puts them down"
     assert motley_env_wheels(files, [*looks, {"harmed": [], "why": "there is no environment yet"}]) == files

@@ -6,22 +6,22 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.motley import hostkeys
-from plugins.module_utils.motley.hostkeys import Meeting, Place, fingerprint, judge, pin, read_pins, settled
+from plugins.module_utils.motley.hostkeys import Contact, NodeAddresses, fingerprint, judge, pin, read_pins, settled
 from tests.support import pace
 
 KEY_A, KEY_B, KEY_C = (f"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{letter * 43}" for letter in "ABC")
 WANTED, TODAY = "192.168.1.100", "192.168.1.23"
-NODE = Place("a", (WANTED, TODAY))
+NODE = NodeAddresses("a", (WANTED, TODAY))
 
 
-def state(answers: dict[str, str], pins: dict[str, str], place: Place = NODE) -> Meeting:
+def state(answers: dict[str, str], pins: dict[str, str], place: NodeAddresses = NODE) -> Contact:
     seen = {(address, 22): key for address, key in answers.items()}
     return judge([place], seen, {name: (key, "2026-11-01") for name, key in pins.items()})[0]
 
 
 def test_on_first_contact_the_present_address_comes_first() -> None:
-    met = state({WANTED: KEY_C, TODAY: KEY_A}, {})
-    assert (met.state, met.address, met.key) == ("new", TODAY, KEY_A)
+    contact = state({WANTED: KEY_C, TODAY: KEY_A}, {})
+    assert (contact.state, contact.address, contact.key) == ("new", TODAY, KEY_A)
 
 
 def test_a_pinned_node_is_found_wherever_it_is() -> None:
@@ -31,23 +31,29 @@ def test_a_pinned_node_is_found_wherever_it_is() -> None:
 
 
 def test_another_key_is_noticed_with_the_day_of_the_pin() -> None:
-    met = state({TODAY: KEY_C}, {"a": KEY_A})
-    assert (met.state, met.pinned_on) == ("changed", "2026-11-01")
+    contact = state({TODAY: KEY_C}, {"a": KEY_A})
+    assert (contact.state, contact.pinned_on) == ("changed", "2026-11-01")
 
 
 def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:
-    met = state({WANTED: KEY_B}, {"a": KEY_A, "b": KEY_B})
-    assert (met.state, met.twin) == ("off", "b")
+    contact = state({WANTED: KEY_B}, {"a": KEY_A, "b": KEY_B})
+    assert (contact.state, contact.twin) == ("off", "b")
 
 
-def seen(places: list[Place], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: Path) -> list[Meeting]:
+def seen(
+    places: list[NodeAddresses], answers: dict[str, str], monkeypatch: pytest.MonkeyPatch, known: Path
+) -> list[Contact]:
     monkeypatch.setattr(hostkeys, "scan", lambda *_: {(address, 22): key for address, key in answers.items()})
     return hostkeys.look(places, known)
 
 
 def test_of_two_lines_with_one_key_the_first_is_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On first contact, and ever after: the second is asked at its own address who it is."""
-    places = [Place("a", ("192.168.1.2",)), Place("b", ("192.168.1.9", "192.168.1.3")), Place("c", ("192.168.1.4",))]
+    places = [
+        NodeAddresses("a", ("192.168.1.2",)),
+        NodeAddresses("b", ("192.168.1.9", "192.168.1.3")),
+        NodeAddresses("c", ("192.168.1.4",)),
+    ]
     answers = {"192.168.1.2": KEY_A, "192.168.1.3": KEY_A, "192.168.1.4": KEY_C}
     for _ in range(2):
         first, second, other = seen(places, answers, monkeypatch, tmp_path / "known")
@@ -61,11 +67,11 @@ def test_a_node_in_the_place_of_another_is_no_second_line_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers nowhere else: it is about to leave, or the other one is off and has lost its address to it."""
-    pin([Meeting(name="a", state="new", key=KEY_A)], tmp_path / "known")
-    places = [Place("a", ("192.168.1.2", "192.168.1.3")), Place("b", ("192.168.1.3",))]
+    pin([Contact(name="a", state="new", key=KEY_A)], tmp_path / "known")
+    places = [NodeAddresses("a", ("192.168.1.2", "192.168.1.3")), NodeAddresses("b", ("192.168.1.3",))]
     _, second = seen(places, {"192.168.1.3": KEY_A}, monkeypatch, tmp_path / "known")
     assert (second.state, second.twin) == ("off", "a")
-    pin([Meeting(name="b", state="new", key=KEY_B)], tmp_path / "known")
+    pin([Contact(name="b", state="new", key=KEY_B)], tmp_path / "known")
     _, second = seen(places, {"192.168.1.2": KEY_A, "192.168.1.3": KEY_A}, monkeypatch, tmp_path / "known")
     assert (second.state, second.twin) == ("off", "a"), "b has a key of its own"
 
@@ -76,16 +82,16 @@ def test_nobody_there_is_off() -> None:
 
 def test_two_nodes_that_swap_are_told_apart() -> None:
     pins = {"a": (KEY_A, ""), "b": (KEY_B, "")}
-    places = [Place("a", ("192.168.1.2", "192.168.1.1")), Place("b", ("192.168.1.1", "192.168.1.2"))]
+    places = [NodeAddresses("a", ("192.168.1.2", "192.168.1.1")), NodeAddresses("b", ("192.168.1.1", "192.168.1.2"))]
     before = judge(places, {("192.168.1.1", 22): KEY_A, ("192.168.1.2", 22): KEY_B}, pins)
-    assert [met.address for met in before] == ["192.168.1.1", "192.168.1.2"]
+    assert [contact.address for contact in before] == ["192.168.1.1", "192.168.1.2"]
     after = judge(places, {("192.168.1.1", 22): KEY_B, ("192.168.1.2", 22): KEY_A}, pins)
-    assert [met.address for met in after] == ["192.168.1.2", "192.168.1.1"]
+    assert [contact.address for contact in after] == ["192.168.1.2", "192.168.1.1"]
 
 
 def test_pins_are_read_back_with_their_day(tmp_path: Path) -> None:
     file = tmp_path / "state" / "known_hosts"
-    pin([Meeting(name="a", state="new", key=KEY_A), Meeting(name="b", state="off")], file)
+    pin([Contact(name="a", state="new", key=KEY_A), Contact(name="b", state="off")], file)
     pins = read_pins(file)
     assert list(pins) == ["a"] and pins["a"][0] == KEY_A and pins["a"][1].startswith("20")
     assert file.stat().st_mode & 0o077 == 0
@@ -100,7 +106,7 @@ def test_nobody_is_waited_for_once_all_are_where_they_shall_be() -> None:
     assert settled([NODE], here, pins)
     assert not settled([NODE], {(TODAY, 22): KEY_A}, pins), "it may still answer at the wanted address"
     assert not settled([NODE], {(WANTED, 22): KEY_C}, pins)
-    assert not settled([NODE, Place("b", ("192.168.1.101",))], here, pins)
+    assert not settled([NODE, NodeAddresses("b", ("192.168.1.101",))], here, pins)
 
 
 def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,9 +121,9 @@ def test_an_address_that_says_nothing_costs_no_time(tmp_path: Path, monkeypatch:
 
         monkeypatch.setattr(hostkeys, "ask", ask)
         file = tmp_path / "known_hosts"
-        pin([Meeting(name="a", state="new", key=KEY_A)], file)
+        pin([Contact(name="a", state="new", key=KEY_A)], file)
         start = pace.now()
-        place = Place("a", ("127.0.0.1", "127.0.0.2"), port=silent.getsockname()[1])
+        place = NodeAddresses("a", ("127.0.0.1", "127.0.0.2"), port=silent.getsockname()[1])
         assert hostkeys.look([place], file)[0].state == "known"
         assert pace.now() - start < 2
 
@@ -127,7 +133,7 @@ def test_a_busy_machine_that_shows_another_kind_of_key_is_asked_again(
 ) -> None:
     """Its pinned kind came too late: that is not what a reinstalled machine looks like."""
     known = tmp_path / "known_hosts"
-    pin([Meeting(name="a", state="new", tried=[], key=KEY_A)], known)
+    pin([Contact(name="a", state="new", tried=[], key=KEY_A)], known)
     ecdsa = "ecdsa-sha2-nistp256 AAAAE2VjZHNh"
     shown = iter([{(TODAY, 22): ecdsa}, {(TODAY, 22): KEY_A}, {(TODAY, 22): ecdsa}, {(TODAY, 22): ecdsa}])
     monkeypatch.setattr(hostkeys, "scan", lambda *_: next(shown))

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils.motley import relay
-from plugins.module_utils.motley.relay import File, Refused, Store, Target
+from plugins.module_utils.motley.errors import ModuleError
+from plugins.module_utils.motley.relay import File, Store, Target
 from tests.support import pace
 
 TOKEN = "known to the chain alone"
@@ -57,7 +58,7 @@ class Node:
                 relay.receive(door, self.store, TOKEN, WAIT_S * (int(self.address[-1])))
                 self.store.remember()
                 follower.join()
-            except Refused as why:
+            except ModuleError as why:
                 self.error = str(why)
                 self.store.stop(self.error)
 
@@ -159,7 +160,7 @@ def test_a_caller_without_the_token_gets_nothing(source, tmp_path, port) -> None
 
 @pytest.mark.parametrize("name", ["../up", "/etc/passwd", "", "a/../../b"])
 def test_no_file_lands_outside(name: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(ModuleError):
         relay.listed({name: {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}})
 
 

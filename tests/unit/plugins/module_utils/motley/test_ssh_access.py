@@ -75,7 +75,7 @@ def test_only_a_key_that_opens_a_shell_from_here_counts(line: str, real: bool) -
 
 
 @pytest.mark.parametrize(
-    ("settings", "keys", "password", "user", "ways"),
+    ("settings", "keys", "password", "user", "logins"),
     [
         ({}, 0, True, "anna", ["a password"]),
         ({}, 2, True, "anna", ["a password", "2 keys"]),
@@ -102,10 +102,10 @@ def test_only_a_key_that_opens_a_shell_from_here_counts(line: str, real: bool) -
     ],
 )
 def test_a_way_in_is_a_whole_method_that_is_open(
-    settings: dict[str, str], keys: int, password: bool, user: str, ways: list[str]
+    settings: dict[str, str], keys: int, password: bool, user: str, logins: list[str]
 ) -> None:
-    told = ssh_access.settings_of(SSHD) | {name: value.split() for name, value in settings.items()}
-    assert ssh_access.ways_in(told, keys, password=password, root=user == "root") == ways
+    effective = ssh_access.settings_of(SSHD) | {name: value.split() for name, value in settings.items()}
+    assert ssh_access.logins(effective, keys, password=password, root=user == "root") == logins
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_a_way_in_is_a_whole_method_that_is_open(
     ],
 )
 def test_keys_are_looked_for_where_sshd_looks(value: str, files: list[str]) -> None:
-    told = ssh_access.settings_of(SSHD) | {"authorizedkeysfile": value.split()}
-    assert [str(path) for path in ssh_access.key_files(told, "anna", "/h/a", 1000)] == files
+    effective = ssh_access.settings_of(SSHD) | {"authorizedkeysfile": value.split()}
+    assert [str(path) for path in ssh_access.key_files(effective, "anna", "/h/a", 1000)] == files
 
 
 @pytest.mark.parametrize(

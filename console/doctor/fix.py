@@ -1,0 +1,64 @@
+"""What `make doctor FIX=yes` does by itself of what it has found.
+
+Safe is a phase of bootstrap that changes neither address nor driver, and ending what an older run has left while none
+is running. All else is for a person: the command stands below the finding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console import interrupt, play
+from console.doctor.probe_helpers import SAFE_PHASES
+from console.doctor.readings_and_findings import Finding
+from console.infra.choose import from_inventory
+from console.infra.node import Node, Silent
+from console.inventory.read import Inventory
+
+
+def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwords, *, quiet: bool) -> int:
+    """The safe ones; says of each finding whether it was done. 130 where somebody stopped it."""
+    say = (lambda _: None) if quiet else print
+    say("")
+    for finding in wrong:
+        word = "does now" if finding.safe else "leaves to you"
+        say(f"FIX {word}: {finding.node}  {finding.probe}: {finding.fix}")
+    stopped = [finding.node for finding in wrong if finding.safe and not finding.phase]
+    for node in from_inventory(inventory):
+        if node.name in stopped:
+            end_what_is_left(node, say)
+    for nodes, phases in by_nodes(wrong).items():
+        request = play.PlaybookRun(
+            verb="doctor-fix",
+            playbook="bootstrap",
+            inventory=inventory,
+            phase=",".join(phases),
+            limit=",".join(nodes),
+            variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been reported already
+            typed="make doctor FIX=yes",
+        )
+        if play.run(request, passwords) == interrupt.CODE:
+            return interrupt.CODE
+    return 0
+
+
+def end_what_is_left(node: Node, say: Any) -> None:
+    try:
+        answer = node.stop(timeout_s=20)
+    except Silent as why:
+        say(f"{node.name}  {why}")
+        return
+    say(f"{node.name}  ended what an older run had left" if not answer["left"] else f"{node.name}  it does not end")
+
+
+def by_nodes(wrong: list[Finding]) -> dict[tuple[str, ...], list[str]]:
+    """Nodes that need the same phases are fixed together, phases in bootstrap's own order."""
+    wanted: dict[str, set[str]] = {}
+    for finding in wrong:
+        if finding.safe and finding.phase:
+            wanted.setdefault(finding.node, set()).add(finding.phase)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for phases in {tuple(phase for phase in SAFE_PHASES if phase in chosen) for chosen in wanted.values()}:
+        nodes = tuple(node for node, chosen in wanted.items() if chosen == set(phases))
+        groups[nodes] = list(phases)
+    return groups

@@ -1,0 +1,68 @@
+"""`make doctor`: runs playbooks/doctor.yml, shows the verdict; with FIX=yes it fixes (fix.py) and looks again."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from console import interrupt, play
+from console.doctor import show
+from console.doctor.fix import fix_safe
+from console.doctor.readings_and_findings import Finding, Probe, Verdict
+from console.inventory.read import Inventory
+
+
+def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
+    passwords = play.ask_passwords(inventory)
+    verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
+    if verdict is None:
+        return 1
+    if fix and any(finding.safe for finding in verdict.wrong):
+        if not as_json:
+            show_verdict(verdict, seconds)
+        with interrupt.changing():
+            if fix_safe(inventory, verdict.wrong, passwords, quiet=as_json) == interrupt.CODE:
+                return interrupt.CODE
+            verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
+        if verdict is None:
+            return 1
+    if as_json:
+        json.dump(show.as_data(verdict, seconds), sys.stdout, indent=1, ensure_ascii=False)
+        print()
+    else:
+        show_verdict(verdict, seconds)
+    return 0 if verdict.ok else 1
+
+
+def show_verdict(verdict: Verdict, seconds: float) -> None:
+    print("\n".join(show.lines(verdict, seconds)), flush=True)
+
+
+def look(
+    inventory: Inventory, limit: list[str], passwords: play.Passwords, *, quick: bool, full: bool
+) -> tuple[Verdict | None, float]:
+    reader, started = play.Reader("doctor"), time.monotonic()
+    request = play.PlaybookRun(
+        verb="doctor",
+        playbook="doctor",
+        inventory=inventory,
+        limit=",".join(limit),
+        variables=({"motley_doctor_load": False} if quick else {}) | ({"motley_doctor_full": True} if full else {}),
+    )
+    log = play.read(request, passwords, reader, "doctor")
+    if not reader.reported:
+        for line in play.why_not(reader, log):
+            print(line, file=sys.stderr)
+        print(f"✗ Ansible did not get as far as a verdict; its log: {play.short_path(log)}", file=sys.stderr)
+        return None, 0.0
+    return from_data(next(iter(reader.reported.values()))), time.monotonic() - started
+
+
+def from_data(data: dict[str, Any]) -> Verdict:
+    return Verdict(
+        nodes=data["nodes"],
+        probes=[Probe(**probe) for probe in data["probes"]],
+        findings=[Finding(**finding) for finding in data["findings"]],
+    )

@@ -1,0 +1,101 @@
+"""What happened to a run's machines, for its report: each thing once, of the machine that it happened to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from train.runlog.state import Change, Event, time_of
+
+OTHER_SIDE_S = 60.0
+"""So long before it is given up, a machine that was cut off already waits for the others."""
+
+
+class Told(Protocol):
+    news: list[Event]
+
+    @property
+    def began(self) -> float: ...
+
+
+def happened(changes: list[Change]) -> list[Event]:
+    """Lost, returned, failed, warned; a loss and what the others or the lost one itself wrote of it are one."""
+    away: set[str] = set()
+    cut_off = list(absences(changes))
+    last_step = max((time_of(change.event) for change in changes if change.kind == "step"), default=0.0)
+    news = []
+    for change in changes:
+        event = change.event
+        if "epoch" not in event:
+            news += of_trainer(change)
+            continue
+        names = [str(name) for name in event.get("nodes") or [event["node"]]]
+        reason = str(event.get("reason", ""))
+        if change.kind == "lost":
+            names = [name for name in names if name not in away]
+            stops = "leaving" in reason and time_of(event) > last_step  # told to stop, as all the others
+            if names and not stops:
+                news.append(word(event, f"{', '.join(names)} lost{in_brackets(reason)}") | {"names": names})
+            away |= set(names)
+        elif change.kind == "joined":
+            back = all(name in away for name in names)
+            news.append(word(event, f"{', '.join(names)} {'back' if back else 'joined'}") | {"names": names})
+            away -= set(names)
+        elif change.kind == "waiting":
+            there = not any(node == event["node"] and low <= event["time"] <= high for node, low, high in cut_off)
+            if there and event.get("nodes"):  # else it only waits for its turn
+                news.append(word(event, f"{event['node']} waits: {reason}"))
+        elif change.kind == "woke":
+            news.append(word(event, f"{event['node']} woke: {reason}"))
+        elif change.kind in ("failed", "stalled", "unfit"):
+            news.append(word(event, f"{', '.join(names)} {change.kind}: {cause(reason, names)}"))
+    return news
+
+
+def of_trainer(change: Change) -> list[Event]:
+    """Its failures are the outcome, or the echo of a loss that the agents name."""
+    text = {"warning": "message", "balance": "reason"}.get(change.kind)
+    if not text:
+        return []
+    quiet = change.kind == "balance"
+    return [word(change.event, change.event[text]) | {"mark": False, "quiet": quiet}]
+
+
+def absences(changes: Iterable[Change]) -> Iterator[tuple[str, float, float]]:
+    """Who was cut off, from when to when."""
+    since: dict[str, float] = {}
+    for change in changes:
+        for name in change.event.get("nodes", ()) if change.kind in ("lost", "joined") else ():
+            if change.kind == "lost":
+                since.setdefault(name, time_of(change.event) - OTHER_SIDE_S)
+            elif name in since:
+                yield name, since.pop(name), time_of(change.event)
+    yield from ((name, low, float("inf")) for name, low in since.items())
+
+
+def word(event: Event, what: str) -> Event:
+    return {"kind": event["event"], "time": event["time"], "step": event.get("step"), "what": what, "mark": True}
+
+
+def in_brackets(reason: str) -> str:
+    """`lost gpu-worker-1 (silent)` says once more what has been said."""
+    inner = re.fullmatch(r"lost .*\((.*)\)", reason)
+    return f" ({inner[1] if inner else reason})" if reason else ""
+
+
+def cause(reason: str, names: list[str]) -> str:
+    for start in ("own: ", "port: ", *(f"{name}: " for name in names)):
+        reason = reason.removeprefix(start)
+    return (reason.strip().splitlines() or ["it exited without an error message"])[0]
+
+
+def numbered(history: Told) -> list[dict[str, Any]]:
+    """With the number that stands on the charts. Before the start they only waited for each other to be up."""
+    found: list[dict[str, Any]] = []
+    for one in history.news:
+        if one["time"] >= history.began:
+            number = sum(bool(other["label"]) for other in found) + 1
+            label = str(number) if one["mark"] else ""
+            found.append({**one, "label": label, "after_s": one["time"] - history.began})
+    return found

@@ -1,0 +1,214 @@
+"""What a run's charts show: by step or by minute, for the run or for each node. A break where nothing was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from console.report import charts
+from console.report.charts import Axes, Line, Mark, Point
+from console.report.history import History
+from console.report.news import numbered
+from train.runlog.state import Event, by_node, node_of
+
+COLOURS = 6
+LONGEST_GAP_S = 60.0
+SAME_ROWS = 0.01
+"""Part by which two losses over the same held-out rows may differ: another machine, another precision."""
+
+ByNode = Callable[[Event], dict[str, float]]
+Clock = Callable[[float], float]
+
+
+def colour(number: int) -> str:
+    return f"var(--n{number % COLOURS + 1})"
+
+
+def all_charts(history: History) -> list[dict[str, str]]:
+    if not history.steps:
+        return []
+    clock = minutes_since(history.began)
+    marks = [Mark(x=clock(word["time"]), label=word["label"]) for word in numbered(history) if word["label"]]
+    axes = Axes(x_name="minutes", y_name="tokens/s")
+    tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
+    return [
+        loss_chart(history),
+        chart("throughput", "Throughput", "Tokens a second, by the node that trained them.", tokens),
+        *share_charts(history),
+        *card_charts(history, clock, marks),
+    ]
+
+
+def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
+    return {"key": key, "title": title, "text": text, "svg": svg}
+
+
+# -- loss --------------------------------------------------------------------------------------------------------------
+
+
+def loss_chart(history: History) -> dict[str, str]:
+    loss: list[Point] = [(float(step["step"]), float(step["loss"])) for step in history.steps]
+    held_out = Line(name="held-out", points=held_out_points(history), colour=colour(1), dots=True)
+    axes = Axes(x_name="step", y_name="loss", from_zero=False, whole="x")
+    return chart(
+        "loss",
+        "Loss",
+        "Lower is better. Held-out rows were never trained on: if their loss rises while training loss falls, "
+        "the model is learning by heart.",
+        charts.line_chart("loss", [*training_lines(loss), held_out], axes, step_marks(history)),
+    )
+
+
+def held_out_points(history: History) -> list[Point]:
+    """The run's own, and the base's before them where it was asked about the same rows."""
+    points: list[Point] = [(float(event["step"]), float(event["loss"])) for event in history.evals]
+    before, after = history.asked_loss
+    if before is None or after is None or not points:
+        return points
+    last = history.evals[-1]["loss"]
+    return [(0.0, before), *points] if abs(after - last) <= SAME_ROWS * last else points
+
+
+def training_lines(loss: list[Point]) -> list[Line]:
+    """Of a short run its steps; of a longer one the trend, with the steps behind it."""
+    if len(loss) < charts.SMOOTHED_FROM:
+        return [Line(name="training", points=loss, colour=colour(0))]
+    return [
+        Line(name="training, each step", points=loss, colour=colour(0), faint=True),
+        Line(name="training, smoothed", points=charts.smoothed(loss), colour=colour(0)),
+    ]
+
+
+# -- by step -----------------------------------------------------------------------------------------------------------
+
+
+def share_charts(history: History) -> list[dict[str, str]]:
+    marks = step_marks(history)
+    waits = [replace(line, points=charts.smoothed(line.points)) for line in waiting_by_step(history)]
+    rows = Axes(x_name="step", y_name="rows", whole="xy")
+    part = Axes(x_name="step", y_name="% of the step", whole="x")
+    return [
+        chart("shares", "Shares", "Rows of a step that each node took. They follow its speed.",
+              charts.stacked_chart("shares", rows_by_step(history), rows, marks)),
+        chart("waiting", "Waiting",
+              "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
+              charts.line_chart("waiting", waits, part, marks)),
+    ]  # fmt: skip
+
+
+def rows_by_step(history: History) -> list[Line]:
+    """Step k lies between k - 1 and k; where others train than before, there is an edge."""
+    found: list[tuple[float, dict[str, float]]] = []
+    before: set[str] = set()
+    for step in history.steps:
+        by = by_node(step, "rows")
+        if by.keys() != before:
+            found.append((float(step["step"]) - 1, by))
+        found.append((float(step["step"]), by))
+        before = set(by)
+    return lines_of(history, found)
+
+
+def waiting_by_step(history: History) -> list[Line]:
+    """Broken where a node was away."""
+    waits = [(float(step["step"]), waiting_by_node(step)) for step in history.steps]
+    return [
+        Line(name=node, points=[(x, by.get(node)) for x, by in waits], colour=colour(number))
+        for number, node in enumerate(history.nodes)
+    ]
+
+
+def waiting_by_node(step: Event) -> dict[str, float]:
+    longest: dict[str, float] = {}
+    for process, facts in step["nodes"].items():
+        node = node_of(process)
+        part = 100 * float(facts["wait_s"]) / max(1e-9, float(step["step_s"]))
+        longest[node] = max(longest.get(node, 0.0), min(100.0, part))
+    return longest
+
+
+def step_marks(history: History) -> list[Mark]:
+    """Where a thing happened between two steps."""
+    marks = []
+    for word in numbered(history):
+        before = [step["step"] for step in history.steps if step["time"] <= word["time"]]
+        if word["label"] and before:
+            marks.append(Mark(x=float(max(before)), label=word["label"]))
+    return marks
+
+
+def lines_of(history: History, found: Sequence[tuple[float, dict[str, float]]]) -> list[Line]:
+    return [
+        Line(name=node, points=[(x, by.get(node, 0.0)) for x, by in found], colour=colour(number))
+        for number, node in enumerate(history.nodes)
+    ]
+
+
+# -- by minute ---------------------------------------------------------------------------------------------------------
+
+
+def minutes_since(began: float) -> Clock:
+    return lambda when: (float(when) - began) / 60
+
+
+def tokens_by_minute(history: History) -> list[Line]:
+    """0 where nobody trained; an edge where that begins and ends, and where others train than before."""
+    clock = minutes_since(history.began)
+    found: list[tuple[float, dict[str, float]]] = []
+    ended, before = history.began, set[str]()
+    for step in history.steps:
+        began, by = step["time"] - step["step_s"], tokens_by_node(step)
+        if gap := began - ended > max(2.0, step["step_s"]):
+            found += [(clock(ended), {}), (clock(began), {})]
+        if gap or by.keys() != before:
+            found.append((clock(began if gap else ended), by))
+        found.append((clock(step["time"]), by))
+        ended, before = step["time"], set(by)
+    return lines_of(history, found)
+
+
+def tokens_by_node(step: Event) -> dict[str, float]:
+    rows = by_node(step, "rows")
+    whole = max(1.0, sum(rows.values()))
+    return {
+        node: float(step["tokens"]) * share / whole / max(1e-9, float(step["step_s"])) for node, share in rows.items()
+    }
+
+
+def card_charts(history: History, clock: Clock, marks: list[Mark]) -> list[dict[str, str]]:
+    def lines(key: str) -> list[Line]:
+        return [
+            Line(name=node, points=readings_over(history.cards.get(node, []), key, clock), colour=colour(number))
+            for number, node in enumerate(history.nodes)
+        ]
+
+    degrees = Axes(x_name="minutes", y_name="°C", from_zero=False)
+    return [
+        chart("temperature", "Temperature of the GPUs", "The hottest GPU of each node.",
+              charts.line_chart("temperature", lines("celsius"), degrees, marks)),
+        chart("power", "Power of the GPUs", "All GPUs of each node together.",
+              charts.line_chart("power", lines("watts"), Axes(x_name="minutes", y_name="W"), marks)),
+    ]  # fmt: skip
+
+
+def readings_over(readings: list[Event], key: str, clock: Clock) -> list[Point]:
+    """With a break wherever nothing was read for long."""
+    known = [(float(reading["time"]), float(reading[key])) for reading in readings if reading.get(key) is not None]
+    points: list[Point] = [(clock(time), value) for time, value in known[:1]]
+    for (before, _), (now, value) in pairwise(known):
+        if now - before > LONGEST_GAP_S:
+            points.append((clock((before + now) / 2), None))
+        points.append((clock(now), value))
+    return points
+
+
+def kwh(readings: list[Event]) -> float | None:
+    """Power over time, without the gaps in the readings; None where no two of them are close enough."""
+    found = [(float(r["time"]), float(r["watts"])) for r in readings if r.get("watts") is not None]
+    joules = [
+        (now - before) * (low + high) / 2
+        for (before, low), (now, high) in pairwise(found)
+        if now - before <= LONGEST_GAP_S
+    ]
+    return sum(joules) / 3.6e6 if joules else None

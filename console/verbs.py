@@ -1,0 +1,259 @@
+"""Every verb of `./motley` with its options: the parser, the help, make's variables and the completion are made of it.
+
+Standard library only: a fresh checkout can show its help before anything is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from console.inventory.finding import nearest
+
+PHASES = (
+    *("ssh_trust", "hostname", "static_ip", "firewall", "clock", "power"),
+    *("gpu_driver", "python_env", "workspace", "run", "proof"),
+)
+GROUPS = {
+    "start": "set up your machines",
+    "train": "run a training, and watch it",
+    "results": "what a run has made",
+    "trouble": "find what is wrong, and undo",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    name: str
+    help: str
+    value: str = ""
+    """What stands for its value in the help; empty: a switch."""
+    choices: tuple[str, ...] = ()
+    default: Any = ""
+    also: tuple[str, ...] = ()
+    """Other names of the same."""
+    goes_as: str = ""
+    """What the verb's function calls it, where that is another name."""
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        return tuple(f"--{name}" if len(name) > 1 else f"-{name}" for name in (self.name, *self.also))
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Its names after `make`."""
+        return tuple(name.upper().replace("-", "_") for name in (self.name, *self.also) if len(name) > 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    group: str
+    help: str
+    options: tuple[Option, ...] = ()
+    rest: str = ""
+    """What stands behind the options, as it is."""
+
+
+INVENTORY = Option("inventory", "the folder that describes the machines", "FOLDER", default="inventory/homelab")
+NODES = Option("nodes", "these nodes only: NAME[,NAME]", "NAMES", also=("limit",), goes_as="limit")
+RUN = Option("run", "its name (default: the newest)", "NAME")
+JSON = Option("json", "the same as data", goes_as="as_json")
+RESULTS = Option("results", "where fetched runs lie", "FOLDER", default=Path("results"))
+FIX = Option("fix", "fix what is safe to fix")
+YES = Option("yes", "without asking")
+VERBOSE = Option("verbose", "show all that Ansible says", also=("v",))
+VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=("ask",))
+SETTINGS = {"steps": "max_steps"}
+"""Options of plan and launch that have another name than their variable of launch.yml."""
+ASKED = (
+    Option("recipe", "sft: fine-tune a model; pretrain: a new language model", "NAME", ("sft", "pretrain")),
+    Option("model", "a name of the catalogue, a hub id or a folder", "NAME"),
+    Option("dataset", "a name of the catalogue, a hub id or a file", "FILE"),
+    Option("run", "what to call the run", "NAME"),
+    Option("steps", "how many steps it trains", "N"),
+    Option("epochs", "how often it goes through the data", "N"),
+    replace(NODES, goes_as="nodes"),
+    Option("resume", "continue this run", "RUN"),
+    Option(
+        "set",
+        "any variable of docs/reference.md, or @FILE; may be given again",
+        "NAME=VALUE",
+        default=[],
+        also=("e",),
+        goes_as="settings",
+    ),
+    VAULT,
+    VERBOSE,
+    INVENTORY,
+    JSON,
+)
+PHASE = Option("phase", f"one phase only: {', '.join(PHASES)}", "NAME")
+
+VERBS = {
+    "demo": Verb(
+        "start",
+        "quick start: three simulated machines, training, a power cut, an adapter",
+        (
+            Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
+            Option("folders", "in three folders, as without root"),
+            Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
+        ),
+    ),
+    "inventory": Verb(
+        "start",
+        "describe your machines: asks you a few questions",
+        (INVENTORY, Option("hosts", '"user@192.168.1.23 user@192.168.1.31" instead of questions', "'USER@ADDRESS …'")),
+    ),
+    "check": Verb("start", "check the inventory; connects to nothing", (INVENTORY,)),
+    "bootstrap": Verb(
+        "start",
+        "set up your machines and test them",
+        (
+            INVENTORY,
+            PHASE,
+            NODES,
+            Option("check", "say what would change; change nothing"),
+            Option("reboot", "machines may restart for a new driver", "yes", choices=("yes",)),
+            Option("repin", "forget the host keys of these nodes: they were reinstalled", "NAMES"),
+            Option("rollback", "with the phase python_env: the environment before this one"),
+            Option("sudo-password", "sudo has another password than SSH: ask for it", "ask", choices=("ask",)),
+            VERBOSE,
+        ),
+    ),
+    "notify-test": Verb("start", "send a test message to motley_notify; says who can", (INVENTORY, VAULT)),
+    "plan": Verb("train", "what a run would do, and whether it can; changes nothing", ASKED),
+    "launch": Verb(
+        "train",
+        "train on all nodes, and watch",
+        (*ASKED, Option("follow", "with --json: each event of the run as a line, until it ends")),
+    ),
+    "torchrun": Verb(
+        "train",
+        "a training script of your own on all nodes, by plain torchrun",
+        (
+            Option("run", "what to call it", "NAME"),
+            NODES,
+            Option("module", "a module that the nodes have, instead of a script", "NAME", also=("m",)),
+            Option("script", "the script and its arguments as one word, for make", "'FILE …'"),
+            VERBOSE,
+            INVENTORY,
+        ),
+        rest="FILE …",
+    ),
+    "status": Verb("train", "which run is running, where, how far; or which was the last", (INVENTORY, JSON)),
+    "follow": Verb("train", "watch the run; Ctrl-C leaves it alone", (INVENTORY, VAULT, JSON)),
+    "logs": Verb(
+        "train",
+        "the messages of each node's part of the run",
+        (
+            INVENTORY,
+            Option("nodes", "these nodes only: NAME[,NAME]", "NAMES", also=("limit", "node"), goes_as="limit"),
+            Option("lines", "how many old lines of each node", "N", default=200),
+            Option("no-follow", "the old lines only"),
+        ),
+    ),
+    "stop": Verb("train", "save and stop the run on every node; no process is left", (INVENTORY,)),
+    "runs": Verb("train", "every run on every node", (INVENTORY, JSON)),
+    "fetch": Verb(
+        "results", "bring adapter or model and event logs of a run to results/RUN", (INVENTORY, RUN, RESULTS)
+    ),
+    "report": Verb("results", "a fetched run on one page: results/RUN/report.html", (RUN, RESULTS)),
+    "ask": Verb(
+        "results",
+        "your questions, answered before and after training",
+        (
+            INVENTORY,
+            RUN,
+            Option("question", "one question; otherwise you type them", "TEXT"),
+            Option("tokens", "longest answer (default: 200)", "N", also=("answer-tokens",)),
+        ),
+    ),
+    "eval": Verb("results", "loss and answers on the held-out part, before and after", (INVENTORY, RUN)),
+    "export": Verb(
+        "results",
+        "the adapter or model as other programs load it, on the head",
+        (
+            INVENTORY,
+            RUN,
+            Option("to", "for Ollama, transformers or PEFT", "FORM", ("gguf", "merged", "adapter"), "gguf"),
+        ),
+    ),
+    "tensorboard": Verb(
+        "results",
+        "the curves of a run in a browser, also while it is running",
+        (INVENTORY, RUN, RESULTS, Option("port", "where the browser finds it", "N", default=6006)),
+    ),
+    "clean": Verb("results", "delete the checkpoints of finished runs, after asking", (INVENTORY, RUN, YES)),
+    "doctor": Verb(
+        "trouble",
+        "what is wrong with the cluster, each with its cause and fix",
+        (
+            INVENTORY,
+            NODES,
+            FIX,
+            Option("quick", "leave out what loads the machines for a moment"),
+            Option("full", "read every file of environment, models and data; minutes"),
+            JSON,
+        ),
+    ),
+    "check-versions": Verb(
+        "trouble", "what must agree between the nodes, and whether it does", (INVENTORY, NODES, FIX, JSON)
+    ),
+    "undo": Verb(
+        "trouble",
+        "put back what a phase found: --phase static_ip, or --phase all",
+        (INVENTORY, Option("phase", f"{', '.join(PHASES)}, or all", "NAME"), NODES),
+    ),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """A word that it does not know gets the nearest that it does."""
+        wrong = [word.partition("=")[0] for word in message.rpartition(": ")[2].split() if word.startswith("-")]
+        known = [flag for action in self._actions for flag in action.option_strings]
+        close = [nearest(word, known, otherwise="") for word in wrong if "unrecognized" in message]
+        more = " ".join(filter(None, close)) or f"see: {self.prog} --help"
+        self.exit(2, f"{self.prog}: {message}\n{more}\n")
+
+
+def parser(name: str, prog: str = "./motley") -> Parser:
+    """Of one verb."""
+    verb = VERBS[name]
+    made = Parser(prog=f"{prog} {name}", description=verb.help, allow_abbrev=False)
+    for option in verb.options:
+        kind: dict[str, Any] = {"help": option.help, "dest": option.goes_as or option.name.replace("-", "_")}
+        if not option.value:
+            kind |= {"action": "store_true"}
+        else:
+            kind |= {"metavar": option.value, "default": option.default, "choices": option.choices or None}
+            kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
+        made.add_argument(*option.flags, **kind)
+    if verb.rest:
+        made.add_argument("words", nargs=argparse.REMAINDER, metavar=verb.rest, help="and its own arguments")
+    return made
+
+
+def help_lines(form: str) -> list[str]:
+    """All verbs by group; `form` is what stands before one."""
+    lines = []
+    for group, meaning in GROUPS.items():
+        lines += [f"{group}: {meaning}"]
+        for name, verb in VERBS.items():
+            if verb.group == group:
+                shows = [shown(form, option) for option in verb.options if option is not INVENTORY]
+                names = " ".join([*shows, *([verb.rest] if verb.rest and form != "make" else [])])
+                lines += [
+                    f"  {form} {name:<15} {verb.help}",
+                    *([f"  {'':{len(form)}} {'':<15} {names}"] if names else []),
+                ]
+        lines += [""]
+    return lines
+
+
+def shown(form: str, option: Option) -> str:
+    if form == "make":
+        return f"{option.variables[0]}={option.value or 1}"
+    return f"{option.flags[0]} {option.value}".rstrip()

@@ -1,0 +1,39 @@
+"""How lines, times and tables look to a person at the controller."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+BAR = 24
+say = functools.partial(print, flush=True)
+
+
+def first(text: str) -> str:
+    return (text.strip().splitlines() or ["it exited without an error message"])[0]
+
+
+def clock(seconds: float) -> str:
+    hours, rest = divmod(int(max(0, seconds)), 3600)
+    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"
+
+
+def duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def progress_bar(part: float) -> str:
+    filled = round(min(1.0, part) * BAR)
+    return "━" * filled + "─" * (BAR - filled)
+
+
+def drawn(table: Sequence[Sequence[str]]) -> list[str]:
+    """A line for each row, in columns as wide as they need."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return [
+        "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+    ]

@@ -1,0 +1,13 @@
+"""A module takes the options that its page shows: they are written once, as JSON, which YAML's readers read as well."""
+
+from __future__ import annotations
+
+import json
+
+from ansible.module_utils.basic import AnsibleModule
+
+
+def module_of(page: str) -> AnsibleModule:
+    """`page` is its DOCUMENTATION, with the options at the end: a node may have no reader of YAML."""
+    options = json.loads(page.partition("\noptions: ")[2])
+    return AnsibleModule(argument_spec=options, supports_check_mode=True)

@@ -1,0 +1,396 @@
+# MIT License, see LICENSE
+"""A run on one node: is one running, start it, stop it, report it. Standard library alone.
+
+    python3 - VERB '{"home": "~/ai-cluster", …}'        (console/infra sends it on standard input)
+
+No verb needs root. The unit motley-run.path, once installed by bootstrap, starts motley-run.service as long as the file
+config/run-wanted is there; who owns that file starts and stops. The processes of a run are known by MOTLEY_HOME in
+their environment, so an orphan and a run by hand are found as well; nothing is ever found by a pattern of its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, NOTIFY, OUTPUT, WANTED, checkpoints, made
+from ..train.runlog.paths import logs as logs_of
+from .files import read
+from .nvidia_smi import Silent, table
+from .run_files import (
+    end_of,
+    kept_files,
+    launched_start,
+    more,
+    named_run,
+    newest_checkpoint,
+    newest_run,
+    pack,
+    read_json,
+    sha256,
+    size_of,
+)
+
+UNIT = "motley-run.service"
+GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
+OUT = "logs/run.out"
+PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
+SAVE_S = 6.0
+KEEP_S = 45.0
+"""An agent that still says so may be bringing the last checkpoint to a slow disk."""
+FRESH_S = 3.0
+
+
+# -- what runs -------------------------------------------------------------------------------------------------------
+
+
+def processes(home: Path) -> dict[int, dict[str, Any]]:
+    """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
+    found = {}
+    wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if wanted not in environment or pid == os.getpid():
+                continue
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                continue
+            group = (folder / "cgroup").read_text()
+            how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
+            found[pid] = {"part": part_of(words), "how": how}
+    return found
+
+
+def part_of(words: list[bytes]) -> str:
+    """torchrun's own process is a worker of the one that started it, which stands where a run's agent does."""
+    command = b"".join(words[words.index(b"train") + 1 :][:1]) if b"train" in words else b""
+    return {b"agent": "agent", b"torchrun": "agent", b"warm": "warm"}.get(command, "worker")
+
+
+def listening(home: Path) -> list[int]:
+    """Ports of runs on which a process of this very node listens."""
+    own = {str(pid) for pid in processes(home)}
+    sockets = set()
+    for pid in own:
+        for link in Path("/proc", pid, "fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    ports = set()
+    for kind in ("tcp", "tcp6"):
+        for line in read(Path("/proc/net", kind)).splitlines()[1:]:
+            parts = line.split()
+            port = int(parts[1].rsplit(":", 1)[1], 16)
+            if parts[3] == "0A" and port in PORTS and parts[9] in sockets:
+                ports.add(port)
+    return sorted(ports)
+
+
+def look(home: Path) -> dict[str, Any]:
+    """How it is here, in one answer."""
+    here = processes(home)
+    agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+    run = named_run(home) if here else newest_run(home)
+    folder = logs_of(home, run)
+    events, members = (end_of(folder / name).events() for name in (EVENTS, MEMBERS))
+    steps = [event for event in events if event.get("event") == "step"]
+    starts = [event for event in events if event.get("event") == "start"]
+    ups = [event["time"] for event in members if event.get("event") == "up"]
+    return {
+        "time": time.time(),
+        "on": bool(here),
+        "agent": agents[0] if agents else 0,
+        "how": next((facts["how"] for facts in here.values()), ""),
+        "processes": len(here),
+        "wanted": (home / WANTED).exists(),
+        "run": run,
+        "now": read_json(folder / AGENT),
+        "start": without(starts[-1] if starts else launched_start(folder), ("identity", "reasons")),
+        "step": steps[-1] if steps else {},
+        "events": [event for event in events if event.get("event") in ("failed", "done", "stopped", "warning")][-3:],
+        "members": members[-8:],
+        "since": ups[-1] if ups else 0,
+        "checkpoint": newest_checkpoint(home, run),
+        "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
+        "gpus": gpus() if not here else [],
+    }
+
+
+def gpus() -> list[dict[str, str]]:
+    try:
+        return table("gpu", GPU_FIELDS, timeout_s=2)
+    except Silent:
+        return []
+
+
+# -- start and stop --------------------------------------------------------------------------------------------------
+
+
+def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> dict[str, Any]:
+    """Start this node's part, by its unit where it has one, else as a process of its own session."""
+    began = time.time()
+    if processes(home):
+        return {"failed": f"a run is running already: '{named_run(home)}'\nfix: make stop"}
+    unit = unit_of(home)
+    if unit == "other":
+        return {"failed": f"{UNIT} here is for another folder than {home}\nfix: make bootstrap PHASE=run"}
+    logs_of(home, run).mkdir(parents=True, exist_ok=True)
+    if unit == "ours":
+        while leaving() and time.time() - began < wait_s:  # the last thing it does takes run-wanted away
+            time.sleep(0.05)
+        (home / WANTED).write_text(f"{run}\n")  # motley-run.path sees it
+    else:
+        detach(home)
+    while time.time() - began < wait_s:
+        here = processes(home)
+        agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
+        if agents:
+            how = here[agents[0]]["how"]
+            note = ""
+            if how != "unit" and managed:
+                note = f"it has no {UNIT}: it will not continue by itself after a reboot (make bootstrap PHASE=run)"
+            return {"run": run, "pid": agents[0], "how": how, "time": began, "up": time.time(), "note": note}
+        time.sleep(0.05)
+    (home / WANTED).unlink(missing_ok=True)
+    why = last_words(home) or f"scripts/launch_cluster.sh gave no sign within {wait_s:.0f} s"
+    return {"failed": f"the run did not start: {why}\nfix: try it by hand there: {home}/scripts/launch_cluster.sh"}
+
+
+def unit_of(home: Path) -> str:
+    """ours, other (it belongs to another folder), or none."""
+    try:
+        path, service = (systemctl("show", "-p", "ActiveState,LoadState,ExecStart", name) for name in UNITS)
+    except (OSError, subprocess.SubprocessError):
+        return "none"
+    if "LoadState=loaded" not in service or "ActiveState=active" not in path:
+        return "none"
+    script = os.path.realpath(home / "scripts/launch_cluster.sh")
+    named = re.search(r"path=(\S+)", service)
+    return "ours" if named and os.path.realpath(named[1]) == script else "other"
+
+
+def leaving() -> bool:
+    return systemctl("show", "-P", "ActiveState", UNIT).strip() == "deactivating"
+
+
+UNITS = (UNIT.replace(".service", ".path"), UNIT)
+
+
+def systemctl(*words: str) -> str:
+    return subprocess.run(["systemctl", *words], capture_output=True, text=True, check=True, timeout=5).stdout
+
+
+def detach(home: Path) -> None:
+    """A session of its own: it outlives whoever started it, and nothing but the launch starts it again."""
+    with (home / OUT).open("wb") as out:
+        subprocess.Popen(
+            [str(home / "scripts/launch_cluster.sh")],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env=dict(os.environ, MOTLEY_STARTED="launch"),
+            start_new_session=True,
+            cwd=home,
+        )
+
+
+def stop(home: Path) -> dict[str, Any]:
+    """Save, leave, and look whether anything is left. A later boot starts nothing either."""
+    began = time.time()
+    run = named_run(home)
+    (home / WANTED).unlink(missing_ok=True)
+    here = processes(home)
+    agents = {pid for pid, facts in here.items() if facts["part"] == "agent"}
+    for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
+        end(pid, signal.SIGTERM)
+    forced = []
+    while processes(home) and time.time() - began < (KEEP_S if keeps(home, run) else SAVE_S):
+        time.sleep(0.1)
+    if left := processes(home):
+        forced = sorted(left)
+        for pid in forced:
+            end(pid, signal.SIGKILL)
+    deadline = time.time() + 2
+    while (left := processes(home)) and time.time() < deadline:
+        time.sleep(0.05)
+    return {
+        "was_on": bool(here),
+        "run": run,
+        "script": str(read_json(logs_of(home, run) / AGENT).get("script", "")),
+        "checkpoint": newest_checkpoint(home, run),
+        "forced": len(forced),
+        "left": sorted(left),
+        "ports": listening(home),
+        "seconds": round(time.time() - began, 2),
+    }
+
+
+def keeps(home: Path, run: str) -> bool:
+    """Whether an agent without workers is at work: it writes down each second how it is."""
+    if any(facts["part"] == "worker" for facts in processes(home).values()):
+        return False
+    try:
+        return time.time() - (logs_of(home, run) / AGENT).stat().st_mtime < FRESH_S
+    except OSError:
+        return False
+
+
+def end(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+# -- reporting -------------------------------------------------------------------------------------------------------
+
+
+def report(home: Path, run: str) -> None:
+    """Both event logs, what a script prints, and the agent's view as they grow, until nobody listens any more."""
+    folder = logs_of(home, run)
+    logs = {kind: end_of(folder / name) for kind, name in (("event", EVENTS), ("member", MEMBERS), ("out", OUTPUT))}
+    if start := launched_start(folder):  # of a long run it is not in the end of its event log
+        say("event", json.dumps(start).encode())
+    off, next_view = 0, 0.0
+    while True:
+        news = [(json.loads(line)["time"], kind, line) for kind, log in logs.items() for line in log.lines()]
+        for _, kind, line in sorted(news):
+            say(kind, line)
+        if time.monotonic() >= next_view:
+            next_view = time.monotonic() + 1
+            on = bool(processes(home))
+            off = 0 if on else off + 1
+            view = {"time": time.time(), "on": on, "now": read_json(folder / AGENT), "wanted": wanted(home)}
+            if off == 3:
+                view["words"] = last_words(home)
+            say("now", json.dumps(view).encode())
+        time.sleep(0.2)
+
+
+def wanted(home: Path) -> bool:
+    return (home / WANTED).exists()
+
+
+def say(kind: str, line: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(kind.encode() + b" " + line + b"\n")
+        sys.stdout.buffer.flush()
+    except OSError:
+        os._exit(0)
+
+
+def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
+    """The unit's journal, or the messages of a run without a unit; becomes the program that shows it."""
+    more = ["-f"] if follow else []
+    if unit_of(home) == "ours":
+        os.execvp("journalctl", ["journalctl", "-q", "-u", UNIT, "-o", "cat", "-n", str(lines), "--no-pager", *more])
+    os.execvp("tail", ["tail", "-n", str(lines), *(["-F"] if follow else []), str(home / OUT)])
+
+
+def last_words(home: Path) -> str:
+    """The run's last messages, where it ended with nothing in its event logs."""
+    words = []
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        if unit_of(home) == "ours":
+            ask = ["journalctl", "-q", "-u", UNIT, "-o", "cat", "-n", "12", "--no-pager", "_UID=" + str(os.getuid())]
+            words = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=5).stdout.splitlines()
+        else:
+            words = read(home / OUT).splitlines()
+    words = [line.strip() for line in words if line.strip()]
+    return "\n".join(words[-3:])
+
+
+# -- clean up --------------------------------------------------------------------------------------------------------
+
+
+def runs(home: Path) -> dict[str, Any]:
+    found = {}
+    names = {path.name for top in (logs_of, checkpoints) for path in top(home, "").glob("[!.]*")}
+    for name in names:
+        folder, kept = logs_of(home, name), checkpoints(home, name)
+        events = end_of(folder / EVENTS).events()
+        steps = [event for event in events if event.get("event") == "step"]
+        starts = [event for event in events if event.get("event") == "start"]
+        start = starts[-1] if starts else launched_start(folder)
+        launched, agent = (read_json(folder / file) for file in (LAUNCH, AGENT))
+        script = str(agent.get("script", ""))
+        found[name] = {
+            "step": max(newest_checkpoint(home, name), steps[-1]["step"] if steps else 0),
+            "steps": start.get("total_steps", 0),
+            "loss": steps[-1]["loss"] if steps else None,
+            "time": max((e["time"] for e in [*events, *([agent] if script else [])]), default=0)
+            or (kept.stat().st_mtime if kept.exists() else 0),
+            "done": made(home, name) is not None or (bool(script) and agent["state"] == "done"),
+            "script": script,
+            "checkpoint": newest_checkpoint(home, name),
+            "bytes": size_of(kept),
+            "model": (launched.get("model") or {}).get("name", ""),
+        }
+    return {"runs": found, "on": named_run(home) if processes(home) else ""}
+
+
+def clean(home: Path, names: list[str]) -> dict[str, Any]:
+    """Take the checkpoints of these runs away; results and event logs stay."""
+    on = named_run(home) if processes(home) else ""
+    freed = {}
+    for name in names:
+        folder = checkpoints(home, name)
+        if name != on and "/" not in name and not name.startswith(".") and folder.is_dir():
+            freed[name] = size_of(folder)
+            shutil.rmtree(folder)
+    return {"freed": freed}
+
+
+def forget(home: Path) -> dict[str, Any]:
+    """The address of motley_notify: the nodes are not to send any more."""
+    file = home / NOTIFY
+    was = file.exists()
+    file.unlink(missing_ok=True)
+    return {"was": was}
+
+
+def hashes(home: Path, run: str) -> dict[str, Any]:
+    files = {str(path.relative_to(home)): sha256(path) for path in kept_files(home, run)}
+    script = str(read_json(logs_of(home, run) / AGENT).get("script", ""))
+    return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run, "script": script}
+
+
+def without(facts: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    "look": look,
+    "start": start,
+    "stop": stop,
+    "report": report,
+    "logs": logs,
+    "runs": runs,
+    "clean": clean,
+    "forget": forget,
+    "hashes": hashes,
+    "pack": pack,
+    "more": more,
+}
+
+
+def main() -> None:
+    arguments = json.loads(sys.argv[2])
+    home = Path(arguments.pop("home")).expanduser()
+    answer = VERBS[sys.argv[1]](home, **arguments)
+    if answer is not None:
+        print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

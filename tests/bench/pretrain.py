@@ -1,0 +1,96 @@
+"""A model from nothing against the field's own small figure: nanoGPT's CPU setting, our default beside GPT-2's class.
+
+    make bench PARTS=pretrain
+    python -m tests.bench.pretrain --repeats 1
+
+Both get the same rows of characters in the same order: 12 × 64 a step, 4 layers, 4 heads, 128 wide. `gpt2` is
+transformers' class with nanoGPT's settings and loop, 2000 steps. `ours` is `train run` with the defaults of
+recipe=pretrain, 1000 steps: its held-out loss is to be no higher. The text is what Python's own manual ships with.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.bench.page import Figures, bench, row
+from tests.support.cluster import REPOSITORY
+
+NAME = "pretrain"
+PYTHON = Path.home() / ".cache/motley/envs/train/bin/python"
+CHARACTERS = 1_000_000
+OURS_STEPS, GPT2_STEPS = 1000, 2000
+SHAPE = {"hidden_size": 128, "layers": 4, "heads": 4, "max_seq_length": 65, "rows_per_step": 12, "seed": 1337}
+"""65 tokens are 64 that are predicted."""
+
+
+def write_text(folder: Path, characters: int = CHARACTERS) -> Path:
+    """The manual's topics, then the library's docstrings, until that many are there."""
+    program = f"from tests.bench.pretrain_text import write; write({str(folder)!r}, {characters})"
+    subprocess.run([PYTHON, "-c", program], cwd=REPOSITORY, check=True)
+    return folder
+
+
+@contextmanager
+def rows() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="motley-bench-") as scratch:
+        text, made = write_text(Path(scratch, "text")), Path(scratch, "rows")
+        words = ["prepare", "--recipe=pretrain", f"--dataset={text}", "--tokenizer=chars", "--eval-fraction=0.1"]
+        train([*words, f"--max-seq-length={SHAPE['max_seq_length']}", f"--out={made}"])
+        yield made
+
+
+def train(words: list[str]) -> Figures:
+    done = subprocess.run(
+        [PYTHON, "-m", "train", *words, "--json"],
+        cwd=REPOSITORY,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"HF_HUB_OFFLINE": "1"},
+    )
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def ours(made: Path, steps: int = OURS_STEPS) -> Figures:
+    home = made.parent / f"home-{len(list(made.parent.glob('home-*')))}"
+    chosen = SHAPE | {"recipe": "pretrain", "tokenizer": "chars", "dataset": made, "home": home, "max_steps": steps}
+    chosen |= {"eval_every": 250, "eval_rows": 100_000, "device": "cpu", "save_every": 100_000}
+    done = train(["run", *(f"--{name.replace('_', '-')}={value}" for name, value in chosen.items())])
+    events = [json.loads(line) for line in Path(done["events"]).read_text().splitlines()]
+    losses = {event["step"]: event["loss"] for event in events if event["event"] == "eval"}
+    weights = next(event["weights"] for event in events if event["event"] == "start")
+    return {"weights": weights, "steps": steps, "loss": losses[steps], "losses": losses, "seconds": done["seconds"]}
+
+
+def gpt2(made: Path, steps: int = GPT2_STEPS) -> Figures:
+    words = [str(PYTHON), "-m", "tests.bench.gpt2_nano", str(made), str(steps), json.dumps(SHAPE)]
+    done = subprocess.run(words, cwd=REPOSITORY, check=True, stdout=subprocess.PIPE, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    lines = ["| held-out loss, a character | figure | aim |", "|---|---|---|"]
+    known = {part: [figures["loss"] for figures in found.get(part, [])] for part in ("gpt2", "ours")}
+    names = {"gpt2": "GPT-2's class, nanoGPT's settings", "ours": "our default"}
+    for part, losses in known.items():
+        if losses:
+            first = found[part][0]
+            what = f"{names[part]}, {first['weights'] / 1e6:.2f} M weights, {first['steps']} steps"
+            aim = f"≤ {max(known['gpt2']):.3f}" if part == "ours" and known["gpt2"] else ""
+            lines.append(row(what, losses, "{:.3f}", aim))
+    return lines
+
+
+def main() -> int:
+    return bench(__doc__, NAME, rows(), {"gpt2": gpt2, "ours": ours}, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""What the report says is what the nodes wrote: no figure that was not measured, nothing twice, nobody forgotten."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from console.report import charts, series
+from console.report.energy import at_rest
+from console.report.history import History, read_history
+from console.report.news import numbered
+from console.report.page import figures, node_table, outcome
+from tests.support.run_files import HEAD, WORKER, gpu, member, start, step, write
+
+KEPT = Path(__file__).parents[3] / "kept/run-67676e9"
+THIRD = "gpu-worker-2"
+
+
+def made(folder: Path, rows: list[dict[str, int]], members: dict[str, list[dict[str, object]]]) -> Path:
+    """Steps of two seconds each; who is in one is in `rows`."""
+    steps = [step(102 + 2 * n, n + 1, by) for n, by in enumerate(rows)]
+    write(folder / "nodes" / HEAD, "events.jsonl", [start(100, 0, list(rows[0]), len(rows)), *steps])
+    for node, events in members.items():
+        write(folder / "nodes" / node, "members.jsonl", events)
+    return folder
+
+
+def figure(history: History, name: str) -> tuple[str, str]:
+    return {name: (value, beside) for name, value, beside in figures(history)}[name]
+
+
+def told(folder: Path) -> list[str]:
+    return [word["what"] for word in numbered(read_history(folder)) if not word.get("quiet")]
+
+
+# -- losses ------------------------------------------------------------------------------------------------------------
+
+
+def test_held_out_begins_with_the_base_that_was_asked(fetched: Path) -> None:
+    answers = {"base": {"loss": 6.61}, "adapter": {"loss": 0.502}, "questions": []}
+    (fetched / "answers.json").write_text(json.dumps(answers))
+    history = read_history(fetched)
+    assert figure(history, "held-out loss, before → after")[0] == "6.610 → 0.502"
+    points = series.held_out_points(history)
+    assert points == [(0.0, 6.61), (4.0, 1.2), (12.0, 0.5)], "measured on the same rows: it belongs on the chart"
+
+
+def test_a_base_asked_about_other_rows_is_not_drawn_with_the_run_s_own(fetched: Path) -> None:
+    answers = {"base": {"loss": 6.61}, "adapter": {"loss": 0.9}, "questions": []}
+    (fetched / "answers.json").write_text(json.dumps(answers))
+    assert series.held_out_points(read_history(fetched)) == [(4.0, 1.2), (12.0, 0.5)]
+
+
+def test_without_the_base_held_out_says_from_which_step_to_which(fetched: Path) -> None:
+    assert figure(read_history(fetched), "held-out loss, step 4 → 12")[0] == "1.200 → 0.500"
+
+
+def test_the_trend_has_no_spike_at_its_end() -> None:
+    noisy = [(float(n), 5.0) for n in range(1, 200)] + [(200.0, 9.0)]
+    trend = charts.smoothed(noisy)
+    assert max(y for _, y in trend) < 6, "one step is not the trend"
+
+
+# -- who, and how often ------------------------------------------------------------------------------------------------
+
+
+def test_one_loss_is_told_once_and_not_by_the_machine_that_was_cut_off(tmp_path: Path) -> None:
+    both, alone = {HEAD: 5, WORKER: 3}, {HEAD: 8}
+    waits = "no answer from gpu-master; of two halves the one with gpu-master continues, this one waits"
+    members = {
+        HEAD: [
+            member("lost", 114.0, HEAD, [WORKER], f"lost {WORKER} (silent)"),
+            member("joined", 121.0, HEAD, [WORKER], f"{WORKER} can take part") | {"epoch": 2},
+        ],
+        WORKER: [
+            member("waiting", 113.3, WORKER, [HEAD], waits),
+            member("waiting", 120.0, WORKER, [], "waiting for gpu-master to take this node in"),
+        ],
+        THIRD: [member("lost", 115.0, THIRD, [WORKER], f"{WORKER} dropped by {HEAD}") | {"epoch": 2}],
+    }
+    folder = made(tmp_path, [both] * 6 + [alone] * 3 + [both] * 3, members)
+    assert told(folder) == [f"{WORKER} lost (silent)", f"{WORKER} back"]
+
+
+def test_who_waits_is_named_and_not_whom_it_waits_for(tmp_path: Path) -> None:
+    waits = member("waiting", 113.0, HEAD, [WORKER, THIRD], f"no answer from {WORKER}, {THIRD}; 1 of 3 are no majority")
+    folder = made(tmp_path, [{HEAD: 3, WORKER: 3, THIRD: 2}] * 6, {HEAD: [waits]})
+    assert told(folder) == [f"{HEAD} waits: no answer from {WORKER}, {THIRD}; 1 of 3 are no majority"]
+
+
+def test_unfit_failed_and_woken_machines_are_named(tmp_path: Path) -> None:
+    killed = "its worker was ended by SIGKILL (out of memory?)"
+    members = {
+        HEAD: [member("failed", 108.1, HEAD, [WORKER], f"{WORKER}: {killed}")],
+        WORKER: [
+            member("failed", 108.0, WORKER, [WORKER], f"own: {killed}"),
+            member("unfit", 109.0, WORKER, [WORKER], f"its workers cannot run here: {killed}"),
+        ],
+        THIRD: [member("woke", 111.0, THIRD, [], "this machine was away for over 8 s; its old generation is void")],
+    }
+    folder = made(tmp_path, [{HEAD: 3, WORKER: 3, THIRD: 2}] * 6, members)
+    assert told(folder) == [
+        f"{WORKER} failed: {killed}",
+        f"{WORKER} unfit: its workers cannot run here: {killed}",
+        f"{THIRD} woke: this machine was away for over 8 s; its old generation is void",
+    ]
+
+
+def test_the_echo_of_a_loss_in_the_others_trainers_is_no_news() -> None:
+    words = told(KEPT)
+    assert words == ["node-2 lost (silent)", "node-2 back"], words
+
+
+def test_the_agents_verdict_is_the_outcome_where_no_trainer_wrote_one(tmp_path: Path) -> None:
+    ended = member("ended", 120.0, HEAD, [], f"failed: {HEAD}: no memory is left")
+    assert (
+        outcome(read_history(made(tmp_path, [{HEAD: 8}] * 6, {HEAD: [ended]}))) == f"failed: {HEAD}: no memory is left"
+    )
+
+
+def test_labels_of_things_at_one_moment_are_printed_as_one() -> None:
+    marks = [charts.Mark(x=x, label=label) for x, label in ((10.0, "1"), (10.1, "2"), (10.2, "3"), (50.0, "4"))]
+    line = charts.Line(name="a", points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
+    svg = charts.line_chart("a", [line], charts.Axes(x_name="step", y_name="y"), marks)
+    assert svg.count('<text class="mark') == 2 and ">1–3</text>" in svg
+
+
+# -- cards -------------------------------------------------------------------------------------------------------------
+
+
+def test_cards_that_did_not_compute_have_no_energy_and_no_heat_in_the_report(fetched: Path) -> None:
+    processors(fetched)
+    history = read_history(fetched)
+    assert not history.cards and history.idle_cards == [HEAD, WORKER]
+    assert figure(history, "energy") == ("not measured", "no GPU that computed reported it")
+    assert all(row["kwh"] is None and row["celsius"] is None for row in node_table(history))
+
+
+def test_a_silence_of_the_readings_is_a_gap_and_no_slope() -> None:
+    readings = [gpu(t, HEAD, watts=w) for t, w in ((0, 100), (5, 100), (600, 300), (605, 300))]
+    points = series.readings_over(readings, "watts", lambda time: time)
+    assert [y for _, y in points] == [100, 100, None, 300, 300]
+    line = charts.Line(name=HEAD, points=points, colour="red")
+    assert charts.line_chart("power", [line], charts.Axes(x_name="s", y_name="W")).count("M") == 2
+
+
+def test_energy_is_said_to_be_of_the_gpus_only(fetched: Path) -> None:
+    assert figure(read_history(fetched), "energy") == (
+        "0.008 kWh",
+        "GPUs only: the rest of each machine is not measured",
+    )
+
+
+def priced(folder: Path, **electricity: object) -> History:
+    file = folder / "nodes" / HEAD / "launch.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"electricity": electricity}))
+    return read_history(folder)
+
+
+def processors(folder: Path) -> None:
+    for file in folder.rglob("events.jsonl"):
+        file.write_text(file.read_text().replace('"gpu_gb": 2.0', '"gpu_gb": 0.0'))
+
+
+def test_the_price_that_was_set_at_the_launch_stands_beside_the_energy(fetched: Path) -> None:
+    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: None, WORKER: None})
+    assert figure(history, "energy and price") == (
+        "0.008 kWh · 0.0024",
+        "GPUs only: the rest of each machine is not measured; 0.3 a kWh",
+    )
+
+
+def test_watts_at_rest_come_on_top_and_are_named_as_set(fetched: Path) -> None:
+    """The head took part for 12 + 16 s; the worker for 12, and not while it was away."""
+    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
+    assert at_rest(history) == {HEAD: pytest.approx(0.024), WORKER: pytest.approx(0.008)}
+    assert figure(history, "energy and price") == (
+        "0.04 kWh · 0.012",
+        "machines at rest and their GPUs: 0.008 kWh by the GPUs, 0.032 kWh as motley_idle_watts says; 0.3 a kWh",
+    )
+    without_price = priced(fetched, kwh_price=None, idle_watts={HEAD: 3600})
+    assert figure(without_price, "energy") == (
+        "0.032 kWh",
+        f"machines at rest and their GPUs, on {WORKER} the GPUs only:"
+        " 0.008 kWh by the GPUs, 0.024 kWh as motley_idle_watts says",
+    )
+
+
+def test_a_machine_whose_gpu_reports_nothing_is_named(fetched: Path) -> None:
+    (fetched / "nodes" / WORKER / "gpu.jsonl").unlink()
+    beside = f"GPUs only, nothing of {WORKER}: the rest of each machine is not measured"
+    assert figure(read_history(fetched), "energy") == ("0.004 kWh", beside)
+
+
+def test_a_gpu_that_was_read_once_is_not_counted(fetched: Path) -> None:
+    """A run of a few seconds: no power over time comes of one reading."""
+    write(fetched / "nodes" / WORKER, "gpu.jsonl", [gpu(100.0, WORKER)])
+    beside = f"GPUs only, nothing of {WORKER}: the rest of each machine is not measured"
+    assert figure(read_history(fetched), "energy") == ("0.004 kWh", beside)
+    write(fetched / "nodes" / HEAD, "gpu.jsonl", [gpu(100.0, HEAD)])
+    assert figure(read_history(fetched), "energy") == ("not measured", "too few readings of the GPUs")
+
+
+def test_processors_have_no_energy_whatever_is_set(fetched: Path) -> None:
+    processors(fetched)
+    history = priced(fetched, kwh_price=0.3, idle_watts={HEAD: 3600, WORKER: 3600})
+    assert figure(history, "energy") == (
+        "not measured",
+        "no GPU that computed reported it; machines at rest only: 0.032 kWh as motley_idle_watts says, 0.0096"
+        "; 0.3 a kWh",
+    )
+    assert figure(priced(fetched, kwh_price=0.3), "energy") == ("not measured", "no GPU that computed reported it")
+
+
+# -- the four figures --------------------------------------------------------------------------------------------------
+
+
+def test_losses_and_returns_are_counted_with_the_steps_they_cost(fetched: Path) -> None:
+    lost = figure(read_history(fetched), "machines")
+    assert lost == ("1 lost · 0 back", "2 steps trained twice, none missing")
+
+
+def test_machines_are_counted_and_who_comes_for_the_first_time_is_not_back(tmp_path: Path) -> None:
+    members = [
+        member("lost", 103.0, HEAD, [WORKER, THIRD], "silent"),
+        member("joined", 105.0, HEAD, [WORKER], "it can take part") | {"epoch": 2},
+        member("joined", 107.0, HEAD, [THIRD, "new"], "they can take part") | {"epoch": 3},
+        member("lost", 109.0, HEAD, [WORKER], "silent") | {"epoch": 4},
+    ]
+    folder = made(tmp_path, [{HEAD: 4, WORKER: 2, THIRD: 2}] * 6, {HEAD: members})
+    assert figure(read_history(folder), "machines")[0] == "3 lost · 2 back"
+
+
+def test_a_machine_that_stands_in_no_start_is_one_of_the_run(tmp_path: Path) -> None:
+    """Its start is torn, or was taken for the one before it."""
+    steps = [step(102 + 2 * n, n, {HEAD: 5, WORKER: 3}) for n in range(1, 5)]
+    write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD]), *steps])
+    history = read_history(tmp_path)
+    assert history.nodes == [HEAD, WORKER] and figure(history, "speed")[0] == "4.0 rows/s"
+
+
+def test_speed_is_measured_against_the_machines_that_were_there(fetched: Path) -> None:
+    """96 rows in 24 s; of machines that compute 4 rows/s there were two for four steps, and one for eight."""
+    value, beside = figure(read_history(fetched), "speed")
+    assert (value, beside.split(" of ")[0]) == ("4.0 rows/s", "75 %")
+
+
+# -- shares and waiting ------------------------------------------------------------------------------------------------
+
+
+def test_an_absent_machine_takes_no_rows_from_one_step_to_the_next_and_waits_for_nobody(fetched: Path) -> None:
+    history = read_history(fetched)
+    rows = series.rows_by_step(history)[1].points
+    assert (4.0, 3.0) in rows and (4.0, 0.0) in rows, "an edge, not a slope"
+    waits = series.waiting_by_step(history)[1].points
+    assert [y for x, y in waits if x > 4] == [None] * 8
+    table = {row["name"]: row for row in node_table(history)}
+    assert table[WORKER]["waits"] == pytest.approx(5)
+
+
+def test_nobody_trains_in_a_gap_however_many_steps_are_drawn(tmp_path: Path) -> None:
+    steps = [step((100 if n <= 1000 else 900) + 2 * n, n, {HEAD: 8}) for n in range(1, 2001)]
+    write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD], 2000), start(2899, 1000, [HEAD], 2000), *steps])
+    [line] = series.tokens_by_minute(read_history(tmp_path))
+    thin = charts.thinned(line.points)
+    edges = [(a, b) for a, b in pairwise(thin) if 0 in (a[1], b[1])]
+    assert edges and all(a[0] == b[0] or a[1] == b[1] == 0 for a, b in edges)
+
+
+def test_a_machine_that_trained_no_step_has_no_speed_and_no_waiting(tmp_path: Path) -> None:
+    folder = made(tmp_path, [{HEAD: 8}] * 6, {})
+    write(folder / "nodes" / WORKER, "events.jsonl", [start(90, 0, [HEAD, WORKER], 6)])
+    table = {row["name"]: row for row in node_table(read_history(folder))}
+    assert table[WORKER]["waits"] is None and table[WORKER]["speed"] is None
+
+
+def test_parts_of_all_rows_add_up_to_a_hundred(tmp_path: Path) -> None:
+    third = {HEAD: 1, WORKER: 1, THIRD: 1}
+    assert [row["part"] for row in node_table(read_history(made(tmp_path, [third] * 4, {})))] == [34, 33, 33]
+
+
+# -- axes --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("high", [5, 10, 17, 20, 70, 2000])
+def test_an_axis_of_steps_has_whole_steps(high: int) -> None:
+    assert all(tick == int(tick) for tick in charts.nice_ticks(0, high, 7, whole=True))
+
+
+def test_a_thinned_run_keeps_whole_steps() -> None:
+    points = [(float(n), 1.0) for n in range(1, 2001)]
+    assert all(x == int(x) for x, _ in charts.thinned(points))

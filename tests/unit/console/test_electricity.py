@@ -1,0 +1,148 @@
+"""What electricity costs, by the hour and for a predicted run, and what is said of it where only a part is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import status
+from console.electricity import hourly, limit_of, money, of_plan, plan_words, status_line, watts_of
+from console.inventory.read import Inventory
+from tests.support.run_files import start, step
+from tests.unit.train.plan.test_plan import card, look, made, nodes
+from train.plan.plan import Plan
+
+PRICE = {"motley_kwh_price": 0.3}
+RTX = card("RTX 4070", 12) | {"power.limit": "200.00"}
+LAPTOP = card("RTX 4060 Laptop", 8) | {"power.limit": "[N/A]"}
+
+
+@pytest.mark.parametrize(
+    ("values", "gpu_watts", "line"),
+    [
+        ({"a": PRICE | {"motley_idle_watts": 60}, "b": PRICE | {"motley_idle_watts": 40}}, {"a": 200.0, "b": None},
+         "electricity  0.09 an hour: 300 W at 0.3 a kWh (machines at rest and their GPUs)"),
+        ({"a": PRICE, "b": PRICE}, {"a": 200.0, "b": 100.0},
+         "electricity  0.09 an hour: 300 W at 0.3 a kWh (GPUs only)"),
+        ({"a": PRICE | {"motley_idle_watts": 50}, "b": PRICE}, {"a": 200.0, "b": 50.0},
+         "electricity  0.09 an hour: 300 W at 0.3 a kWh (machines at rest and their GPUs, on b the GPUs only)"),
+        ({"a": PRICE, "b": PRICE}, {"a": 300.0, "b": None},
+         "electricity  0.09 an hour: 300 W at 0.3 a kWh (GPUs only, nothing of b)"),
+        ({"a": PRICE | {"motley_idle_watts": 60}}, {"a": None},
+         "electricity  0.018 an hour: 60 W at 0.3 a kWh (machines at rest only)"),
+        ({"a": {"motley_kwh_price": "{{ 1 }}", "motley_idle_watts": 60}, "b": PRICE}, {"a": None, "b": None},
+         "electricity  0.018 an hour: 60 W at 0.3 a kWh (machines at rest only, nothing of b)"),
+        ({"a": {"motley_idle_watts": 60}}, {"a": 200.0}, ""),
+        ({"a": PRICE}, {"a": None}, ""),
+        ({"a": PRICE}, {}, ""),
+    ],
+)  # fmt: skip
+def test_the_price_of_an_hour(values: dict[str, dict[str, Any]], gpu_watts: dict[str, float | None], line: str) -> None:
+    assert status_line(hourly(values, gpu_watts)) == line
+
+
+def test_a_card_that_does_not_say_draws_nothing_known() -> None:
+    assert watts_of([{"power.draw": "120.50"}, {"power.draw": "[N/A]"}]) == 120.5
+    assert watts_of([{"power.draw": "[N/A]"}]) is None and watts_of([]) is None
+
+
+def test_the_limit_of_some_cards_is_no_limit_of_all() -> None:
+    assert limit_of([RTX, RTX]) == 400
+    assert limit_of([RTX, LAPTOP]) is None and limit_of([]) is None
+    assert limit_of([card("planned by an older launch", 8)]) is None
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"), [(12.345, "12.35"), (0.1, "0.10"), (0.09, "0.09"), (0.0024, "0.0024"), (2.5e-5, "0.000025")]
+)
+def test_small_change_keeps_two_digits(amount: float, words: str) -> None:
+    assert money(amount) == words
+
+
+# -- the plan ----------------------------------------------------------------------------------------------------------
+
+
+def planned(*cards: list[dict[str, Any]], step_s: float | None = 90.0, **values: Any) -> Plan:
+    """Of 40 steps; a node without cards computes on its CPU."""
+    found = nodes(*(look(cards=some) for some in cards), cuda=True)
+    prediction = {"together": {"step_s": step_s, "shares": {}}} if step_s else {}
+    return made(found, values, prediction=prediction)
+
+
+@pytest.mark.parametrize(
+    ("plan", "values", "words"),
+    [
+        (planned([RTX], [RTX]), {"n0": PRICE | {"motley_idle_watts": 60}, "n1": PRICE | {"motley_idle_watts": 40}},
+         "up to 0.15 in the predicted 1:00:00: 500 W at 0.3 a kWh (machines at rest and their GPUs;"
+         " GPUs by their power limit)"),
+        (planned([RTX, RTX], [RTX]), {"n0": PRICE, "n1": PRICE},
+         "up to 0.18 in the predicted 1:00:00: 600 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+        (planned([RTX], [LAPTOP]), {"n0": PRICE, "n1": PRICE},
+         "about 0.06 in the predicted 1:00:00: 200 W at 0.3 a kWh (GPUs only, nothing of n1;"
+         " GPUs by their power limit)"),
+        (planned([], []), {"n0": PRICE | {"motley_idle_watts": 60}, "n1": PRICE | {"motley_idle_watts": 40}},
+         "at least 0.03 in the predicted 1:00:00: 100 W at 0.3 a kWh (machines at rest only)"),
+        (planned([RTX], step_s=None), {"n0": PRICE},
+         "up to 0.06 an hour: 200 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+        (planned([RTX], max_steps=None, epochs=2), {"n0": PRICE},
+         "up to 0.06 an hour: 200 W at 0.3 a kWh (GPUs only; GPUs by their power limit)"),
+        (planned([RTX]), {"n0": {"motley_idle_watts": 60}}, ""),
+        (planned([], [LAPTOP]), {"n0": PRICE, "n1": PRICE}, ""),
+    ],
+)  # fmt: skip
+def test_the_price_of_a_run_that_is_planned(plan: Plan, values: dict[str, dict[str, Any]], words: str) -> None:
+    assert plan_words(of_plan(plan, values)) == words
+
+
+def test_a_simulated_card_that_does_not_compute_has_no_part_in_the_price() -> None:
+    found = nodes(look(cards=[RTX]), cuda=False)
+    data = of_plan(made(found, prediction={"together": {"step_s": 90.0, "shares": {}}}), {"n0": PRICE})
+    assert data["gpu_watts"] == {"n0": None} and data["cost"] is None and plan_words(data) == ""
+
+
+def test_the_price_of_a_plan_as_data() -> None:
+    data = of_plan(planned([RTX]), {"n0": PRICE | {"motley_idle_watts": 60}})
+    assert json.loads(json.dumps(data)) == {
+        "kwh_price": 0.3,
+        "idle_watts": {"n0": 60.0},
+        "gpu_watts": {"n0": 200.0},
+        "watts": 260.0,
+        "per_hour": pytest.approx(0.078),
+        "covers": "machines at rest and their GPUs",
+        "seconds": pytest.approx(3600),
+        "cost": pytest.approx(0.078),
+        "bound": "up to",
+    }
+
+
+# -- status ------------------------------------------------------------------------------------------------------------
+
+
+def running(gpu_gb: float) -> dict[str, Any]:
+    now = {"gpus": [{"power.draw": "200"}]}
+    looked = {"start": start(1.0, 0, ["a"]), "step": step(3.0, 1, {"a": 8}, gpu_gb=gpu_gb), "events": [], "members": []}
+    return {"on": True, "run": "qa", "now": now} | looked
+
+
+def test_status_counts_the_gpus_that_compute_in_a_run() -> None:
+    assert status.drawn_watts({"a": running(gpu_gb=5.0), "b": {"on": False}}) == {"a": 200.0}
+    assert status.drawn_watts({"a": running(gpu_gb=0.0)}) == {"a": None}, "it trains on its processor"
+    assert status.drawn_watts({"a": running(gpu_gb=5.0) | {"step": {}}}) == {"a": None}, "no step yet"
+
+
+def test_status_gives_the_price_as_numbers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(status, "from_inventory", lambda _: [])
+    monkeypatch.setattr(status, "ask_all", lambda *_: ({"a": running(gpu_gb=5.0)}, {}))
+    assert status.status(Inventory(path=Path("hosts.yml"), nodes={"a": PRICE}), as_json=True) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["electricity"] == {
+        "kwh_price": 0.3,
+        "idle_watts": {"a": None},
+        "gpu_watts": {"a": 200.0},
+        "watts": 200.0,
+        "per_hour": pytest.approx(0.06),
+        "covers": "GPUs only",
+    }

@@ -1,0 +1,223 @@
+"""What uv puts down is what pip would have installed; what is damaged or reaches outside is refused."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugins.modules import python_env
+from tests.support import made_wheels
+
+PYTHON = "{}.{}".format(*sys.version_info[:2])
+NAME = "Shown-1.0-py3-none-any.whl"
+INFO = "shown-1.0.dist-info"
+NOTES = ("INSTALLER", "RECORD", "REQUESTED", "uv_cache.json", "direct_url.json", "motley-files.json", ".lock")
+CONTENT = {
+    "shown/__init__.py": b"def main():\n    print('shown')\n\nclass Kind:\n    main = staticmethod(main)\n",
+    "shown/large.bin": bytes(range(256)) * 8000,
+    "shown/empty.py": b"",
+    "shown-1.0.data/scripts/old-way": b"#!python\nimport shown; shown.main()\n",
+    "shown-1.0.data/data/share/shown/a.txt": b"text",
+    "shown-1.0.data/purelib/beside.py": b"BESIDE = 1\n",
+    "shown-1.0.data/headers/shown.h": b"int shown;\n",
+    f"{INFO}/WHEEL": b"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    f"{INFO}/METADATA": b"Metadata-Version: 2.1\nName: shown\nVersion: 1.0\n",
+    f"{INFO}/entry_points.txt": (
+        b"[console_scripts]\nSay = shown:main\nsay-kind = shown:Kind.main [extra]\n\n[other]\nx = y:z\n"
+    ),
+}
+
+
+def wheel(folder: Path, content: dict[str, bytes] = CONTENT) -> dict[str, dict[str, Any]]:
+    return made_wheels.wheel(folder, NAME, content)
+
+
+def install(wheels: Path, files: dict[str, dict[str, Any]], env: Path) -> None:
+    uv = made_wheels.uv(wheels)
+    python_env.bring(env.parent, env, {"wheels": str(wheels), "files": {**uv, **files}})
+
+
+def environment(folder: Path) -> Path:
+    venv.create(folder, with_pip=False)
+    return folder
+
+
+def tree(env: Path) -> dict[str, tuple[int, bytes]]:
+    """Everything but who installed it, and the folder's own name in scripts."""
+    files = [path for path in env.rglob("*") if path.is_file() and path.name not in NOTES]
+    mine = [path for path in files if not path.is_symlink() and path.name != "pyvenv.cfg"]
+    found = {header_folder(str(path.relative_to(env))): path for path in mine}
+    return {name: (p.stat().st_mode & 0o777, p.read_bytes().replace(bytes(env), b"ENV")) for name, p in found.items()}
+
+
+def header_folder(path: str) -> str:
+    """Newer pips name it as the project spells itself, older ones as its wheel does; nothing looks there by name."""
+    return path.lower() if "include/site/" in path else path
+
+
+def test_it_is_what_pip_installs(tmp_path: Path) -> None:
+    files = wheel(tmp_path)
+    ours, theirs = environment(tmp_path / "a/env"), environment(tmp_path / "b/env")
+    install(tmp_path, files, ours)
+    pip = [sys.executable, "-m", "pip", "--python", str(theirs / "bin/python"), "-q", "install", "--no-index"]
+    subprocess.run([*pip, "--no-compile", "--no-deps", str(tmp_path / NAME)], check=True)
+    mine, other = tree(ours), tree(theirs)
+    assert mine.keys() == other.keys()
+    scripts = {"bin/Say", "bin/say-kind"}  # their own words differ, what they do does not
+    assert {n: f for n, f in mine.items() if n not in scripts} == {n: f for n, f in other.items() if n not in scripts}
+    assert all(mine[name][0] == other[name][0] == 0o755 for name in scripts)
+    for name in [*scripts, "bin/old-way"]:
+        assert subprocess.run([ours / name], capture_output=True, text=True, check=True).stdout == "shown\n"
+    assert not [path for path in ours.rglob("*") if path.is_file() and path.stat().st_nlink > 1], "the disk has it once"
+    assert not (ours.parent / ".wheels/cache").exists()
+
+
+def test_pip_can_remove_it(tmp_path: Path) -> None:
+    files, env = wheel(tmp_path), environment(tmp_path / "a")
+    before = tree(env).keys()
+    install(tmp_path, files, env)
+    pip = [sys.executable, "-m", "pip", "--python", str(env / "bin/python"), "-q"]
+    subprocess.run([*pip, "uninstall", "-y", "shown"], check=True)
+    assert tree(env).keys() == before
+
+
+def damage(path: Path, was: bytes, now: bytes) -> None:
+    raw = path.read_bytes()
+    assert was in raw
+    path.write_bytes(raw.replace(was, now))
+
+
+def test_a_damaged_wheel_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    files, env = wheel(tmp_path), environment(tmp_path / "a")
+    before = tree(env).keys()
+    damage(tmp_path / NAME, b"shown/large.bin", b"shawn/large.bin")
+    with pytest.raises(
+        python_env.ModuleError, match=r"a wheel was refused: .*shown(.|\n)*fix: run again: damaged wheels"
+    ):
+        install(tmp_path, files, env)
+    assert tree(env).keys() == before
+
+
+def test_a_good_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
+    files, env = wheel(tmp_path), environment(tmp_path / "a")
+    wheel(tmp_path, {**CONTENT, "shown/empty.py": b"import os\n"})
+    with pytest.raises(python_env.ModuleError, match=r"a wheel was refused: .*[Hh]ash"):
+        install(tmp_path, files, env)
+    assert not list(env.rglob("shown*"))
+
+
+def test_a_uv_that_is_not_the_locked_one_is_not_started(tmp_path: Path) -> None:
+    files = made_wheels.wheel(tmp_path, "uv-1.0-py3-none-any.whl", {"uv-1.0.dist-info/METADATA": b""})
+    (tmp_path / "uv-1.0-py3-none-any.whl").write_bytes(b"something else")
+    with pytest.raises(python_env.ModuleError, match=r"uv-1\.0-py3-none-any\.whl is not as locked"):
+        python_env.bring(tmp_path, tmp_path / "env", {"wheels": str(tmp_path), "files": files})
+
+
+def test_a_file_that_differs_from_its_checksum_is_refused(tmp_path: Path) -> None:
+    """A wheel with the right hash, but made wrong."""
+    wheel(tmp_path)
+    damage(tmp_path / NAME, b"[extra]", b"[EXTRA]")
+    files = {NAME: {"sha256": hashlib.sha256((tmp_path / NAME).read_bytes()).hexdigest()}}
+    with pytest.raises(python_env.ModuleError, match="Bad CRC"):
+        install(tmp_path, files, environment(tmp_path / "a"))
+
+
+@pytest.mark.parametrize("name", ["../outside.py", "/etc/outside", "shown-1.0.data/data/../../outside"])
+def test_nothing_is_written_outside(tmp_path: Path, name: str) -> None:
+    files, env = wheel(tmp_path, {**CONTENT, name: b"x"}), environment(tmp_path / "home/env")
+    install(tmp_path, files, env)
+    assert not [path for path in tmp_path.rglob("outside*") if env not in path.parents]
+    assert not Path("/etc/outside").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({f"{INFO}/WHEEL": b"Wheel-Version: 2.0\n"}, "version"),
+        ({"shown-1.0.data/what/x": b"x"}, "Unknown wheel data type: what"),
+    ],
+)
+def test_a_wheel_of_another_format_is_refused(tmp_path: Path, content: dict[str, bytes], words: str) -> None:
+    files = wheel(tmp_path, CONTENT | content)
+    with pytest.raises(python_env.ModuleError, match=words):
+        install(tmp_path, files, environment(tmp_path / "a"))
+
+
+def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_bytes(b"a page that says sorry")
+    with pytest.raises(python_env.ModuleError, match=r"(?i)shown"):
+        install(
+            tmp_path,
+            {NAME: {"sha256": hashlib.sha256(b"a page that says sorry").hexdigest()}},
+            environment(tmp_path / "a"),
+        )
+
+
+def test_a_full_disk_is_called_so() -> None:
+    say = ["sh", "-c", "echo 'failed to write: No space left on device (os error 28)' >&2; exit 2"]
+    with pytest.raises(OSError, match="No space left"):
+        python_env.run(say, "a wheel was refused")
+
+
+VERSION = "import importlib.metadata as m; print(m.version('shown'))"
+
+
+@pytest.fixture
+def harmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, Any]]:
+    """A home whose environment has one file of `shown` changed, and the parameters that built it."""
+    monkeypatch.setattr(python_env, "refuse_while_a_run_is_on", lambda: None)
+    wheels, home = tmp_path / "wheels", tmp_path / "home"
+    wheels.mkdir()
+    files = {**made_wheels.uv(wheels), **wheel(wheels)}
+    params = {"lock": "abc", "wheels": str(wheels), "files": files, "imports": ["shown"], "keep_wheels": False}
+    python_env.build(home, params, pretend=False)
+    next((home / "env").resolve().rglob("shown/__init__.py")).write_text("harmed = True\n")
+    return home, params
+
+
+def version(home: Path) -> str:
+    done = subprocess.run([home / "env/bin/python", "-c", VERSION], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def test_a_repair_that_fails_leaves_a_package_as_it_was_and_the_next_one_succeeds(
+    tmp_path: Path, harmed: tuple[Path, dict[str, Any]]
+) -> None:
+    home, params = harmed
+    before = python_env.look(home, "abc")
+    whole = (tmp_path / "wheels" / NAME).read_bytes()
+    (tmp_path / "wheels" / NAME).write_bytes(whole[:-10])
+    with pytest.raises(python_env.ModuleError, match="a wheel was refused"):
+        python_env.build(home, params, pretend=False)
+    assert version(home) == "1.0"
+    assert python_env.look(home, "abc") == before and before["harmed"] == ["shown-1.0"]
+    (tmp_path / "wheels" / NAME).write_bytes(whole)
+    assert python_env.build(home, params, pretend=False)["motley_say"] == "shown installed again"
+    assert version(home) == "1.0" and not python_env.look(home, "abc")["why"]
+    assert not (home / ".wheels").exists()
+
+
+def test_what_a_killed_repair_has_left_aside_comes_back(
+    tmp_path: Path, harmed: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, params = harmed
+    with monkeypatch.context() as patch:
+        patch.setattr(python_env, "bring", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        if not (child := os.fork()):
+            python_env.build(home, params, pretend=False)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert version(home) == "" and python_env.look(home, "abc")["harmed"] == ["shown-1.0"]
+    whole = (tmp_path / "wheels" / NAME).read_bytes()
+    (tmp_path / "wheels" / NAME).write_bytes(whole[:-10])
+    with pytest.raises(python_env.ModuleError, match="a wheel was refused"):
+        python_env.build(home, params, pretend=False)
+    assert version(home) == "1.0"
+    (tmp_path / "wheels" / NAME).write_bytes(whole)
+    assert python_env.build(home, params, pretend=False)["motley_say"] == "shown installed again"
+    assert not python_env.look(home, "abc")["why"] and not (home / ".wheels").exists()

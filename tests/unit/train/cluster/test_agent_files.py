@@ -1,0 +1,55 @@
+"""What an agent reads of its files when their content is odd, as after a failing disk or by another version."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.ledger import Ledger
+
+STEP = {"event": "step", "step": 3, "step_s": 0.5, "loss": 2.0}
+KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["done"]}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"event": "start"},
+        {"event": "start", "weights": None},
+        {"event": "step", "step": 3},
+        {"event": "step", "step": None, "step_s": 1},
+        {"event": "step", "step": 1e999, "step_s": 1},
+        {"event": "eval", "step": "x"},
+        {"event": "checkpoint", "step": 1},
+    ],
+)
+def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd: dict[str, Any]) -> None:
+    file = tmp_path / "events.jsonl"
+    progress = TrainerProgress(file, 1.0)
+    progress.begin()
+    file.write_text(f"{json.dumps(odd)}\n{json.dumps(STEP)}\n")
+    progress.read()
+    assert (progress.step, progress.best_step, progress.loss, progress.stepped) == (3, 3, 2.0, True)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"epoch": 1e999},
+        {"notices": None},
+        {"notices": KNOWN | {"sent": [1]}},
+        {"notices": KNOWN | {"sent": ["waiting-x"]}},
+        {"notices": KNOWN | {"sent": 1}},
+        {"verdict": "done"},
+    ],
+)
+def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str, Any]) -> None:
+    file = tmp_path / "epoch.json"
+    file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
+    memory = AgentMemory.load(file, "t")
+    assert memory.number == (0 if "epoch" in odd else 3)
+    assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent

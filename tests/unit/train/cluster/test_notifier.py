@@ -1,0 +1,298 @@
+"""Which node sends what, and when: nodes that hear of each other as in heartbeats, with a clock of the test's own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.cluster import notifier
+from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.membership import Generation, NodeStatus, Verdict
+from train.cluster.notifier import FINISH_S, RETRY_S, NodeNotifier
+from train.notify import Notice, send
+from train.plan.cluster_config import ClusterConfig, Member
+from train.runlog.notices import LOST_S, MAJORITY_S
+
+ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"
+DONE = Verdict(done=True, reason="all 7 steps are trained")
+
+
+@dataclass
+class Node:
+    notifier: NodeNotifier
+    status: NodeStatus
+    idle_reason: str = ""
+    waits: bool = False
+
+
+@dataclass
+class Cluster:
+    """`look` is one round: each node sees what the others published in the round before."""
+
+    folder: Path
+    at: float = 1000.0
+    wall: dict[str, float] = field(default_factory=dict)
+    """How far the clock of a node is off."""
+    looks: str = ""
+    got: list[str] = field(default_factory=list)
+    refuses: set[str] = field(default_factory=set)
+    tries: list[str] = field(default_factory=list)
+    nodes: dict[str, Node] = field(default_factory=dict)
+
+    def add(self, name: str, *, with_address: bool = True) -> None:
+        names = ("a", "b", "c")
+        members = tuple(Member(name=one, address=f"127.0.0.{i}") for i, one in enumerate(names, 1))
+        config = ClusterConfig(run="r", node=name, token="t", nodes=members)
+        file = self.folder / name / "notify"
+        file.parent.mkdir(exist_ok=True)
+        if with_address:
+            file.write_text(f"address of {name}\n")
+        memory = AgentMemory.load(self.folder / name / "epoch.json", "t")
+        one = NodeNotifier(config, file, memory, self.sender(name))
+        self.nodes[name] = Node(one, NodeStatus(name=name))
+
+    def sender(self, name: str) -> Callable[[str, Notice], str]:
+        def send(address: str, notice: Notice) -> str:
+            assert address == f"address of {name}"
+            self.tries.append(name)
+            if name in self.refuses:
+                return "Network is unreachable"
+            self.got.append(f"{name} {notice.key}: {notice.text}")
+            return ""
+
+        return send
+
+    def generation(self, number: int, *members: str) -> None:
+        for name in members:
+            new = Generation(number=number, host=members[0], members=members)
+            self.nodes[name].status = replace(self.nodes[name].status, generation=new)
+            self.nodes[name].idle_reason = ""
+
+    def idle(self, name: str, reason: str = ALONE) -> None:
+        self.nodes[name].status = replace(self.nodes[name].status, generation=None)
+        self.nodes[name].idle_reason = reason
+
+    def look(self, *names: str, rounds: int = 3, cut: bool = False) -> None:
+        here = {name: self.nodes[name] for name in names}
+        for _ in range(rounds):
+            self.at += 0.25
+            for node in here.values():
+                node.status = replace(node.status, **node.notifier.status)
+            statuses = {} if cut else {name: node.status for name, node in here.items()}
+            for name, node in here.items():
+                self.looks = name
+                peers = {other: status for other, status in statuses.items() if other != name}
+                node.waits = node.notifier.look(node.status, peers, node.idle_reason)
+
+    def later(self, seconds: float, *names: str) -> None:
+        until = self.at + seconds
+        while self.at < until:
+            self.look(*names, rounds=1)
+            self.at += 3.0
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    cluster = Cluster(tmp_path)
+    monkeypatch.setattr(notifier, "now", lambda: cluster.at)
+    monkeypatch.setattr(time, "time", lambda: cluster.at + cluster.wall.get(cluster.looks, 0.0))
+
+    class AtOnce(threading.Thread):
+        def start(self) -> None:
+            self.run()
+
+    monkeypatch.setattr(notifier.threading, "Thread", AtOnce)
+    for name in ("a", "b", "c"):
+        cluster.add(name)
+    cluster.generation(1, "a", "b", "c")
+    cluster.look("a", "b", "c")
+    return cluster
+
+
+def test_the_host_tells_a_loss_after_ten_minutes_and_the_next_host_does_not(three: Cluster) -> None:
+    three.generation(2, "a", "b")
+    three.look("a", "b")
+    three.later(LOST_S - 20, "a", "b")
+    assert three.got == []
+    three.later(60, "a", "b")
+    assert three.got == ["a lost-2-c: c is lost since 10 minutes: silent"]
+    three.generation(3, "b", "a")
+    three.later(60, "a", "b")
+    three.add("b")  # its agent was killed, and remembers
+    three.generation(4, "b", "a")
+    three.later(60, "a", "b")
+    assert len(three.got) == 1
+    three.generation(5, "b", "a", "c")
+    three.look("a", "b", "c")
+    three.generation(6, "b", "a")
+    three.later(LOST_S + 60, "a", "b")
+    assert three.got[1:] == ["b lost-6-c: c is lost since 10 minutes: silent"]
+
+
+def test_a_new_host_knows_since_when(three: Cluster) -> None:
+    three.generation(2, "a", "c")
+    three.later(LOST_S / 2, "a", "c")
+    three.generation(3, "c", "a")
+    three.later(LOST_S / 2 + 10, "a", "c")
+    assert three.got == ["c lost-2-b: b is lost since 10 minutes: silent"]
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_no_clock_that_is_off_makes_ten_minutes_more_or_less(three: Cluster, hours: int) -> None:
+    """Of the first host, as of a machine that begins in 1970; the second one sends."""
+    three.wall = {"a": hours * 3600.0}
+    three.generation(2, "a", "b")
+    three.look("a", "b")
+    three.later(LOST_S / 2, "a", "b")
+    three.generation(3, "b", "a")
+    three.later(LOST_S / 2 - 20, "a", "b")
+    assert three.got == []
+    three.later(60, "a", "b")
+    assert three.got == ["b lost-2-c: c is lost since 10 minutes: silent"]
+
+
+def test_who_waits_for_a_majority_says_so_after_a_minute(three: Cluster) -> None:
+    three.idle("a", "waiting for b to begin")
+    three.later(2 * MAJORITY_S, "a")
+    three.idle("a")
+    three.later(MAJORITY_S - 10, "a")
+    assert three.got == []
+    three.later(300, "a")
+    assert three.got == [f"a waiting-1: a waits: {ALONE}"]
+
+
+def test_a_sleep_is_no_wait(three: Cluster) -> None:
+    three.idle("a")
+    three.look("a")
+    three.at += 8 * 3600
+    three.look("a")
+    assert three.got == []
+
+
+def test_a_node_that_is_cut_off_tells_its_wait_and_no_loss(three: Cluster) -> None:
+    three.generation(2, "a", "b")
+    three.look("a", "b")
+    three.idle("a")
+    three.later(LOST_S + 60, "a")
+    assert [line.split()[1] for line in three.got] == ["waiting-2:"]
+
+
+@pytest.mark.parametrize("how", ["refuses", "has no address", "is gone"])
+def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> None:
+    left = ["b", "c"] if how == "is gone" else ["a", "b", "c"]
+    three.refuses = {"a"}
+    if how == "has no address":
+        three.nodes["a"].notifier.file.unlink()
+    for name in left:
+        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7, loss=3.0))
+    three.look(*left, rounds=6)
+    assert three.got == ["b done: done · 7 steps · loss 3.0000"]
+    assert not any(three.nodes[name].waits for name in left)
+    three.later(3 * RETRY_S, *left)
+    assert len(three.got) == 1
+
+
+def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three: Cluster) -> None:
+    three.refuses = {"a", "b", "c"}
+    three.generation(2, "a", "b")
+    three.later(LOST_S + 10, "a", "b")
+    assert three.got == []
+    three.refuses = set()
+    three.later(RETRY_S + 10, "a", "b")
+    assert len(three.got) == 1
+    for node in three.nodes.values():
+        node.notifier.file.unlink()
+        node.notifier.end(Verdict(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0))
+    three.look("a", "b", "c")
+    assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
+
+
+def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
+    a, b = three.nodes["a"], three.nodes["b"]
+    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    b.notifier.look(b.status, {"a": replace(a.status, can_send=False, sending="done")})
+    assert three.got == []
+    b.notifier.look(replace(b.status, can_send=True), {})
+    assert three.got == ["b done: done · 7 steps"]
+
+
+def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeNotifier, "_send", lambda *_: None)
+    a = three.nodes["a"]
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.look("a")
+    assert a.waits
+    three.later(FINISH_S, "a")
+    assert not a.waits
+
+
+def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> None:
+    """As in the agent, whose status is from before it heard of its failure."""
+    a = three.nodes["a"]
+    three.refuses = {"a"}
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    able = {"b": replace(three.nodes["b"].status, can_send=True)}
+    for _ in range(3):
+        a.notifier.look(replace(a.status, **a.notifier.status), able)
+    assert three.tries == ["a"]
+
+
+def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) -> None:
+    """A command may have told somebody before it failed. The end of a run waits for no such pause."""
+    three.refuses = {"a"}
+    for name in ("b", "c"):
+        three.nodes[name].notifier.file.unlink()
+    three.generation(2, "a", "b")
+    three.look("a", "b")
+    three.later(LOST_S + 24 * 3600, "a", "b")
+    assert 5 <= len(three.tries) <= 12
+    three.refuses = set()
+    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.look("a", "b")
+    assert three.got == ["a done: done · 7 steps"]
+
+
+@pytest.mark.parametrize("content", ["https://ntfy.sh/gehe\xefm".encode("latin-1"), b"", b"\n"])
+def test_an_address_that_is_none_leaves_the_sending_to_another(three: Cluster, content: bytes) -> None:
+    a, b = three.nodes["a"].notifier, three.nodes["b"].notifier
+    a.file.write_bytes(content)
+    a.send = send
+    for one in (a, b):
+        one.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.look("a", "b", rounds=6)
+    assert three.got == ["b done: done · 7 steps"] and a.sending is None
+
+
+def test_a_file_that_must_not_be_looked_at_is_none(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As below a folder that is closed to the login user, or on a disk that fails."""
+    a = three.nodes["a"].notifier
+
+    def refuses(_: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", refuses)
+    assert a.status["can_send"] is False
+
+
+def test_what_is_not_sent_is_named_without_the_address(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    three.refuses = {"a", "b", "c"}
+    for node in three.nodes.values():
+        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.look("a", "b", "c", rounds=6)
+    said = capsys.readouterr().err
+    assert "a: notify  done not sent: Network is unreachable; the next try in 60 s" in said and "address" not in said
+
+
+def test_a_folder_that_cannot_be_read_is_no_trouble(three: Cluster) -> None:
+    a: Any = three.nodes["a"].notifier
+    a.file.unlink()
+    a.file.mkdir()
+    a.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.look("a")
+    assert three.got == [] and a.retry_at

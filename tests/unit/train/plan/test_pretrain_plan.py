@@ -1,0 +1,160 @@
+"""A launch of a model from nothing: its plan, what the nodes are told, and how it continues."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from console import plan_view, render
+from console.electricity import of_plan
+from tests.unit.train.plan.test_plan import VERSIONS, card, look
+from train.errors import BadInput
+from train.plan import plan, request
+from train.plan.config import load_config
+from train.plan.decide import decide
+from train.plan.nodes import LaunchFacts
+
+GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
+SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
+
+
+def no_files(_: Any) -> tuple[dict[str, Any], int]:
+    raise AssertionError("nothing is to be fetched")
+
+
+def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+    names = "abc"[: len(looks)]
+    facts = LaunchFacts(
+        addresses=dict.fromkeys(names, "10.0.0.1"),
+        looks=dict(zip(names, looks, strict=True)),
+        versions=dict.fromkeys(names, VERSIONS | {"cuda": "13.0", "unsloth": "1"}),
+        code="1",
+        files=no_files,
+        **more,
+    )
+    return decide(request.read({"recipe": "pretrain", **values}, Path("/nowhere")), facts)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "my texts"
+    (folder / "deep").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    for name in ("a.txt", "deep/b.md", "deep/c.py", "d.jsonl", "e.png", ".git/f.txt"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+def files_of_node(found: plan.Plan) -> dict[str, str]:
+    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
+    data["dataset"] |= {"folder_name": "my-texts-1"}
+    made = render.files(data, "a", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
+    return {file["path"]: file["content"] for file in made}
+
+
+def test_nothing_is_brought_but_the_texts(texts: Path) -> None:
+    found = decided({"dataset": str(texts)}, GPU, GPU)
+    data = plan.as_data(found)
+    assert found.run == "llama-10m-my-texts" and found.lacking == [] and found.model_bytes == 0
+    assert data["dataset"]["files"] == ["a.txt", "d.jsonl", "deep/b.md", "deep/c.py"]
+    assert data["raw"] == "/home/user/ai-cluster/data/raw/my-texts"
+    assert "--model" not in " ".join(data["prepare"]) and "--model" not in " ".join(data["calibrate"])
+
+
+@pytest.mark.parametrize("command", ["prepare", "calibrate"])
+def test_what_a_node_is_told_means_the_same_there(texts: Path, command: str) -> None:
+    found = decided({"dataset": str(texts), "size": "50m", "tokenizer": "bytes", "tie_embeddings": False}, GPU)
+    told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
+    there = load_config({name.replace("-", "_"): value for name, _, value in told})
+    alike = {"prepare": ("tokenizer", "vocab_size", "max_seq_length"), "calibrate": (*found.request.config.COUNTED,)}
+    for name in alike[command]:
+        assert getattr(there, name) == found.settings[name], name
+
+
+def test_another_models_tokenizer_is_brought_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "other"
+    folder.mkdir()
+    shape = {"model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    shape |= {"intermediate_size": 8, "vocab_size": 500, "max_position_embeddings": 64}
+    (folder / "config.json").write_text(json.dumps(shape))
+    found = decided({"tokenizer": str(folder)}, GPU)
+    data = plan.as_data(found)
+    place = "/home/user/ai-cluster/data/raw/tokenizer-other"
+    assert data["tokenizer"] == {"name": "other", "hub": None, "folder": str(folder), "place": place}
+    assert f"--tokenizer={place}" in data["prepare"] and not any("vocab" in word for word in data["prepare"])
+    assert found.fit.facts.vocab == 500
+    assert plan.as_data(decided({"tokenizer": "tiny"}, GPU))["tokenizer"] == {}, "the head makes it itself"
+    assert plan.as_data(decided({}, GPU))["tokenizer"] == {}
+
+
+def test_the_settings_that_are_written_down_are_read_again_as_they_are() -> None:
+    found = decided({"size": "124m", "tokens_per_step": 65536}, GPU, GPU)
+    written = files_of_node(found)
+    settings = yaml.safe_load(written["config/training_config.yaml"])
+    assert "model" not in settings and settings["hidden_size"] == 768 and settings["learning_rate"] == 6e-4
+    assert settings["dataset"].endswith("/data/processed/my-texts-1")
+    there = load_config(settings).scoped("math")
+    assert there == {name: found.settings[name] for name in there}
+    launched = json.loads(written[f"logs/runs/{found.run}/launch.json"])
+    assert launched["model"] == {"name": "llama-124m", "hub": None, "folder_name": ""}
+
+
+def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes() -> None:
+    found = decided({"size": "124m"}, GPU, GPU, calibrated=SPEEDS)
+    lines = plan_view.lines(found)
+    text = "\n".join(lines)
+    assert lines[0].startswith("plan  llama-124m-stdlib-qa · llama-124m · from nothing, all 123.6 M weights · 64 rows")
+    assert "model     a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, up to 50304 tokens" in text
+    assert "all 123.6 M weights travel in each step: " in text and "more tokens a step, or sync=local" in text
+    assert "-e tokens_per_step=" in text and "-e sync=local" in text and "lora_targets" not in text
+    assert all(f"-e size={size}" in text for size in ("10m", "50m", "124m", "350m"))
+    assert [row["size"] for row in plan.as_data(found)["sizes"]] == ["10m", "50m", "124m", "350m"]
+
+
+def test_a_model_too_large_for_a_node_is_refused() -> None:
+    small = look(cards=[card("GTX 1650", 4) | {"capability": "7.5"}])
+    with pytest.raises(BadInput, match="b has too little memory for llama-350m"):
+        decided({"size": "350m"}, GPU, small)
+
+
+def test_its_checkpoints_need_room() -> None:
+    full = look(cards=GPU["cards"], free_bytes=20 * 10**9)
+    with pytest.raises(BadInput, match=r"b: 20\.0 GB are free, 21\.3 GB are needed \(21\.3 GB for checkpoints\)"):
+        decided({"size": "350m"}, GPU, full)
+    assert decided({"size": "350m", "keep": 1}, GPU, full).fit.ok
+
+
+def ran(values: dict[str, Any]) -> dict[str, Any]:
+    config = load_config({"recipe": "pretrain", **values})
+    given = {name: getattr(config, name) for name in ("recipe", *values)}
+    launched = {"given": given, "all": config.scoped("math", "agree", "node")}
+    return look(runs={"mine": {"launched": launched, "step": 12, "done": False}})
+
+
+def test_a_run_continues_with_its_own_numbers() -> None:
+    there = ran({"size": "50m", "layers": 6})
+    found = decided({"resume": "mine"}, there | {"cards": GPU["cards"]})
+    assert found.settings["layers"] == 6 and found.settings["hidden_size"] == 512 and found.request.step == 12
+    with pytest.raises(BadInput, match="layers: the run was launched with 6, 8 is asked for"):
+        decided({"resume": "mine", "layers": 8}, there)
+    with pytest.raises(BadInput, match="recipe: the run was launched with pretrain, sft is asked for"):
+        decided({"recipe": "sft", "model": "tiny", "run": "mine"}, there)
+
+
+def test_a_run_of_before_there_were_recipes_is_fine_tuning() -> None:
+    everything = load_config({"model": "tiny"}).scoped("math", "agree", "node")
+    del everything["recipe"]
+    old = look(runs={"mine": {"launched": {"given": {"model": "tiny"}, "all": everything}, "step": 3, "done": False}})
+    with pytest.raises(BadInput, match="recipe: the run was launched with sft, pretrain is asked for"):
+        decided({"run": "mine"}, old)
+    assert decided({"recipe": "sft", "model": "tiny", "run": "mine"}, old).request.step == 3
+
+
+def test_a_folder_is_no_data_for_fine_tuning(texts: Path, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="this is a folder; a data set is one file"):
+        request.read({"model": "tiny", "dataset": str(texts)})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadInput, match="this folder holds no text"):
+        request.read({"recipe": "pretrain", "dataset": str(tmp_path / "empty")})

@@ -1,0 +1,69 @@
+"""What of a run somebody is to be told, and what somebody was: the same on all nodes, so no new host tells it again.
+
+A heartbeat carries its node's ledger, and each node merges those that it receives and keeps the result (epoch.json).
+Who is missing since when is written by the host of a generation alone, so the highest number wins; what was sent only
+grows. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from train.notify import Notice
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    name: str
+    number: int
+    """Of the first generation without it."""
+    time: float
+    """By the clock of the host that noticed it."""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    number: int = 0
+    members: tuple[str, ...] = ()
+    """Of the newest generation, its host first."""
+    lost: tuple[Loss, ...] = ()
+    sent: tuple[str, ...] = ()
+    """The keys of notices."""
+
+    @classmethod
+    def of(cls, facts: Mapping[str, Any]) -> Ledger:
+        lost, sent = tuple(Loss(**loss) for loss in facts["lost"]), tuple(map(str, facts["sent"]))
+        return cls(number=int(facts["number"]), members=tuple(facts["members"]), lost=lost, sent=sent)
+
+    def merged(self, other: Ledger) -> Ledger:
+        newest = max(self, other, key=lambda ledger: ledger.number)
+        return replace(newest, sent=tuple(sorted(filter(newest._may_come_again, {*self.sent, *other.sent}))))
+
+    def _may_come_again(self, key: str) -> bool:
+        """What cannot is forgotten, so that a run of weeks does not make every heartbeat longer."""
+        kind, _, about = key.partition("-")
+        if kind == "lost":
+            return any(about == f"{loss.number}-{loss.name}" for loss in self.lost)
+        return kind != "waiting" or (about.isdecimal() and int(about) >= self.number)
+
+    def followed_by(
+        self, number: int, members: tuple[str, ...], order: Sequence[str], reasons: Mapping[str, str], at: float
+    ) -> Ledger:
+        """By its host. Who is missing still is missing since then."""
+        known = {loss.name: loss for loss in self.lost}
+        lost = tuple(
+            known.get(name) or Loss(name=name, number=number, time=round(at, 3), reason=reasons[name])
+            for name in order
+            if name not in members
+        )
+        new = replace(self, number=number, members=members, lost=lost)
+        return new.merged(new)
+
+    def unsent(self, notices: Sequence[Notice]) -> list[Notice]:
+        return [notice for notice in notices if notice.key not in self.sent]
+
+
+EMPTY = Ledger()

@@ -1,0 +1,153 @@
+"""Sends a run's notices from the nodes, where `motley_notify_from: nodes` has brought the address to them.
+
+The host of the generation sends; where it cannot, the next of its members, and without a majority the first that is
+left. A thread sends and the agent's loop only looks, so an address that does not answer delays no step. A notice counts
+as sent when it is: who dies while it sends may have sent it, and another sends it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.heartbeat import MUTE_S, now
+from train.cluster.ledger import Ledger, Loss
+from train.cluster.membership import NodeStatus, Verdict, why_lost
+from train.notify import Notice, send
+from train.plan.cluster_config import ClusterConfig
+from train.runlog import notices
+
+RETRY_S = 60.0
+"""After a message that did not go out; twice as long each time, as a command may have told somebody and failed then."""
+FINISH_S = 40.0
+"""How long the end of a run may wait for its message: three tries of this node, and one of the next."""
+
+
+class NodeNotifier:
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        file: Path,
+        memory: AgentMemory,
+        send: Callable[[str, Notice], str] = send,
+    ) -> None:
+        self.cluster, self.file, self.memory, self.send = cluster, file, memory, send
+        self.sending: Notice | None = None
+        self.answers: queue.SimpleQueue[tuple[Notice, str]] = queue.SimpleQueue()
+        self.retry_at = self.waiting_since = self.looked_at = 0.0
+        self.pause_s = RETRY_S
+        self.lost_since: dict[Loss, float] = {}
+        self.ending: Notice | None = None
+        self.ended_at = 0.0
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Its part of NodeStatus. Whoever takes the file away ends the sending at once."""
+        can = now() >= self.retry_at and self._has_address()
+        return {"ledger": self.memory.ledger, "can_send": can, "sending": self.sending.key if self.sending else ""}
+
+    def _has_address(self) -> bool:
+        try:
+            return self.file.exists()
+        except OSError:  # a closed folder, a failing disk
+            return False
+
+    def end(self, verdict: Verdict, progress: TrainerProgress) -> None:
+        run = self.cluster.run
+        text = f"run {run} failed: {verdict.reason}"
+        if verdict.done:
+            text = f"done · {progress.step} steps" + f" · loss {progress.loss:.4f}" * bool(progress.loss)
+        self.ending, self.ended_at = Notice("done" if verdict.done else "failed", run, text), now()
+        self.retry_at, self.pause_s = 0.0, RETRY_S  # it cannot wait until an older message goes out
+
+    def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], idle_reason: str = "") -> bool:
+        """One round of the agent. Whether it has to wait for the message of the end."""
+        self._hear_of_it()
+        me = replace(me, **self.status)  # who has just failed leaves the next try to another
+        self._note_wait(me, idle_reason)
+        ledger = self._merge(me, peers)
+        unsent = ledger.unsent(self._due(me, idle_reason))
+        sender = first_sender(self.cluster.order, {**peers, me.name: me}, ledger)
+        taken = {peer.sending for peer in peers.values()}
+        if free := [notice for notice in unsent if notice.key not in taken and sender == me.name and not self.sending]:
+            self._begin(free[0])
+        return self.ending in unsent and bool(sender or self.sending) and now() - self.ended_at < FINISH_S
+
+    def _hear_of_it(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            notice, why = self.answers.get_nowait()
+            self.sending = None
+            words = f"not sent: {why}; the next try in {self.pause_s:.0f} s" if why else "sent"
+            print(f"{self.cluster.node}: notify  {notice.key} {words}", file=sys.stderr, flush=True)
+            if why:
+                self.retry_at, self.pause_s = now() + self.pause_s, 2 * self.pause_s
+            else:
+                self.retry_at, self.pause_s = 0.0, RETRY_S
+                self._keep(self.memory.ledger.merged(Ledger(sent=(notice.key,))))
+
+    def _note_wait(self, me: NodeStatus, idle_reason: str) -> None:
+        at = now()
+        waits = me.generation is None and idle_reason.startswith(notices.NO_MAJORITY)
+        if not waits or at - self.looked_at > MUTE_S:  # this machine was away itself
+            self.waiting_since = 0.0
+        if waits:
+            self.waiting_since = self.waiting_since or at
+        self.looked_at = at
+
+    def _merge(self, me: NodeStatus, peers: Mapping[str, NodeStatus]) -> Ledger:
+        ledger, ours = self.memory.ledger, me.generation
+        for peer in peers.values():
+            ledger = ledger.merged(peer.ledger)
+        if ours and ours.host == me.name and ours.number > ledger.number:
+            order = self.cluster.order
+            reasons = {name: why_lost(name, peers.get(name)).removeprefix(f"{name} ").strip("()") for name in order}
+            ledger = ledger.followed_by(ours.number, ours.members, order, reasons, time.time())
+        self._keep(ledger)
+        self.lost_since = {loss: self.lost_since.get(loss, now()) for loss in ledger.lost}
+        return ledger
+
+    def _keep(self, ledger: Ledger) -> None:
+        if ledger != self.memory.ledger:
+            self.memory.ledger = ledger
+            self.memory.save()
+
+    def _due(self, me: NodeStatus, idle_reason: str) -> list[Notice]:
+        run, ledger = self.cluster.run, self.memory.ledger
+        if self.ending:
+            return [self.ending]
+        if me.generation:
+            # By this node's own clock: that of the host which has noticed it may be hours off, or be set meanwhile.
+            lost = {
+                loss.name: {"epoch": loss.number, "time": since, "reason": loss.reason}
+                for loss, since in self.lost_since.items()
+            }
+            return notices.Notices(lost=lost).due(run, "", now())
+        if self.waiting_since and now() - self.waiting_since >= notices.MAJORITY_S:
+            return [Notice("waiting", run, f"{me.name} waits: {idle_reason}", str(ledger.number))]
+        return []
+
+    def _begin(self, notice: Notice) -> None:
+        with contextlib.suppress(RuntimeError):  # no thread is to be had: later
+            threading.Thread(target=self._send, args=(notice,), daemon=True).start()
+            self.sending = notice
+
+    def _send(self, notice: Notice) -> None:
+        try:
+            why = self.send(self.file.read_text().strip(), notice)
+        except (OSError, ValueError):  # closed to us, or no text
+            why = "the address cannot be read"
+        self.answers.put((notice, why))
+
+
+def first_sender(order: tuple[str, ...], nodes: Mapping[str, NodeStatus], ledger: Ledger) -> str:
+    """Of those that answer; empty where none of them can."""
+    able = {name for name, node in nodes.items() if node.can_send and node.condition != "leaving"}
+    return next((name for name in (*ledger.members, *order) if name in able), "")

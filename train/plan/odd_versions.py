@@ -1,0 +1,140 @@
+"""Which versions must agree between the nodes, and which node is odd. What is compared and how: versions.yml."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+RULES = Path(__file__).with_name("versions.yml")
+Versions = dict[str, str | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class VersionRule:
+    key: str
+    agree: str = "all"
+    follows: str = ""
+    equals: str = ""
+    """Another row that it must be equal to on the same node."""
+    phase: str = ""
+    fix: str = ""
+    needed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Odd:
+    """One node whose version is not what it should be."""
+
+    node: str
+    key: str
+    value: str | None
+    expected: str | None
+    cause: str
+    """The row that it follows from; itself, if it is a cause."""
+    what: str
+    fix: str
+    phase: str
+
+
+@dataclass(kw_only=True, slots=True)
+class VersionTable:
+    nodes: list[str]
+    rows: dict[str, Versions] = field(default_factory=dict)
+    """Key → node → version."""
+    rules: dict[str, VersionRule] = field(default_factory=dict)
+    odd: list[Odd] = field(default_factory=list)
+    off: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        return not self.odd and not self.off and bool(self.rows)
+
+
+def read_rules(path: Path = RULES) -> tuple[list[VersionRule], list[VersionRule]]:
+    data = yaml.safe_load(path.read_text())
+    return [_rule(entry) for entry in data["rows"]], [_rule(entry) for entry in data["found"]]
+
+
+def _rule(entry: dict[str, Any]) -> VersionRule:
+    known = {key: entry[key] for key in ("key", "agree", "follows", "phase", "fix", "needed") if key in entry}
+    return VersionRule(**known, equals=entry.get("with", ""))
+
+
+def judge(versions: Mapping[str, Versions], off: dict[str, str] | None = None, path: Path = RULES) -> VersionTable:
+    """Node → its versions, in the cluster's order."""
+    verdict = VersionTable(nodes=list(versions), off=dict(off or {}))
+    fixed, found = read_rules(path)
+    known = {rule.key for rule in fixed}
+    others = dict.fromkeys(key for facts in versions.values() for key in facts if key not in known)
+    made = [(key, rule) for key in others for rule in found if key.startswith(rule.key + " ")]
+    for key, rule in [*((rule.key, rule) for rule in fixed), *made]:
+        row = {node: facts.get(key) for node, facts in versions.items()}
+        if any(row.values()) or rule.needed:
+            verdict.rows[key], verdict.rules[key] = row, rule
+            verdict.odd += _odd_ones(key, rule, row, versions, verdict.odd)
+    return verdict
+
+
+def _odd_ones(
+    key: str, rule: VersionRule, row: Versions, versions: Mapping[str, Versions], before: list[Odd]
+) -> list[Odd]:
+    usual = _usual(row, rule, versions)
+    causes = {(odd.node, odd.key): odd.cause for odd in before}
+    found = []
+    for node, value in row.items():
+        expected = versions[node].get(rule.equals) if rule.equals else usual
+        if _fits(value, expected, rule, key):
+            continue
+        cause = causes.get((node, rule.follows), key)
+        if value is None and rule.needed:
+            what = rule.needed
+        elif changed(key, value):
+            what = "is not as it was installed"
+        elif rule.equals:
+            what = f"is not {rule.equals.replace('_', ' ')}'s {expected or 'none'}"
+        elif cause != key:
+            what = f"follows {rule.follows}"
+        else:
+            what = "must agree" if expected else "differs from the others"
+        fix = rule.fix or f"make bootstrap PHASE={rule.phase} LIMIT={{host}}"
+        fix = fix.replace("{host}", node).replace("{name}", key.partition(" ")[2])
+        odd = Odd(node=node, key=key, value=value, expected=expected, cause=cause, what=what, fix=fix, phase=rule.phase)
+        found.append(odd)
+    return found
+
+
+def _fits(value: str | None, expected: str | None, rule: VersionRule, key: str) -> bool:
+    if rule.equals:  # nothing to compare where one of both is not there
+        return value is None or expected is None or value == expected
+    if rule.agree == "no":
+        return True
+    if value is None:
+        return expected is None and not rule.needed
+    if key == "environment" and not value.isalnum():
+        return False  # it was changed, or is not ours: wrong, even when it is so on all nodes
+    return _part(value, rule) == _part(expected, rule)
+
+
+def changed(key: str, value: str | None) -> str:
+    """Of an environment what is no longer as it was installed, such as "changed: numpy (numpy/version.py)"."""
+    return (value or "").partition(", ")[2] if key == "environment" else ""
+
+
+def _part(value: str | None, rule: VersionRule) -> str | None:
+    count = {"minor": 2, "major": 1}.get(rule.agree)
+    return ".".join(value.split(".")[:count]) if value and count else value
+
+
+def _usual(row: Versions, rule: VersionRule, versions: Mapping[str, Versions]) -> str | None:
+    """What most nodes have; of equals, what a node with an untouched environment has, then what the head has."""
+    counts = Counter(_part(value, rule) for value in row.values() if value)
+    if not counts:
+        return None
+    most = max(counts.values())
+    best = [node for node, value in row.items() if value and counts[_part(value, rule)] == most]
+    return row[min(best, key=lambda node: not str(versions[node].get("environment") or "-").isalnum())]

@@ -1,0 +1,76 @@
+"""The settings of fine-tuning (recipe=sft), beside those that every run has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.settings import Holding, RunConfig, at_least, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class SftConfig(RunConfig):
+    PREPARES: ClassVar[str] = "train.data.prepare"
+    RESULT: ClassVar[str] = "adapter"
+    COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend")
+
+    model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
+    train_on: str = option(
+        "answers", "agree", "answers|all, where the dataset is still to be prepared", ("answers", "all")
+    )
+    pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
+
+    method: str = option("lora", "math", "lora, or full fine-tuning (small models)", ("lora", "full"))
+    lora_r: int = option(16, "math", "rank of the adapter")
+    lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
+    lora_targets: str = option("all-linear", "math", "all-linear, or names with commas: q_proj,v_proj")
+    rslora: bool = option(False, "math", "scale by alpha / sqrt(r) instead")
+    load_in: str = option(
+        "auto", "math", "how the frozen base is held: 4bit|8bit|16bit|auto", ("auto", "16bit", "8bit", "4bit")
+    )
+    backend: str = option("auto", "agree", "unsloth (GPU) or hf (transformers + peft)", ("auto", "hf", "unsloth"))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("lora_r", "lora_alpha"):
+            at_least(self, name, 1)
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        folder = Path(self.model).expanduser()
+        files = folder.glob("*.safetensors")
+        return super().counted | {
+            "model": folder.name if folder.is_dir() else self.start_model().name,
+            "weights": sum(file.stat().st_size for file in files) if folder.is_dir() else None,
+        }
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(
+            backend=self.backend,
+            load_in=self.load_in,
+            full=self.method == "full",
+            lora_r=self.lora_r,
+            lora_targets=self.lora_targets,
+        )
+
+    @property
+    def subject(self) -> str:
+        return f"{self.model} · {self.method}"
+
+    @property
+    def about(self) -> str:
+        return "all weights" if self.method == "full" else f"LoRA r{self.lora_r} {self.lora_targets}"
+
+    def start_model(self, home: Path | None = None) -> Model:
+        return resolve_model(self.model, home)
+
+    def data(self) -> Dataset:
+        return resolve_dataset(self.dataset)
+
+    def prepare_words(self, model_folder: str) -> list[str]:
+        names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
+        words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
+        return words if self.pack else [*words, "--no-pack"]

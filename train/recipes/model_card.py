@@ -1,0 +1,180 @@
+"""What a result says of itself to others: the base by the name that they can load it by, and a card as the hub expects.
+
+Training names the base by a folder of this node, which nobody else has."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from train.errors import BadInput
+from train.plan.catalogue import catalogue, resolve_dataset, resolve_model
+from train.runlog import paths
+
+if TYPE_CHECKING:
+    from train.plan.config import PretrainConfig, SftConfig
+
+CARD = "README.md"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Of what a run is made, in the words of whoever launched it."""
+
+    base: str
+    hub: str | None
+    """The base's id there; None where the hub has no such model."""
+    dataset: str
+
+    @property
+    def made_here(self) -> bool:
+        return not self.hub and self.base in catalogue()["models"]
+
+    @property
+    def base_for_others(self) -> str:
+        """Programs that try to load it show it: where they cannot, it says why."""
+        known = self.hub or self.base
+        return f"{known} (made by Motley: it cannot be loaded elsewhere)" if self.made_here else known
+
+
+def origin_of(config: SftConfig) -> Origin:
+    """A launch has put folders of this node in place of the names; launch.json has kept them."""
+    try:
+        return _launched(config)
+    except Exception:  # whatever is wrong with that file, names are not worth a run's result
+        return Origin(base=config.model, hub=None, dataset=config.dataset)
+
+
+def _launched(config: SftConfig) -> Origin:
+    file = config.log_folder / paths.LAUNCH
+    launched = json.loads(file.read_text()) if file.is_file() else {}
+    given, base = launched.get("all", {}), launched.get("model", {})
+    if "hub" in base:
+        name = base.get("name") if base["hub"] or base.get("name") in catalogue()["models"] else given.get("model")
+        return Origin(base=name or config.model, hub=base["hub"], dataset=given.get("dataset", config.dataset))
+    model = resolve_model(config.model)
+    return Origin(base=config.model, hub=model.hub, dataset=given.get("dataset", config.dataset))
+
+
+def name_base(folder: Path, origin: Origin) -> None:
+    file = folder / "adapter_config.json"
+    if file.exists():  # else it is a model of its own
+        facts = json.loads(file.read_text()) | {"base_model_name_or_path": origin.base_for_others}
+        file.write_text(json.dumps(facts, indent=2, sort_keys=True) + "\n")
+
+
+def card(config: SftConfig, origin: Origin, *, rows: int, steps: int, before: float | None, after: float | None) -> str:
+    full = config.method == "full"
+    what = f"All weights of {linked(origin)}, trained" if full else f"A LoRA adapter for {linked(origin)}, trained"
+    data, hub_data = about_data(origin.dataset)
+    settings: dict[str, object] = {
+        "learning rate": config.learning_rate,
+        "seed": config.seed,
+        "row length": config.max_seq_length,
+    }
+    if not full:
+        settings |= {"LoRA rank": config.lora_r, "LoRA alpha": config.lora_alpha, "LoRA layers": config.lora_targets}
+    facts = {"base": linked(origin), "data": f"{data}, {rows} rows", "steps": f"{steps} of {config.rows_per_step} rows"}
+    facts |= {name: str(value) for name, value in settings.items()} | {"held-out loss": held_out(before, after)}
+    return page(config.run, header(origin, hub_data, full=full), what, facts, loading(config.run, origin, full=full))
+
+
+def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
+    """Of a model that has no base."""
+    file = config.log_folder / paths.LAUNCH
+    launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
+    data, hub_data = about_data(launched.get("dataset", config.dataset), folders=True)
+    shape = f"Llama, {config.layers} layers, {config.hidden_size} wide, {config.heads} heads"
+    facts = {
+        "shape": f"{shape}, {weights / 1e6:.1f} M weights",
+        "data": f"{data}, {rows} rows of {config.max_seq_length} tokens",
+        "steps": f"{steps} of {config.tokens_per_step} tokens",
+        "learning rate": f"{config.learning_rate:g}",
+        "seed": str(config.seed),
+        "held-out loss": held_out(None, after),
+    }
+    known = {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["motley"]}
+    known |= {"datasets": [hub_data]} if hub_data else {}
+    use = ["## With transformers\n", "```python", "from transformers import pipeline\n"]
+    use += [
+        'write = pipeline("text-generation", "path/of/this/folder")',
+        'print(write("Once upon a time")[0])',
+        "```\n",
+    ]
+    return page(config.run, known, "A language model, trained from nothing", facts, [*use, *with_ollama(config.run)])
+
+
+def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use: list[str]) -> str:
+    return "\n".join(
+        [
+            "---",
+            yaml.safe_dump(known, sort_keys=False).strip(),
+            "---",
+            f"# {run}\n\n{what} with Motley on a home cluster.\n",
+            "| | |\n|---|---|",
+            *(f"| {name} | {value} |" for name, value in facts.items()),
+            "",
+            *use,
+        ]
+    )
+
+
+def header(origin: Origin, hub_data: str, *, full: bool) -> dict[str, Any]:
+    """https://huggingface.co/docs/hub/model-cards. The licence is its owner's to choose."""
+    found: dict[str, Any] = {"library_name": "transformers" if full else "peft", "pipeline_tag": "text-generation"}
+    if origin.hub:
+        found |= {"base_model": origin.hub, "base_model_relation": "finetune" if full else "adapter"}
+    if hub_data:
+        found["datasets"] = [hub_data]
+    return found | {"tags": ["motley"] if full else ["lora", "motley"]}
+
+
+def linked(origin: Origin) -> str:
+    return f"[{origin.hub}](https://huggingface.co/{origin.hub})" if origin.hub else f"`{Path(origin.base).name}`"
+
+
+def about_data(name: str, *, folders: bool = False) -> tuple[str, str]:
+    """Its name, and its id on the hub; of a file of the owner's no folder is given away."""
+    try:
+        data = resolve_dataset(name, folders=folders)
+    except (BadInput, OSError, RuntimeError):  # the file lies where it was launched, as may its owner's home
+        return f"`{Path(name).name}`", ""
+    if not data.hub:
+        return f"`{data.name}`", ""
+    return f"[{data.hub}](https://huggingface.co/datasets/{data.hub})", data.hub
+
+
+def held_out(before: float | None, after: float | None) -> str:
+    if after is None:
+        return "not measured"
+    return f"{after:.3f}" if before is None else f"{before:.3f} → {after:.3f}"
+
+
+def loading(run: str, origin: Origin, *, full: bool) -> list[str]:
+    if origin.made_here:
+        why = f"Motley makes `{origin.base}` itself and the hub does not have it: this cannot be loaded elsewhere."
+        return [f"## How to use it\n\n{why}\nOn the cluster that trained it:\n\n    ./motley ask --run {run}\n"]
+    base = origin.hub or f"path/of/{Path(origin.base).name}"
+    kind, source = ("AutoModelForCausalLM", "transformers") if full else ("AutoPeftModelForCausalLM", "peft")
+    return [
+        "## With transformers\n",
+        "```python",
+        f"from {source} import {kind}",
+        "from transformers import AutoTokenizer\n",
+        f'model = {kind}.from_pretrained("path/of/this/folder")',
+        f'tokenizer = AutoTokenizer.from_pretrained("{base}")',
+        "```\n",
+        *([] if full else with_ollama(run)),
+    ]
+
+
+def with_ollama(run: str) -> list[str]:
+    return [
+        "## With Ollama\n",
+        f"On the cluster that trained it:\n\n    ./motley export --run {run} --to gguf\n",
+        f"and in the folder that it names:\n\n    ollama create {run} -f Modelfile\n",
+    ]
