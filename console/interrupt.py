@@ -17,6 +17,8 @@ from types import FrameType
 from console import processes
 
 MARK = "MOTLEY_CALL"
+INSIST_S = 1.0
+"""Python drops a Ctrl-C that comes while it starts a process; after this time Ansible gets another."""
 GRACE_S = 5.0
 """How long Ansible may take to end by itself, before it is ended."""
 CODE = 130
@@ -52,13 +54,19 @@ class Watch:
     def __init__(self) -> None:
         self.mark = new_mark()
         self.asked_at = 0.0
+        self.insisted = False
 
     @property
     def asked(self) -> bool:
         return self.asked_at > 0
 
     def overdue(self) -> bool:
-        return self.asked and time.monotonic() - self.asked_at > GRACE_S
+        """Asked again and again while Ansible works."""
+        waited_s = time.monotonic() - self.asked_at if self.asked else 0.0
+        if waited_s > INSIST_S and not self.insisted:
+            self.insisted = True
+            processes.signal_all(children(self.mark), signal.SIGINT)
+        return waited_s > GRACE_S
 
     def _take(self, *_: int | FrameType | None) -> None:
         if self.asked:
@@ -83,7 +91,7 @@ class Watch:
 def end_in_order(process: subprocess.Popen[bytes], mark: str) -> int:
     """Its exit code. A terminal has sent the Ctrl-C to this child as well; a SIGTERM has reached us alone."""
     try:
-        for patience_s in (1.0, GRACE_S):
+        for patience_s in (INSIST_S, GRACE_S):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 return process.wait(patience_s)
             process.send_signal(signal.SIGINT)

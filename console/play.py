@@ -163,7 +163,7 @@ def _ansible(
             passwords=answers,
             envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we show
             suppress_env_files=True,  # else runner writes the passwords into env/passwords
-            settings={"pexpect_use_poll": True, "suppress_output_file": False},
+            settings={"pexpect_use_poll": True, "pexpect_timeout": 1, "suppress_output_file": False},
             event_handler=on_event,
             quiet=not (shown and shown.silent),
             cancel_callback=watch.overdue,

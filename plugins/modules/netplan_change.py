@@ -67,6 +67,8 @@ RESOLVES = FOLDER / "resolves"
 LAN = f"python3 {FOLDER}/lan.py"
 UNIT = "motley-network-rollback"
 APPLY_UNIT = "motley-network-apply"
+NOT_LOADED = 5
+"""What systemctl says of a timer that has gone off."""
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
 AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
 AT_BOOT_WANTED = AT_BOOT.parent / "multi-user.target.wants" / AT_BOOT.name
@@ -91,8 +93,6 @@ def main() -> None:
 
 def begin(module: AnsibleModule) -> None:
     params = module.params
-    if not module.check_mode:
-        wait_for_way_back(module)
     nic = lan.nic_by_mac(params["mac"], params["nic"])
     # The files come as one text: its mask hides it whole, and no word of the diff, which has a mask of its own.
     files = Before(params["back_to"]).contents() if params["back_to"] else json.loads(params["files"] or "{}")
@@ -101,6 +101,8 @@ def begin(module: AnsibleModule) -> None:
     wanted = {Path(path): text for path, text in files.items()}
     old = {path: read_text(path) for path in wanted}
     different = [path for path in wanted if old[path] != wanted[path]]
+    if not module.check_mode and unconfirmed():
+        settle_unconfirmed(module, wanted, same=not different)
     if not different and stands(nic, params):
         module.exit_json(changed=False)
     diff = [difference(path, shown(old[path]), shown(wanted[path])) for path in different]
@@ -119,6 +121,25 @@ def begin(module: AnsibleModule) -> None:
     # After our answer has left the machine.
     run_later(APPLY_UNIT, 1, "sh", "-c", apply)
     module.exit_json(changed=True, diff=diff, armed_s=params["rollback_s"])
+
+
+def settle_unconfirmed(module: AnsibleModule, wanted: Texts, *, same: bool) -> None:
+    """A change whose controller was stopped: the same one goes on, an undo goes back, another begins anew."""
+    params = module.params
+    in_time = disarm()
+    if same and in_time:
+        arm(params["rollback_s"])
+        if params["phase"]:
+            for path in wanted:
+                Before(params["phase"]).wrote(path)
+        module.exit_json(changed=True, armed_s=params["rollback_s"])
+    if in_time:
+        go_back()
+    if params["back_to"]:
+        module.exit_json(changed=True, armed_s=params["rollback_s"])
+    # What is asked for was planned from what goes now.
+    happens = "an earlier change of the network, which nobody has confirmed, is being taken back"
+    module.fail_json(msg=f"{happens}\nfix: run again in half a minute")
 
 
 def write(module: AnsibleModule, nic: str, old: Texts, wanted: Texts) -> str:
@@ -172,15 +193,9 @@ def refuse_taken(module: AnsibleModule, nic: str, params: dict[str, Any]) -> Non
         )
 
 
-def wait_for_way_back(module: AnsibleModule) -> None:
-    """An unconfirmed change is taken back first: what is read before that is not what will be there."""
+def unconfirmed() -> bool:
     units = [f"{name}.{kind}" for name in (UNIT, f"{UNIT}-now") for kind in ("timer", "service")]
-    end = time.monotonic() + module.params["rollback_s"] + 30
-    while subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0:
-        if time.monotonic() > end:
-            fix = "wait a minute and run again"
-            module.fail_json(msg=f"an unconfirmed change of the network is still waiting to be taken back\nfix: {fix}")
-        time.sleep(0.5)
+    return subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0
 
 
 def stop_announcing() -> None:
@@ -254,7 +269,9 @@ def arm(seconds: float) -> None:
 
 def disarm() -> bool:
     """False: too late, it is going back already."""
-    subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=True, capture_output=True)
+    stopped = subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=False, capture_output=True)
+    if stopped.returncode != NOT_LOADED:
+        stopped.check_returncode()
     in_time = AT_BOOT.exists()  # the rollback begins with removing it
     AT_BOOT_WANTED.unlink(missing_ok=True)
     AT_BOOT.unlink(missing_ok=True)
@@ -278,7 +295,7 @@ def confirm(module: AnsibleModule) -> None:
         module.exit_json(changed=False)
     reason = "" if wait_until_applied() else "the new settings were not applied in time"
     reason = reason or wait_until_right(params)
-    if not disarm():
+    if not disarm() and not params["back_to"]:
         module.fail_json(msg="it went back before the change could be confirmed")
     if reason:
         go_back()

@@ -142,6 +142,20 @@ def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
     assert address_of(person, VICTIM) == wanted(person, VICTIM)
 
 
+@pytest.mark.parametrize("verb", ["bootstrap", "undo"])
+def test_a_controller_stopped_before_the_change_is_proven_goes_on_at_once(person: Person, verb: str) -> None:
+    """The node is at its new address, and was to leave it soon."""
+    person.writes(**taken_back_soon())
+    running = person.starts("bootstrap", limit=VICTIM, phase="static_ip")
+    pace.until(lambda: address_of(person, VICTIM) == wanted(person, VICTIM), 120)
+    killed(running)
+    said = person.types(verb, limit=VICTIM, phase="static_ip")
+    assert said.rc == 0, said.out
+    assert address_of(person, VICTIM) == {"bootstrap": wanted, "undo": installed}[verb](person, VICTIM)
+    timer = "motley-network-rollback.timer"
+    assert person.cluster[VICTIM].outcome("systemctl", "is-active", "--quiet", timer).returncode != 0
+
+
 def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     host = person.cluster[VICTIM]
     person.writes(**taken_back_soon())

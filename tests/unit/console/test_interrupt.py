@@ -92,6 +92,21 @@ def test_who_types_it_twice_does_not_wait() -> None:
         assert watch.overdue()
 
 
+def test_who_missed_the_first_ctrl_c_gets_a_second(monkeypatch: Any) -> None:
+    """Python drops an exception that a signal raises in a hook of its own, such as those that it runs at a fork."""
+    monkeypatch.setattr(interrupt, "INSIST_S", 0.2)
+    with interrupt.Watch() as watch:
+        process = family(watch.mark, patient=False)
+        os.kill(os.getpid(), signal.SIGINT)
+        code = (
+            "import signal; signal.signal(signal.SIGINT, lambda *_: exit(98)); print('up', flush=True); signal.pause()"
+        )
+        deaf = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert deaf.stdout and deaf.stdout.readline() == b"up\n" and not watch.overdue()
+        pace.until(lambda: not watch.overdue() and deaf.poll() is not None, 10)
+        assert deaf.returncode == 98 and process.poll() is None
+
+
 @pytest.mark.parametrize(
     ("within", "left"), [("nullcontext", "nothing was changed"), ("changing", "what was done stays")]
 )
