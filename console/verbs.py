@@ -96,6 +96,7 @@ VERBS = {
         "start",
         "quick start: three simulated machines, training, a power cut, an adapter",
         (
+            Option("recipe", "pretrain: a new language model instead of an adapter", "NAME", ("sft", "pretrain")),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),

@@ -47,9 +47,10 @@ def parser() -> argparse.ArgumentParser:
     _machine_verbs(verb, on_lab)
     _fault_verbs(verb, on_lab)
     about = "quick start: bootstrap, training, a power cut, an adapter"
-    demonstration = verb("demo", lambda args: demo.main(fast=args.fast, folders=args.folders, suite=args.base), about)
+    demonstration = verb("demo", do_demo, about)
     default = base.default_suite()
     demonstration.add_argument("--base", default=default, help="Debian or Ubuntu suite (default: %(default)s)")
+    demonstration.add_argument("--recipe", default="sft", choices=("sft", "pretrain"))
     demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     demonstration.add_argument("--folders", action="store_true", help="in three folders, as without root")
     on_lab("inventory", do_inventory, "the inventory as Ansible reads it")
@@ -130,6 +131,10 @@ def do_up(args: argparse.Namespace) -> None:
     first = f"{port}{profile.USER}@{head.spec.installed_address}"
     print("next   make bootstrap INVENTORY=inventory/lab")
     print(f"       .venv/bin/python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
+
+
+def do_demo(args: argparse.Namespace) -> int:
+    return demo.main(recipe=args.recipe, fast=args.fast, folders=args.folders, suite=args.base)
 
 
 def do_down(args: argparse.Namespace) -> None:

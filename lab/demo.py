@@ -1,4 +1,5 @@
-"""`make demo`: from a machine that knows nothing of Motley to an adapter, on three simulated machines of unequal speed.
+"""`make demo`: from a machine that knows nothing of Motley to a trained model, on three simulated machines of unequal
+speed.
 
 Everything it does is what a person would type; each stage's own words are kept in a log. In the middle of the training
 one worker is lost and comes back. It fails loudly when anything was not proven, and leaves nothing running whatever
@@ -19,79 +20,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from console import processes
-from lab import demo_summary
+from lab import demo_courses, demo_summary
 from lab import lab as labs
+from lab.demo_courses import FAST, STATE, Course
 from lab.demo_sites import LOST, ROOT, RUN, Folders, Simulated, Site
 from lab.shell import LabError
 from train.runlog import paths
 from train.runlog.tail import read
 
-STATE = ROOT / ".motley" / "demo"
 MARK = {"MOTLEY_DEMO": str(STATE)}
 """In the environment of all that it starts, so that all of it can be ended."""
 RESULTS = ROOT / "results"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Course:
-    """What is trained, and when a worker is lost."""
-
-    model: str
-    dataset: str
-    about: str
-    """Both, for somebody who knows neither."""
-    settings: dict[str, Any]
-    cut_at: int
-    back_after_steps: int
-    questions: int
-    row_costs: float
-    """In rows of the tiny model of 64 tokens."""
-    disk_gb: float
-    """Of a first time, environments included."""
-
-
 NO_ROOM_BYTES = 10e6
 STEP_S = 1.5
 """Of a step where no quota limits the processor: the lost worker must be back before the end."""
-COURSE = Course(
-    model="smollm2-135m",
-    dataset=str(demo_summary.HOUSEHOLD.relative_to(ROOT)),
-    about="SmolLM2-135M, a small language model, learns made-up facts of a household: examples/household.jsonl",
-    settings={
-        "max_steps": 18, "rows_per_step": 14, "max_seq_length": 64, "learning_rate": 2e-3, "save_every": 5,
-        "eval_every": 9, "eval_rows": 8, "eval_fraction": 0.12, "warmup_steps": 2,
-    },
-    cut_at=6,
-    back_after_steps=2,
-    questions=4,
-    row_costs=60,
-    disk_gb=7,
-)  # fmt: skip
-FAST = Course(
-    model="tiny",
-    dataset="stdlib-qa",
-    about="a tiny model trains on the help texts of Python (stdlib-qa); it is too small to answer questions",
-    settings={
-        # A step costs a machine about as much as 17 of these rows, whatever its share: with few rows the best share of
-        # a slow one would be none.
-        "max_steps": 42, "rows_per_step": 96, "max_seq_length": 64, "learning_rate": 6e-3, "save_every": 10,
-        "eval_every": 21, "eval_rows": 16, "warmup_steps": 2,
-    },
-    cut_at=8,
-    back_after_steps=3,
-    questions=0,
-    row_costs=1,
-    disk_gb=4,
-)  # fmt: skip
 
 
-def main(*, fast: bool, folders: bool, suite: str) -> int:
-    course = FAST if fast else COURSE
+def main(*, recipe: str, fast: bool, folders: bool, suite: str) -> int:
+    course = demo_courses.choose(recipe, fast=fast)
     began = time.monotonic()
     for number in STOPS:
         signal.signal(number, stop_once)
@@ -161,6 +113,8 @@ def show(site: Site, course: Course, began: float) -> int:
     shutil.rmtree(STATE, ignore_errors=True)
     shutil.rmtree(RESULTS / RUN, ignore_errors=True)
     STATE.mkdir(parents=True)
+    if course.dataset == demo_courses.MANUAL:
+        demo_courses.write_manual()
     print(f"motley demo · {site.title}", flush=True)
     for line in (*BY_ITSELF, *site.left_out):
         print(f"  {line}", flush=True)
@@ -183,7 +137,7 @@ def show(site: Site, course: Course, began: float) -> int:
             quietly(site, "fetch", site.console("fetch", "--run", RUN))
             words = ["report", "--run", RUN, "--results", str(RESULTS)]
             quietly(site, "report", [sys.executable, "-m", "console", *words])
-        demo_summary.tell_all(RESULTS / RUN, course.settings["max_steps"], site, time.monotonic() - began)
+        demo_summary.tell_all(RESULTS / RUN, course, site, time.monotonic() - began)
     finally:
         for number in STOPS:  # nor when it ends by itself
             signal.signal(number, signal.SIG_IGN)
@@ -298,10 +252,14 @@ def bootstrap(site: Site) -> str:
 
 def train(site: Site, course: Course) -> None:
     """Launch and follow in its own words, while one worker goes and comes."""
-    wanted = {"model": course.model, "dataset": course.dataset, "run": RUN, **course.settings}
+    wanted = {"recipe": course.recipe, "dataset": course.dataset, "run": RUN, **course.settings}
+    if course.model:
+        wanted["model"] = course.model
     if not site.unequal:  # one processor for all: nothing to balance, and no slow one that would get no row of a few
-        few, many = min(24, course.settings["rows_per_step"]), int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
-        wanted |= {"balance": "even", "rows_per_step": max(few, many)}
+        wanted["balance"] = "even"
+        if course.row_costs:
+            few, many = min(24, wanted["rows_per_step"]), int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
+            wanted["rows_per_step"] = max(few, many)
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:

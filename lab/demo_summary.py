@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from statistics import median, quantiles
 
 from console.words import duration
+from lab.demo_courses import MANUAL, Course
 from lab.demo_sites import LOST, ROOT, Site
 from lab.judge import known, right
 from lab.shell import LabError
@@ -15,8 +17,6 @@ from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
 from train.runlog.state import Change, Event, history, replay, rows_of
 from train.runlog.tail import read
 
-HOUSEHOLD = ROOT / "examples/household.jsonl"
-"""Facts that no model can know, each asked in many ways; some of these are held out."""
 NEXT = "make inventory   (your own machines: it asks three questions; then make bootstrap)"
 ONE_PROCESSOR = "not shown: all three folders share one processor, so all are equally fast"
 WIDE = 90
@@ -31,20 +31,19 @@ def require(kept: bool, broken: str) -> None:
         raise NotProvenError(f"NOT PROVEN: {broken}\n  what the nodes wrote, where it was fetched: results/demo")
 
 
-def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
+def tell_all(folder: Path, course: Course, site: Site, seconds: float) -> None:
     events = max((read(file) for file in folder.glob(f"{NODES}/*/{EVENTS}")), key=len, default=[])
     members = [event for file in sorted(folder.glob(f"{NODES}/*/{MEMBERS}")) for event in read(file)]
     _, changes = replay([*events, *members])
     steps = {event["step"]: event for event in history(change.event for change in changes)}
     answers = json.loads((folder / ANSWERS).read_text()) if (folder / ANSWERS).exists() else {}
     first, last = fall(steps)
-    lost_at = proven(folder, max_steps, changes, steps)
+    lost_at = proven(folder, course, changes, steps)
     require(last < first, f"the loss did not fall: {first:.3f} → {last:.3f}")
     print()
-    show("done", f"{len(steps)} steps, from nothing to a trained adapter, in {duration(seconds)}")
-    show(
-        "loss", f"{steps[1]['loss']:.2f} in the first step, {steps[max_steps]['loss']:.2f} in the last: lower is better"
-    )
+    show("done", f"{len(steps)} steps, from nothing to a trained {course.result}, in {duration(seconds)}")
+    begun, ended = (float(steps[step]["loss"]) for step in (1, course.max_steps))
+    show("loss", f"{begun:.2f} in the first step, {ended:.2f} in the last: lower is better")
     show("", held_out(changes, answers))
     show(
         "survived", f"the {site.loss} of {LOST}: the two others trained again after {recovery_s(steps, lost_at):.0f} s"
@@ -54,16 +53,19 @@ def tell_all(folder: Path, max_steps: int, site: Site, seconds: float) -> None:
     show("balanced", *balance)
     if answers:
         show("learned", *learned(answers["questions"]))
+    if wrote := of_kind("samples", changes):
+        show("learned", *written(wrote))
     here = folder.relative_to(ROOT)
     require((folder / "report.html").is_file(), "there is no report")
-    show("adapter", f"{here}/adapter   (what was trained; its README.md says how to use it)")
+    show(course.result, f"{here}/{course.result}   (what was trained; its README.md says how to use it)")
     show("report", f"{here}/report.html   (all of this on one page: open it in a browser)")
     show("stays", site.stays)
     show("next", NEXT)
 
 
-def proven(folder: Path, max_steps: int, changes: list[Change], steps: dict[int, Event]) -> float:
+def proven(folder: Path, course: Course, changes: list[Change], steps: dict[int, Event]) -> float:
     """Every promise but the loss; returns when the worker was lost."""
+    max_steps = course.max_steps
     require(sorted(steps) == list(range(1, max_steps + 1)), f"of {max_steps} steps, {len(steps)} are in the event log")
     lost = [event for event in of_kind("lost", changes) if LOST in event["nodes"]]
     joined = [event for event in of_kind("joined", changes) if LOST in event["nodes"]]
@@ -72,7 +74,7 @@ def proven(folder: Path, max_steps: int, changes: list[Change], steps: dict[int,
     require(rows_after_return(steps) > 0, f"{LOST} trained no row after its return")
     proofs = [event["step"] for event in of_kind("proof", changes)]
     require(bool(proofs) and proofs[-1] == max_steps, "the last step was not proven to be the same on all nodes")
-    require((folder / "adapter" / "adapter_model.safetensors").is_file(), "there is no adapter")
+    require((folder / course.result / course.weights).is_file(), f"there is no {course.result}")
     return float(min(event["time"] for event in lost))
 
 
@@ -99,7 +101,7 @@ def held_out(changes: list[Change], answers: Event) -> str:
     evals = [event["loss"] for event in of_kind("eval", changes)]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")
-    since = "before the training" if answers else "halfway"
+    since = "before the training" if answers else "at its first evaluation"
     return f"on data that was held out, never trained on: {before:.2f} {since}, {after:.2f} at the end"
 
 
@@ -158,6 +160,23 @@ def learned(asked: list[Event]) -> list[str]:
         f"{after} of {count} answers are right, before the training {before} of {count}",
         "the facts are made up, and no question was in the training in these words",
     ]
+
+
+def written(events: list[Event]) -> list[str]:
+    """At the first evaluation and at the last: a line of the model, and how much of what it wrote is words."""
+    known = {word for file in MANUAL.iterdir() for word in words_of(file.read_text())}
+    lines = []
+    for event, when in ((events[0], f"after {events[0]['step']} steps"), (events[-1], "at the end")):
+        wrote = words_of(" ".join(line["wrote"] for line in event["lines"]))
+        right = sum(word in known for word in wrote) / max(1, len(wrote))
+        line = event["lines"][0]
+        lines += [f"{when}, {right:.0%} of the words it wrote are words of its texts:"]
+        lines += [f"  {one_line(line['given'] + ' ▸ ' + line['wrote'])}"]
+    return lines
+
+
+def words_of(text: str) -> list[str]:
+    return re.findall("[a-z]{3,}", text.lower())
 
 
 def answer_lines(asked: Event) -> list[str]:

@@ -138,8 +138,10 @@ def settle_unconfirmed(module: AnsibleModule, wanted: Texts, *, same: bool) -> N
     if params["back_to"]:
         module.exit_json(changed=True, armed_s=params["rollback_s"])
     # What is asked for was planned from what goes now.
-    happens = "an earlier change of the network, which nobody has confirmed, is being taken back"
-    module.fail_json(msg=f"{happens}\nfix: run again in half a minute")
+    module.fail_json(
+        msg="an earlier change of the network, which nobody has confirmed, is being taken back\n"
+        "fix: run again in half a minute"
+    )
 
 
 def write(module: AnsibleModule, nic: str, old: Texts, wanted: Texts) -> str:

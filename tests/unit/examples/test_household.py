@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from lab.demo import COURSE
-from lab.demo_summary import HOUSEHOLD
+from lab.demo_courses import FACTS, HOUSEHOLD
 from lab.judge import of_weight, right
 from train.data.split import split_of
 
@@ -25,7 +24,7 @@ SUBJECTS = {
 RECORDS = [json.loads(line) for line in HOUSEHOLD.read_text().splitlines()]
 PARTS: dict[str, list[dict[str, str]]] = {"train": [], "eval": []}
 for record in RECORDS:
-    PARTS[split_of(record, COURSE.settings["eval_fraction"])].append(record)
+    PARTS[split_of(record, FACTS.settings["eval_fraction"])].append(record)
 
 
 def test_each_fact_is_trained_in_many_wordings_and_asked_in_another() -> None:
@@ -54,4 +53,4 @@ def test_a_held_out_question_names_its_subject_and_gives_nothing_away(record: di
 
 def test_the_demo_asks_for_different_facts() -> None:
     firsts = list(dict.fromkeys(record["completion"] for record in PARTS["eval"]))
-    assert 0 < COURSE.questions <= len(firsts)
+    assert 0 < FACTS.questions <= len(firsts)

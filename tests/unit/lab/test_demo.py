@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from lab import demo, demo_summary
+from lab import demo, demo_courses, demo_summary
 from lab.demo_sites import LOST, Folders, Simulated
 from lab.shell import LabError
 from train.runlog.tail import read
@@ -67,9 +68,10 @@ def write(file: Path, events: list[Event]) -> None:
     file.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"torn": ')
 
 
-def tell(folder: Path) -> None:
-    site = SimpleNamespace(loss="power cut", unequal=True, stays="nothing")
-    demo_summary.tell_all(folder, STEPS, site, 75.0)  # type: ignore[arg-type]
+def tell(folder: Path, recipe: str = "sft") -> None:
+    site: Any = SimpleNamespace(loss="power cut", unequal=True, stays="nothing")
+    course = demo_courses.choose(recipe, fast=False)
+    demo_summary.tell_all(folder, replace(course, settings=course.settings | {"max_steps": STEPS}), site, 75.0)
 
 
 def test_each_figure_is_of_the_run(fetched: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +139,42 @@ def test_without_questions_the_runs_own_held_out_losses_are_told(
     fetched: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tell(fetched)
-    assert "5.50 halfway, 5.10 at the end" in capsys.readouterr().out
+    assert "5.50 at its first evaluation, 5.10 at the end" in capsys.readouterr().out
+
+
+def test_a_new_model_shows_what_it_wrote_first_and_last(
+    fetched: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(demo_summary, "MANUAL", tmp_path / "manual")
+    monkeypatch.setattr(demo_courses, "MANUAL", tmp_path / "manual")
+    demo_courses.write_manual()
+    wrote = {STEPS // 2: "of xqz the", STEPS: "a class of the names"}
+    lines = [
+        {"event": "samples", "step": at, "time": 160.0, "lines": [{"given": "The", "wrote": words}]}
+        for at, words in wrote.items()
+    ]
+    edited("events.jsonl", lambda old: [*old, *lines])(fetched)
+    with pytest.raises(demo_summary.NotProvenError, match="there is no model"):
+        tell(fetched, "pretrain")
+    (fetched / "model").mkdir()
+    (fetched / "model/model.safetensors").touch()
+    tell(fetched, "pretrain")
+    said = capsys.readouterr().out
+    assert (
+        """
+learned    after 10 steps, 50% of the words it wrote are words of its texts:
+             The ▸ of xqz the
+           at the end, 100% of the words it wrote are words of its texts:
+             The ▸ a class of the names
+model      results/demo/model """
+        in said
+    ), said
+
+
+def test_the_manual_is_prose() -> None:
+    assert demo_courses.is_prose("The primary must evaluate to an object of a type that supports attribute references.")
+    assert not demo_courses.is_prose("augmented_assignment_stmt ::= augtarget augop (expression_list | yield) " * 2)
+    assert not demo_courses.is_prose("Too short.")
 
 
 def edited(name: str, change: Callable[[list[Event]], list[Event]]) -> Callable[[Path], None]:
@@ -185,7 +222,7 @@ def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
     for fast in (False, True):
         with pytest.raises(LabError, match=r"has 3.0 GB free, the demo may need \d\nfix: make room") as told:
-            demo.main(fast=fast, folders=True, suite="bookworm")
+            demo.main(recipe="", fast=fast, folders=True, suite="bookworm")
         assert told.value.code == 2
 
 
