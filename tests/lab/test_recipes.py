@@ -1,0 +1,110 @@
+"""Each recipe from launch.yml to what it makes, over three unequal machines of which one loses its power: the losses
+are those of one process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from lab import faults
+from lab.profile import CLUSTER_HOME as HOME
+from lab.profile import USER
+from tests.support import pace
+from tests.support.bootstrap import Person
+from tests.support.watching import Watching
+
+pytestmark = pytest.mark.long
+MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+STEPS, CUT_AT, LOST_S, BACK_S = 80, 12, 60, 90
+SAME = 1e-5
+"""Of a loss, after 80 steps whose sums of fp32 were added up in another order."""
+
+
+@dataclass(frozen=True)
+class Drill:
+    settings: dict[str, object]
+    result: str
+
+
+def texts(folder: Path) -> Path:
+    """Of one's own, each with other words."""
+    made = folder / "texts"
+    made.mkdir()
+    names = ("north", "south", "east", "west", "hill", "river", "stone", "cloud", "field", "tower")
+    for place, name in enumerate(names * 4):
+        lines = [
+            f"The {name} of day {day} is {names[(day * 7 + place) % 10]} by {day * place % 31}." for day in range(90)
+        ]
+        (made / f"{name}-{place}.txt").write_text("\n".join(lines))
+    return made
+
+
+DRILLS = {
+    "sft": Drill({"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24}, "adapter"),
+    "pretrain": Drill(
+        {
+            "dataset": texts,
+            "hidden_size": 64,
+            "layers": 3,
+            "vocab_size": 512,
+            "max_seq_length": 64,
+            "rows_per_step": 48,
+        },
+        "model/model.safetensors",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def person(ready_trio: Person) -> Iterator[Person]:
+    ready_trio.bootstraps(phase="run")
+    ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
+    yield ready_trio
+    ready_trio.types("stop")
+
+
+@pytest.mark.parametrize("recipe", DRILLS)
+def test_the_curve_of_one_process_whatever_happens(person: Person, recipe: str, tmp_path: Path) -> None:
+    drill = DRILLS[recipe]
+    settings = {name: value(tmp_path) if callable(value) else value for name, value in drill.settings.items()}
+    settings |= {"recipe": recipe, "run": recipe, "max_steps": STEPS, "save_every": 10, "eval_every": 40}
+    launched = Watching(
+        person, "launch", *(word for pair in settings.items() for word in ("-e", "{}={}".format(*pair)))
+    )
+    launched.hears("started on 3 of 3 nodes within", 180)
+    launched.hears(rf"step (?:{CUT_AT}|[2-9]\d)/{STEPS}", 180)
+    faults.inject(person.cluster.lab, person.cluster[OLD], "power-cut")
+    launched.hears(r"training again with 2 of 3", LOST_S)
+    faults.fix(person.cluster.lab, person.cluster[OLD], "power-cut")
+    launched.hears(rf"{OLD} back · 3 of 3", BACK_S)
+    launched.hears(rf"done · {STEPS} steps", 600)
+    assert launched.ends(30) == 0
+    together, alone = losses(person, HOME, recipe), losses(person, in_one_process(person, recipe), "alone")
+    assert sorted(together) == sorted(alone) == list(range(1, STEPS + 1))
+    away = max(abs(together[step] - alone[step]) / alone[step] for step in alone)
+    print(f"{recipe}: losses at most {away:.1e} from those of one process")
+    assert away < SAME
+    fetched = tmp_path / "results"
+    said = person.types("fetch", "--run", recipe, "--results", str(fetched))
+    assert said.rc == 0 and f"the same on {MASTER}, {LAPTOP}, {OLD}" in said.out, said.out
+    assert (fetched / recipe / drill.result).exists()
+
+
+def in_one_process(person: Person, recipe: str) -> str:
+    """The same rows and settings, on the head alone; where it keeps its files."""
+    home = f"/home/{USER}/alone-{recipe}"
+    train = f"{HOME}/env/bin/python -m train run --config {HOME}/config/training_config.yaml --home {home} --run alone"
+    environment = f"PYTHONPATH={HOME}/code HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1"
+    words = f"cd {HOME} && {environment} exec {train} --balance even"
+    person.cluster[MASTER].run("runuser", "-u", USER, "--", "sh", "-c", words, timeout_s=pace.seconds(600))
+    return home
+
+
+def losses(person: Person, home: str, run: str) -> dict[int, float]:
+    file = person.cluster[MASTER].disk.root / f"{home}/logs/runs/{run}/events.jsonl".lstrip("/")
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    return {event["step"]: float(event["loss"]) for event in events if event["event"] == "step"}
