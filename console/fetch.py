@@ -1,4 +1,5 @@
-"""Brings the results of a run home: adapter or model once, hashes compared, and each node's event logs.
+"""Brings the results of a run home: adapter or model once, hashes compared, and each node's event logs; recorded steps
+of all nodes (`profile`) become one picture.
 
 python -m console fetch [--run NAME] [--inventory FOLDER]
 """
@@ -19,7 +20,7 @@ from console.inventory.read import Inventory
 from console.processes import end_group
 from console.words import say
 from train.plan.run_name import RULE, is_name
-from train.runlog import paths
+from train.runlog import merge_traces, paths
 
 RESULTS = Path(__file__).parents[1] / "results"
 
@@ -63,6 +64,8 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
     scripts = [name for name, answer in answers.items() if answer.get("script")]
     for line in fetched_lines(receipt, folder, counts, whole, script_from=first if scripts else "", made=made):
         say(line)
+    for line in trace_lines(folder):
+        say(line)
     return 1 if differ or -1 in counts.values() else 0
 
 
@@ -92,6 +95,14 @@ def fetched_lines(
         *(f"  {name}  {reason}: not fetched" for name, reason in receipt["silent"].items()),
         *(f"  ✗ {path} differs between the nodes" for path in receipt["differ"]),
     ]
+
+
+def trace_lines(folder: Path) -> list[str]:
+    merged = merge_traces.merge(folder)
+    if merged is None:
+        return []
+    first, *rest = merge_traces.words(merged)
+    return [f"  trace     {first}", *(f"            {line}" for line in rest)]
 
 
 def no_name(run: str) -> str:

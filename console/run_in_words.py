@@ -104,6 +104,8 @@ class RunView:
                 return [f"held-out loss {event['loss']:.4f} after step {step}{' (best so far)' * event['best']}"]
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
+            case "profile":
+                return [f"steps {event['first']}-{step} recorded on every node: make fetch brings the trace"]
             case "warning":
                 return [f"! {event['message']}"]
             case "woke":

@@ -76,6 +76,7 @@ ASKED = (
     Option("epochs", "how often it goes through the data", "N"),
     replace(NODES, goes_as="nodes"),
     Option("resume", "continue this run", "RUN"),
+    Option("profile", "record these steps, to see where their time goes", "20-23"),
     Option(
         "set",
         "any variable of docs/reference.md, or @FILE; may be given again",

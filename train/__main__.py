@@ -34,6 +34,7 @@ COMMANDS = {
     "plan": ("train.plan.what_if", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
+    "trace": ("train.runlog.merge_traces", "the recorded steps of all processes as one picture"),
     "ask": ("train.results.ask", "your questions to what a run has made, before and after"),
     "eval": ("train.results.evaluate", "loss and answers of base and adapter side by side"),
     "export": ("train.results.export", "adapter, merged model, or GGUF for Ollama"),

@@ -13,7 +13,7 @@ from typing import Any
 
 from console.report.news import happened
 from train.plan.config import RECIPES, RunConfig
-from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS
+from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Event, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 
@@ -44,6 +44,8 @@ class History:
     """What was launched; empty where it was not by Motley."""
     fetched: bool = False
     """Whether what it made is here."""
+    trace: str = ""
+    """The file of the recorded steps, where it is here."""
     plan: dict[str, Any] = field(default_factory=dict)
     """What was predicted: step_s and shares; empty where no speeds were known."""
     answers: dict[str, Any] = field(default_factory=dict)
@@ -116,6 +118,7 @@ def read_history(folder: Path) -> History:
         idle_cards=sorted(cards.keys() - computed),
         launch=launched[0] if launched else {},
         fetched=any((folder / name).is_dir() for name in MADE),
+        trace=TRACE if (folder / TRACE).exists() else "",
         plan=next(filter(None, (launch.get("foretold") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
     )

@@ -12,6 +12,7 @@ import jinja2
 from console.report.energy import energy, node_kwh
 from console.report.history import History
 from console.report.news import numbered
+from console.report.parts import part_charts
 from console.report.series import all_charts, colour, waiting_by_node
 from console.words import duration
 from train.plan.shares import split_rows
@@ -44,6 +45,7 @@ def view(history: History) -> dict[str, Any]:
         "figures": figures(history),
         "about": about(history),
         "loss": drawn[:1],
+        "parts": part_charts(history),
         "charts": drawn[1:],
         "tokens": f"{tokens:,}",
         "nodes": nodes,

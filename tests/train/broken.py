@@ -11,12 +11,12 @@ import torch
 
 from train import __main__
 from train.cluster import agent
-from train.engine import batches, checkpoint, loop, milestones, shutdown, staging
+from train.engine import batches, checkpoint, loop, milestones, profiler, shutdown, staging
 from train.errors import BadInput
 from train.models.backends import LossModule
 from train.parallel import diloco, sync
 from train.recipes import model_card
-from train.runlog import notices
+from train.runlog import notices, trace
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -30,6 +30,24 @@ def mean_of_means() -> None:
         return compute(run, mine, 1 / own / run.world.size)
 
     loop.compute = naive
+
+
+def other_clocks(seconds: int) -> None:
+    """Nothing broken: each process's recorded steps are by a clock that is so many seconds before the last one's."""
+    read_events = trace.read_events
+
+    def read(file):
+        base_ns, events = read_events(file)
+        return base_ns + RANK * seconds * 1_000_000_000, events
+
+    trace.read_events = read
+
+
+def no_room_for_a_trace() -> None:
+    def write_trace(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "trace")
+
+    profiler.write_trace = write_trace
 
 
 def full_at_the_end() -> None:

@@ -17,12 +17,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.profiler import record_function
 
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step, to_tensors
 from train.engine.microbatch import chunks, step_down
 from train.engine.milestones import Milestones, between_steps, saves_after
 from train.engine.optimizer import learning_rate
+from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, step_event
 from train.models.backends import Batch, LossModule
@@ -34,6 +36,7 @@ from train.plan import decided
 from train.plan.config import RunConfig
 from train.plan.shares import spans, split_rows
 from train.recipes import Recipe
+from train.runlog.trace import UPDATE
 
 
 @dataclass(kw_only=True)
@@ -67,8 +70,11 @@ class Run:
 
 def train(run: Run) -> None:
     config, world, strategy = run.config, run.world, run.strategy
+    profile = Profile(run)
     since = time.perf_counter()
     while run.step < run.total_steps:
+        if profile.begin(run.step + 1):
+            since = time.perf_counter()
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
         slices = spans(split_rows(len(rows), run.balance.shares))
         targets = [int(run.rows.targets[rows[a:b]].sum()) for a, b in slices]
@@ -86,7 +92,8 @@ def train(run: Run) -> None:
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
         decide(run, event)
-        if between_steps(run):
+        recorded = profile.end(run.step)
+        if between_steps(run) or recorded:
             since = time.perf_counter()  # a step's seconds are its own
 
 
@@ -145,7 +152,7 @@ def report(run: Run, event: dict[str, Any]) -> None:
 
 
 def update(run: Run, norm: float) -> None:
-    with run.trained.changing():
+    with run.trained.changing(), record_function(UPDATE):
         run.strategy.update(run.step + 1, norm)
         run.trained.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":

@@ -19,12 +19,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
 
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.world import World
 from train.plan.speedup import wire_for
+from train.runlog.trace import COMPUTE, EXCHANGE
 
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -52,7 +54,8 @@ class Stopwatch:
 def all_reduce(tensors: list[Tensor], wire: str) -> list[Tensor]:
     """The sum of each over all ranks, in one exchange."""
     flat = torch.cat([tensor.flatten() for tensor in tensors]).to(WIRES[wire])
-    dist.all_reduce(flat)
+    with record_function(EXCHANGE):
+        dist.all_reduce(flat)
     sums = flat.split([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor).to(tensor.dtype) for tensor, part in zip(tensors, sums, strict=True)]
 
@@ -75,10 +78,11 @@ class FlatSync:
     def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
         start = self.watch.mark()
         total = torch.zeros((), dtype=torch.float64, device=self.parameters[0].device)
-        for batch in batches:
-            loss = self.module(batch)
-            (loss * weight).backward()
-            total += loss.detach()
+        with record_function(COMPUTE):
+            for batch in batches:
+                loss = self.module(batch)
+                (loss * weight).backward()
+                total += loss.detach()
         computed = self.watch.mark()
         if self.exchanges:
             self._all_reduce()

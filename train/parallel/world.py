@@ -18,8 +18,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.profiler import record_function
 
 from train.errors import CheckFailed
+from train.runlog.trace import FIGURES
 
 FAILED = "motley/failed"
 
@@ -95,7 +97,8 @@ class World:
         if self.size == 1:
             return [mine]
         everyone = [torch.empty_like(own) for _ in range(self.size)]
-        dist.all_gather(everyone, own)
+        with record_function(FIGURES):
+            dist.all_gather(everyone, own)
         return [row.tolist() for row in everyone]
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:

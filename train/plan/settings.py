@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from train.cache import home_dir
 from train.errors import BadInput
 from train.plan.catalogue import Dataset, Model
+from train.plan.profiled import profiled_steps
 from train.plan.run_name import check_name
 from train.plan.shares import parse_speeds
 from train.runlog import paths
@@ -104,6 +105,7 @@ class RunConfig:
     keep: int = option(3, "agree", "checkpoints kept, beside the best")
     proof_every: int = option(25, "agree", "steps between comparisons of the trained weights over all nodes")
     resume: str = option("auto", "agree", "auto: continue where it stopped; never: start again; RUN: from that run")
+    profile: str = option("", "agree", "steps to record with torch.profiler on every node: 20-23")
     tensorboard: bool = option(False, "agree", "also write TensorBoard files")
 
     def __post_init__(self) -> None:
@@ -129,6 +131,8 @@ class RunConfig:
         if self.shares is not None and (min(self.shares, default=0) < 0 or sum(self.shares) <= 0):
             raise BadInput("shares: none may be negative and one must be above 0", fix="for example: shares: [5, 2, 1]")
         _check_speeds(self.speeds)
+        if profiled_steps(self.profile).start > (self.max_steps or float("inf")):
+            raise BadInput(f"profile: {self.profile} is after the last step, {self.max_steps}", fix="profile=1-4")
         check_name("run", self.run)
         check_name("resume", self.resume)  # auto and never are names as well
 

@@ -25,6 +25,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "samples": ("step", "lines"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds", "staged"),
+    "profile": ("step", "first", "bytes", "seconds"),
     "warning": ("step", "message"),
     "stopped": ("step", "reason"),
     "failed": ("step", "node", "message", "trace"),

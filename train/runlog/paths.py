@@ -7,6 +7,8 @@ from pathlib import Path
 EVENTS = "events.jsonl"  # what the trainer did
 MEMBERS = "members.jsonl"  # what the node's agent saw and did
 GPU = "gpu.jsonl"
+TRACES = "trace-*.json.gz"  # what each process of the node did in the steps of `profile`
+TRACE = "trace.json.gz"  # of all nodes, where a run was fetched to
 AGENT = "agent.json"  # the agent's view of this moment
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
 OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)

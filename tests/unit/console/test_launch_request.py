@@ -63,6 +63,7 @@ BAD = {
     "save_every": ("0", "save_every: 0 is below 1"),
     "keep": ("0", "keep: 0 is below 1"),
     "proof_every": ("0", "proof_every: 0 is below 1"),
+    "profile": ("23-20", "profile: '23-20' is not FIRST-LAST, two steps from 1"),
     "tensorboard": ("perhaps", "tensorboard: 'perhaps' is not true or false"),
     "recipe": ("pretran", "did you mean 'pretrain'?"),
     "size": ("11m", "size: '11m' is none of 10m|50m|124m|350m"),

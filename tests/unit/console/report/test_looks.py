@@ -87,7 +87,7 @@ def test_it_is_read_without_eyes_and_without_a_pointer(browser: str, page: Path)
     levels = seen["headings"]
     assert seen["main"] == 1 and seen["unscoped"] == 0 and levels[0] == 1 and levels.count(1) == 1
     assert all(b <= a + 1 for a, b in pairwise(levels))
-    assert seen["tables"] == seen["figures"] == 6, "figures behind each chart"
+    assert seen["tables"] == seen["figures"] == 8, "figures behind each chart"
     assert seen["readout"].startswith("step 11:  training 0.3637  ·  held-out –"), seen["readout"]
 
 

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from console.report import charts
+from console.report import charts, parts
 from console.report.history import NothingHappened, read_history
 from console.report.page import write_page
 from console.report.series import kwh
 from tests.support.run_files import HEAD, WORKER, write
 
-CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power"}
+PARTS = {f"parts of {HEAD}", f"parts of {WORKER}"}
+CHARTS = {"loss", "throughput", "shares", "waiting", "temperature", "power", *PARTS}
 
 
 def test_every_step_is_told_once_by_its_newest_account(fetched: Path) -> None:
@@ -122,7 +123,7 @@ class Page(HTMLParser):
         self.within = tag
         if tag == "figure":
             self.chart = known["data-chart"] or ""
-        elif self.chart and tag in ("path", "circle") and (known.get("d") or known.get("r")):
+        elif self.chart and tag in ("path", "circle", "rect") and any(known.get(name) for name in ("d", "r", "width")):
             self.shapes[self.chart] = self.shapes.get(self.chart, 0) + 1
 
     def handle_endtag(self, tag: str) -> None:
@@ -167,6 +168,28 @@ def test_a_browser_shows_every_chart_with_its_data(fetched: Path, browser: str, 
     assert "What is <b>?" in words and "No </script> idea." in words
     assert seen.count("rows: ") + seen.count("step ") > 0 and "training 0." in words  # the read-out
     assert 'data-wide="false"' in seen, "the page is wider than a phone"
+
+
+def test_three_bars_a_step_say_where_its_time_went(fetched: Path) -> None:
+    page = Page(write_page(read_history(fetched), fetched / "report.html").read_text())
+    head, worker = (page.data[f"parts of {node}"]["series"] for node in (HEAD, WORKER))
+    assert [series["name"] for series in head] == ["compute", "wait", "exchange"]
+    assert [series["points"][0] for series in head] == [[1, 1.25], [1, 0.1], [1, 0.1]]
+    assert [series["points"][11] for series in head] == [[12, 2], [12, 0.1], [12, 0.1]]
+    assert all(series["points"][11] == [12, 0] for series in worker), "it was away"
+    assert page.shapes[f"parts of {HEAD}"] == 3 * 12
+
+
+def test_of_a_long_run_a_bar_is_the_mean_of_some_steps() -> None:
+    columns = parts.in_columns([(step, [float(step), 0.0, 1.0]) for step in range(1, 8)], 3)
+    assert columns == [(2.0, [2.0, 0.0, 1.0]), (5.0, [5.0, 0.0, 1.0]), (7.0, [7.0, 0.0, 1.0])]
+
+
+def test_recorded_steps_are_linked_where_they_are_here(fetched: Path) -> None:
+    assert "perfetto" not in write_page(read_history(fetched), fetched / "report.html").read_text()
+    (fetched / "trace.json.gz").touch()
+    text = write_page(read_history(fetched), fetched / "report.html").read_text()
+    assert '<a href="trace.json.gz">' in text and "ui.perfetto.dev" in text
 
 
 def test_what_a_new_model_wrote_stands_on_the_page(fetched: Path) -> None:

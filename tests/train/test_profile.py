@@ -1,0 +1,93 @@
+"""`profile: 4-19`: what three processes with other clocks recorded is one picture, and it changes nothing else."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.train import cluster
+from train.__main__ import main
+from train.runlog import merge_traces
+from train.runlog.trace import STEP, read_trace
+
+FIRST, LAST, AHEAD_S = 4, 19, 3
+OPTIONS = {"model": "tiny", "max_steps": 21, "rows_per_step": 8, "lora_r": 8, "save_every": 2}
+TOLERANCE = 1e-4
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory) -> dict:
+    return OPTIONS | {"dataset": cluster.make_rows(tmp_path_factory.mktemp("data"), 60)}
+
+
+@pytest.fixture(scope="module")
+def plain(options, tmp_path_factory) -> cluster.Cluster:
+    """By one process that nobody looks at."""
+    return cluster.train(tmp_path_factory.mktemp("plain"), options)
+
+
+def trace_of(run: cluster.Cluster, rank: int) -> Path:
+    return run.log(rank).with_name("trace-0.json.gz")
+
+
+def said_of(run: cluster.Cluster, kind: str) -> list[dict]:
+    return [event for event in run.events() if event["event"] == kind]
+
+
+@pytest.mark.parametrize("sync", ["flat", "ddp"])
+def test_clocks_that_are_seconds_apart_are_laid_over_one_another(sync, options, plain, tmp_path, capsys):
+    program = [str(Path(__file__).with_name("broken.py")), f"other_clocks={AHEAD_S}"]
+    asked = options | {"sync": sync, "shares": "5,2,1", "profile": f"{FIRST}-{LAST}"}
+    run = cluster.train(tmp_path, asked, 3, program=program)
+    assert run.losses() == pytest.approx(plain.losses(), rel=TOLERANCE), "to look changes nothing"
+    assert main(["trace", str(tmp_path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    merged = read_trace(Path(told["file"]))
+    assert merged["metadata"]["motley"]["steps"] == [FIRST, LAST]
+
+    seen = [read_trace(trace_of(run, rank)) for rank in range(3)]
+    real = [[merge_traces.second(own, e["ts"]) - AHEAD_S * rank for e in spans(own)] for rank, own in enumerate(seen)]
+    shown = [[e["ts"] / 1e6 for e in spans(merged) if e["pid"] == rank] for rank in range(3)]
+    zero = min(shown[0]) - min(real[0])
+    for rank in range(3):
+        wrong_by = max(abs(a - b - zero) for a, b in zip(shown[rank], real[rank], strict=True))
+        assert wrong_by < 0.005, (rank, wrong_by, told["lines"])
+        named = [e["name"] for e in spans(merged) if e["pid"] == rank and e["name"].startswith(STEP)]
+        assert named == [f"{STEP}{step}" for step in range(FIRST, LAST + 1)]
+    titles = {e["args"]["name"] for e in merged["traceEvents"] if e["name"] == "process_name"}
+    assert titles == {"node-0", "node-1", "node-2"}
+    assert "clocks aligned within" in told["lines"][1] and told["bytes"] < 2_000_000
+
+
+def test_a_run_that_goes_on_records_what_is_left_and_says_so(options, plain, tmp_path):
+    """Recorded before it was killed, and after it: the setting is no part of what the run is."""
+    options = options | {"shares": "5,2", "sync": "flat"}
+    run = cluster.Cluster(tmp_path, options | {"profile": "2-3"}, 2)
+    run.reaches(6)
+    for process in run.processes:
+        process.kill()
+    run.wait()
+    assert read_trace(trace_of(run, 1))["motley"]["steps"] == [2, 3]
+    assert not said_of(run, "done") and not said_of(run, "warning")
+    assert [event["first"] for event in said_of(run, "profile")] == [2]
+
+    run = cluster.train(tmp_path, options | {"profile": "3-12"}, 2)
+    began = said_of(run, "start")[-1]["step"]
+    assert began >= 4
+    assert [event["message"] for event in said_of(run, "warning")] == [
+        f"profile 3-12: {began + 1}-12 alone; this run is at step {began} of 21"
+    ]
+    assert merge_traces.merge(tmp_path).lines[0] == f"steps {began + 1}-12 of node-0, node-1"
+    assert run.losses() == pytest.approx(plain.losses(), rel=TOLERANCE)
+
+
+def test_a_disk_without_room_for_the_trace_costs_the_trace(options, tmp_path):
+    program = [str(Path(__file__).with_name("broken.py")), "no_room_for_a_trace"]
+    own = options | {"shares": "1", "max_steps": 3, "profile": "2"}
+    run = cluster.train(tmp_path, own, program=program)
+    assert "node-0: steps 2-2 could not be recorded: OSError" in said_of(run, "warning")[0]["message"]
+    assert len(run.losses()) == 3 and not [*run.log().parent.glob("*trace*")]
+
+
+def spans(trace) -> list[dict]:
+    return [event for event in trace["traceEvents"] if event["ph"] == "X"]
