@@ -154,7 +154,7 @@ def aligned(names: list[str], clocks: list[Clock]) -> str:
         return f"the clock of {', '.join(alone)} is as it was: no exchange with {names[0]} was recorded"
     count = min(len(clock.errors_s) for clock in clocks[1:])
     within = max(median(clock.errors_s) for clock in clocks[1:])
-    return f"clocks aligned within {1000 * within:.1f} ms by {count} exchanges"
+    return f"clocks aligned within {1000 * within:.1f} ms by {count} exchange{'s' * (count > 1)}"
 
 
 def clock_facts(clock: Clock) -> Event:

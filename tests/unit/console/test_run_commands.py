@@ -21,6 +21,7 @@ from console.run_in_words import Ended, RunView
 from tests.support.folders import inventory_of
 from train.runlog import paths
 from train.runlog.state import RunState
+from train.runlog.trace import FIGURES, STEP, read_trace, write_trace
 
 DONE, HALF = "done-run", "half-run"
 
@@ -143,6 +144,21 @@ def test_fetch_compares_the_nodes_and_says_where_they_differ(
     assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
     assert f"✗ results/{DONE}/adapter/weights differs between the nodes" in capsys.readouterr().out
     assert fetch.fetch(inventory, "nobody", tmp_path / "results") == 1
+
+
+def test_fetch_brings_what_each_node_recorded_as_one_picture(
+    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, name in enumerate(("a", "b")):
+        mark = {"ph": "X", "cat": "user_annotation", "pid": 1, "tid": 1, "ts": float(number), "dur": 5.0}
+        (tmp_path / "seen").write_text(json.dumps({"traceEvents": [mark | {"name": w} for w in (f"{STEP}4", FIGURES)]}))
+        facts = {"run": DONE, "process": name, "processes": ["a", "b"], "steps": [4, 4]}
+        write_trace(tmp_path / name / "logs/runs" / DONE / "trace-0.json.gz", tmp_path / "seen", facts)
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    said = capsys.readouterr().out
+    assert "steps 4-4 of a, b" in said and "clocks aligned within 0.0 ms by 1 exchange\n" in said
+    shown = read_trace(tmp_path / "results" / DONE / "trace.json.gz")["traceEvents"]
+    assert {event["pid"] for event in shown if event.get("name") == FIGURES} == {0, 1}
 
 
 def test_logs_of_a_node_stand_behind_its_name(

@@ -257,6 +257,13 @@ def test_nothing_is_unpacked_outside_the_results() -> None:
     assert place_of("logs/runs/r/events.jsonl", "r", "a", results=False) == Path("nodes/a/events.jsonl")
 
 
+def test_recorded_steps_are_told_once() -> None:
+    view = view_of(["a", "b"])
+    event = {"event": "profile", "time": 10.0, "step": 23, "first": 20, "bytes": 9, "seconds": 0.1}
+    assert view.take("a", "event", event) == ["steps 20-23 recorded on every node: make fetch brings the trace"]
+    assert view.take("b", "event", event | {"bytes": 8}) == []
+
+
 def test_what_a_new_model_wrote_is_shown_once() -> None:
     view = view_of(["a", "b"])
     lines = [{"given": "The sea", "wrote": " was\ncalm and"}, {"given": "A dog", "wrote": ""}]
