@@ -13,6 +13,9 @@ from train.runlog.trace import STEP, read_trace
 FIRST, LAST, AHEAD_S = 4, 19, 3
 OPTIONS = {"model": "tiny", "max_steps": 21, "rows_per_step": 8, "lora_r": 8, "save_every": 2}
 TOLERANCE = 1e-4
+BUSY_S = 0.05
+"""Where processes share cores, an exchange does not end for all at once; tests/unit/train/runlog/test_merge_traces.py
+has clocks alone, and 5 ms."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_clocks_that_are_seconds_apart_are_laid_over_one_another(sync, options, 
     zero = min(shown[0]) - min(real[0])
     for rank in range(3):
         wrong_by = max(abs(a - b - zero) for a, b in zip(shown[rank], real[rank], strict=True))
-        assert wrong_by < 0.005, (rank, wrong_by, told["lines"])
+        assert wrong_by < BUSY_S, (rank, wrong_by, told["lines"])
         named = [e["name"] for e in spans(merged) if e["pid"] == rank and e["name"].startswith(STEP)]
         assert named == [f"{STEP}{step}" for step in range(FIRST, LAST + 1)]
     titles = {e["args"]["name"] for e in merged["traceEvents"] if e["name"] == "process_name"}
@@ -62,7 +65,8 @@ def test_clocks_that_are_seconds_apart_are_laid_over_one_another(sync, options, 
 def test_a_run_that_goes_on_records_what_is_left_and_says_so(options, plain, tmp_path):
     """Recorded before it was killed, and after it: the setting is no part of what the run is."""
     options = options | {"shares": "5,2", "sync": "flat"}
-    run = cluster.Cluster(tmp_path, options | {"profile": "2-3"}, 2)
+    program = [str(Path(__file__).with_name("broken.py")), "rests=6"]
+    run = cluster.Cluster(tmp_path, options | {"profile": "2-3"}, 2, program=program)
     run.reaches(6)
     for process in run.processes:
         process.kill()
@@ -85,7 +89,7 @@ def test_a_disk_without_room_for_the_trace_costs_the_trace(options, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "no_room_for_a_trace"]
     own = options | {"shares": "1", "max_steps": 3, "profile": "2"}
     run = cluster.train(tmp_path, own, program=program)
-    assert "node-0: steps 2-2 could not be recorded: OSError" in said_of(run, "warning")[0]["message"]
+    assert "node-0: steps 2 could not be recorded: OSError" in said_of(run, "warning")[0]["message"]
     assert len(run.losses()) == 3 and not [*run.log().parent.glob("*trace*")]
 
 

@@ -44,4 +44,4 @@ def ends_of(steps: range) -> list[int]:
 
 
 def named(steps: range) -> str:
-    return "{}-{}".format(*ends_of(steps))
+    return "-".join(dict.fromkeys(map(str, ends_of(steps))))
