@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from train.cluster.worker_process import attach_to_agent, classify_failure, report_to_agent
 from train.errors import BadInput, CheckFailed
-from train.plan.config import SETTINGS, nearest, read_yaml
+from train.plan.config import SETTINGS, add_own_settings, nearest, read_yaml
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {
@@ -98,14 +98,17 @@ def usage() -> str:
 
 def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
     """Flags over the config file over defaults. A file may serve several commands: each takes what it knows."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    early.add_argument("--config", type=Path)
+    early.add_argument("--recipe", default="")
+    first = early.parse_known_args(argv)[0]
+    file = first.config
+    add_own_settings(parser, first.recipe or (str(read_yaml(file, "config file").get("recipe", "")) if file else ""))
     flags = {option for action in parser._actions for option in action.option_strings}
     for word in itertools.takewhile(lambda word: word != "--", argv):
         flag = word.split("=")[0]
         if flag.startswith("--") and flag not in flags:
             raise BadInput(f"unknown option {flag}{nearest(flag, flags)}", fix=f"see: {parser.prog} --help")
-    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    early.add_argument("--config", type=Path)
-    file = early.parse_known_args(argv)[0].config
     if file is not None:
         defaults = read_config(file, {action.dest for action in parser._actions})
         for action in parser._actions:

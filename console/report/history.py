@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from console.report.news import happened
-from train.plan.config import RECIPES, RunConfig
+from train.plan.config import RunConfig, kind_of
 from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Event, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
@@ -61,7 +61,7 @@ class History:
     @property
     def made(self) -> str:
         """adapter, or model."""
-        return RECIPES[self.launch.get("all", {}).get("recipe", RunConfig.recipe)].RESULT
+        return kind_of(self.launch.get("all", {}).get("recipe", RunConfig.recipe)).RESULT
 
     @property
     def electricity(self) -> dict[str, Any]:

@@ -52,8 +52,9 @@ def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
     disabled, as for an evaluation of the base, the model has no weights that are trained."""
     tensors = {name: p.detach().cpu().contiguous() for name, p in named.items()}
     save_file(tensors, folder / weights_file(model), metadata={"format": "pt"})
-    config: Any = getattr(model, "peft_config", {}).get("default", model.config)
-    config.save_pretrained(folder)
+    config: Any = getattr(model, "peft_config", {}).get("default", getattr(model, "config", None))
+    if hasattr(config, "save_pretrained"):  # a model of your own need not have one
+        config.save_pretrained(folder)
     if (file := folder / "adapter_config.json").exists():
         facts = json.loads(file.read_text())  # PEFT keeps the targets as a set: the same bytes on every node
         targets = facts["target_modules"]

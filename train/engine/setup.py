@@ -145,7 +145,7 @@ def choose_micro_batch(
         return config.micro_batch, "as set"
     device = device_of(trained)
     if device == "cpu":
-        return microbatch.on_cpu(rows.row_length)
+        return microbatch.on_cpu(rows.row_length, config.ROW_UNIT)
     full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
     trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
     return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
+from train.plan import own_recipe, own_settings
+from train.plan.own_settings import OwnConfig
 from train.plan.pretrain_settings import PretrainConfig
 from train.plan.settings import Holding, RunConfig, coerce, nearest
 from train.plan.sft_settings import SftConfig
 
 __all__ = [
-    "RECIPES", "SETTINGS", "Holding", "PretrainConfig", "RunConfig", "SftConfig", "add_settings", "coerce", "config_of",
-    "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "Holding", "OwnConfig", "PretrainConfig", "RunConfig", "SftConfig", "add_own_settings",
+    "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
 ]  # fmt: skip
 
 RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainConfig}
@@ -27,9 +29,17 @@ SETTINGS: dict[str, Field[Any]] = {
 
 def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
     name = str(values.get("recipe") or RunConfig.recipe)
+    if own_recipe.is_file(name):
+        return own_settings.of_file(name)
     if name not in RECIPES:
-        raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}")
+        fix = "or a file of your own: ./mine.py"
+        raise BadInput(f"recipe: '{name}' is none of {'|'.join(RECIPES)}{nearest(name, RECIPES)}", fix=fix)
     return RECIPES[name]
+
+
+def kind_of(recipe: str) -> type[RunConfig]:
+    """What its runs have in common; a file need not be here any more."""
+    return OwnConfig if own_recipe.is_file(recipe) else RECIPES[recipe]
 
 
 def names_of(settings: type[RunConfig]) -> frozenset[str]:
@@ -42,15 +52,16 @@ def load_config(values: dict[str, Any]) -> RunConfig:
     own = {spec.name: spec for spec in fields(settings)}
     for name in values:
         if name not in own:
-            raise not_its_own(name, str(own["recipe"].default))
+            raise not_its_own(name, own, str(values.get("recipe") or own["recipe"].default))
     return settings(**{name: coerce(own[name], value) for name, value in values.items()})
 
 
-def not_its_own(name: str, recipe: str) -> BadInput:
+def not_its_own(name: str, own: Iterable[str], recipe: str) -> BadInput:
     """Of another recipe, or of none."""
     owner = next((other for other, kind in RECIPES.items() if name in names_of(kind)), "")
     if not owner:
-        return BadInput(f"unknown setting '{name}'{nearest(name, SETTINGS)}", fix="see: python -m train run --help")
+        known = nearest(name, [*own, *SETTINGS])
+        return BadInput(f"unknown setting '{name}'{known}", fix="see: python -m train run --help")
     return BadInput(
         f"{name}: this belongs to recipe={owner}, and the run has recipe={recipe}",
         fix=f"leave {name} out, or give recipe={owner} as well",
@@ -66,8 +77,18 @@ def add_settings(parser: argparse.ArgumentParser, names: Iterable[str]) -> None:
         parser.add_argument(flag, dest=name, metavar="VALUE", default=argparse.SUPPRESS, help=text)
 
 
+def add_own_settings(parser: argparse.ArgumentParser, recipe: str) -> None:
+    """Flags of the settings of a recipe that is a file, which are known only when it is."""
+    known = {action.dest for action in parser._actions}
+    if "recipe" in known and own_recipe.is_file(recipe):
+        for name in names_of(recipe_of({"recipe": recipe})) - known:
+            parser.add_argument(f"--{name.replace('_', '-')}", dest=name, metavar="VALUE", default=argparse.SUPPRESS)
+
+
 def config_of(args: argparse.Namespace) -> RunConfig:
-    return load_config({name: value for name, value in vars(args).items() if name in SETTINGS})
+    given = vars(args)
+    known = {*SETTINGS, *names_of(recipe_of(given))}
+    return load_config({name: value for name, value in given.items() if name in known})
 
 
 def read_yaml(file: Path, kind: str) -> dict[str, Any]:

@@ -146,6 +146,8 @@ class RunConfig:
     """The module that makes rows of the data."""
     RESULT: ClassVar[str]
     """What a run makes, and the name of its folder: adapter or model."""
+    ROW_UNIT: ClassVar[str] = "tokens"
+    """What a row is made of."""
 
     @property
     def counted(self) -> dict[str, Any]:

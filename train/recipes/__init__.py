@@ -1,4 +1,5 @@
-"""What is trained: one module for each recipe, and nothing else knows which of them is at work.
+"""What is trained: one module for each recipe, and nothing else knows which of them is at work. A file of one's own
+becomes one as well (own.py).
 
 rows(config, say)     what is trained and what is held out
 start(config, say)    a folder with what the run begins from: a base model, or a tokenizer
@@ -19,13 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from train.plan import own_recipe
+
 if TYPE_CHECKING:
     from train.data.rows import PackedRows
     from train.engine.loop import Run
     from train.models.backends import Batch, LossModule
     from train.models.weights import Named
     from train.plan.catalogue import Facts
-    from train.plan.config import RunConfig
+    from train.plan.config import OwnConfig, RunConfig
     from train.plan.fit import Decisions
 
 Say = Callable[[str], None]
@@ -48,4 +51,8 @@ class Recipe(Protocol):
 
 
 def of(config: RunConfig) -> Recipe:
+    if own_recipe.is_file(config.recipe):
+        from train.recipes.own import OwnRecipe
+
+        return cast(Recipe, OwnRecipe(cast("OwnConfig", config)))
     return cast(Recipe, importlib.import_module(f"train.recipes.{config.recipe}"))

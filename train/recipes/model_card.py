@@ -16,7 +16,7 @@ from train.plan.catalogue import catalogue, resolve_dataset, resolve_model
 from train.runlog import paths
 
 if TYPE_CHECKING:
-    from train.plan.config import PretrainConfig, SftConfig
+    from train.plan.config import OwnConfig, PretrainConfig, SftConfig
 
 CARD = "README.md"
 
@@ -106,6 +106,31 @@ def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, aft
         "```\n",
     ]
     return page(config.run, known, "A language model, trained from nothing", facts, [*use, *with_ollama(config.run)])
+
+
+def own_card(config: OwnConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
+    """Of a model that a recipe of one's own has built."""
+    facts = {
+        "recipe": "`recipe.py`, beside this page",
+        "weights": f"{weights / 1e6:.3g} M",
+        "data": f"{rows} rows",
+        "steps": f"{steps} of {config.rows_per_step} rows",
+        "learning rate": f"{config.learning_rate:g}",
+        **{name.replace("_", " "): str(value) for name, value in config.own.items()},
+        "held-out loss": held_out(None, after),
+    }
+    use = [
+        "## How to use it\n",
+        "In this folder:\n",
+        "```python",
+        "import json",
+        "from safetensors.torch import load_file",
+        "import recipe\n",
+        'model = recipe.model(json.load(open("settings.json")))',
+        'model.load_state_dict(load_file("model.safetensors"))',
+        "```\n",
+    ]
+    return page(config.run, {"tags": ["motley"]}, "A model of a recipe of our own, trained", facts, use)
 
 
 def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use: list[str]) -> str:
