@@ -37,6 +37,7 @@ from console.inventory.read import Inventory, is_local
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from train.errors import BadInput
+from train.plan import own_recipe
 from train.plan.catalogue import catalogue
 from train.plan.run_name import is_name
 from train.safe_stdio import may_be_unread
@@ -91,7 +92,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset"}:
+    for kind in given & {"model", "dataset", "recipe"}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
@@ -109,6 +110,8 @@ def moved_setting(setting: str, folder: Path) -> str:
 
 def moved(kind: str, value: str, folder: Path) -> str:
     """A name that Motley knows means what it means everywhere."""
+    if kind == "recipe" and not own_recipe.is_file(value):
+        return value
     names = catalogue().get(f"{kind}s", {}) if kind else {}
     known = [*names, *(alias for entry in names.values() for alias in entry.get("aliases", ()))]
     return str(folder / value) if value and value not in known and (folder / value).exists() else value

@@ -14,9 +14,11 @@ from train.plan.speedup import remedies_as_text
 
 def lines(plan: Plan, cost: str = "") -> list[str]:
     settings = plan.settings
-    weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights"
+    known = plan.fit.facts is not None
+    weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
-    rows = f"{settings['rows_per_step']} rows × {settings['max_seq_length']} tokens a step"
+    tokens = f" × {settings['max_seq_length']} tokens" if plan.request.config.ROW_UNIT == "tokens" else ""
+    rows = f"{settings['rows_per_step']} rows{tokens} a step"
     head = f"plan  {plan.run} · {plan.model['name']} · {plan.request.config.about} {weights} · {rows} · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     needs = {entry.node.node: entry.memory.total for entry in plan.fit.nodes}
@@ -29,7 +31,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
             (
                 node.name,
                 node.computes_on,
-                f"{needs[node.name] / GIB:.1f} of {node.bytes / GIB:.0f} GB{each}",
+                f"{f'{needs[node.name] / GIB:.1f}' if known else '?'} of {node.bytes / GIB:.0f} GB{each}",
                 f"{route.get('nic', '?')} {speed}".strip(),
                 gb(node.look["free_bytes"]),
                 shares[node.name],
@@ -57,7 +59,7 @@ def shared_rows(plan: Plan) -> dict[str, str]:
 def summary(plan: Plan) -> list[tuple[str, str]]:
     sent, count = plan.fit.traffic, len(plan.nodes)
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
-    if count > 1:
+    if count > 1 and plan.fit.facts:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
     where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
     new = plan.model["source"] == "new"
@@ -65,11 +67,14 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     speed = ""
     if plan.prediction:
         step_s = predicted(plan)["step_s"]
-        speed = f"{step_s:.2f} s a step ({plan.speeds.why})"
+        exchange = "" if plan.fit.facts else " and the exchange"
+        speed = f"{step_s:.2f} s a step{exchange} ({plan.speeds.why})"
         if steps := plan.settings["max_steps"]:
             speed += f", {clock(round(step_s * max(0, steps - plan.request.step)))} in all"
+    unknown = "not known before the model is built: a micro-batch that is too large is made smaller while it trains"
     return [
         ("model", model),
+        ("memory", "" if plan.fit.facts else unknown),
         ("data", plan.request.dataset.reason),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("network", network if count > 1 else ""),

@@ -103,6 +103,8 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     if "model" in settings:
         settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
     settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
+    if plan["recipe"]:
+        settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
     first = ("run", "model", "dataset")
     return (
         {name: settings[name] for name in first if name in settings}

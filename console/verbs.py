@@ -34,6 +34,8 @@ class Option:
     default: Any = ""
     also: tuple[str, ...] = ()
     """Other names of the same."""
+    other: bool = False
+    """Whether anything else than its choices may be given."""
     goes_as: str = ""
     """What the verb's function calls it, where that is another name."""
 
@@ -68,7 +70,13 @@ VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
 ASKED = (
-    Option("recipe", "sft: fine-tune a model; pretrain: a new language model", "NAME", ("sft", "pretrain")),
+    Option(
+        "recipe",
+        "sft: fine-tune a model; pretrain: a new language model; or a file of your own",
+        "NAME",
+        ("sft", "pretrain"),
+        other=True,
+    ),
     Option("model", "a name of the catalogue, a hub id or a folder", "NAME"),
     Option("dataset", "a name of the catalogue, a hub id or a file", "FILE"),
     Option("run", "what to call the run", "NAME"),
@@ -230,7 +238,11 @@ def parser(name: str, prog: str = "./motley") -> Parser:
         if not option.value:
             kind |= {"action": "store_true"}
         else:
-            kind |= {"metavar": option.value, "default": option.default, "choices": option.choices or None}
+            kind |= {
+                "metavar": option.value,
+                "default": option.default,
+                "choices": None if option.other else option.choices or None,
+            }
             kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
         made.add_argument(*option.flags, **kind)
     if verb.rest:

@@ -1,7 +1,7 @@
 """A small network that predicts a number of a table from the others: a recipe of one's own, from its rows to its loss.
 
-    ./motley launch --recipe examples/table.py --dataset examples/energy.csv
-    python -m train run --recipe examples/table.py --dataset examples/energy.csv
+./motley launch --recipe examples/table.py --dataset examples/energy.csv
+python -m train run --recipe examples/table.py --dataset examples/energy.csv
 """
 
 import csv

@@ -1,8 +1,8 @@
 """Rows of a recipe of one's own on disk: each of its names is one array, a row of it a row of the data.
 
-    recipe.py          the file that made them
-    index.json         what they were made from; of each name the shape and type of a row
-    train/NAME.npy     numpy's own format, memory-mapped; eval/NAME.npy is what is held out
+recipe.py          the file that made them
+index.json         what they were made from; of each name the shape and type of a row
+train/NAME.npy     numpy's own format, memory-mapped; eval/NAME.npy is what is held out
 """
 
 from __future__ import annotations

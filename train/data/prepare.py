@@ -32,6 +32,7 @@ from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
+from train.plan import own_recipe
 from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.config import RunConfig, SftConfig, add_settings, config_of, names_of
 from train.plan.run_name import as_name
@@ -43,7 +44,7 @@ KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dataset", required=True, help="catalogue name, hub id, or file")
+    parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
     add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad"))
@@ -61,6 +62,8 @@ def main(args: argparse.Namespace) -> int:
     config = config_of(args)
     if "model" in names_of(type(config)) and not hasattr(args, "model"):
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
+    if not hasattr(args, "dataset") and not own_recipe.is_file(config.recipe):
+        raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
     make = importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.json:

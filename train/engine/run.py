@@ -16,7 +16,7 @@ import os
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from train.engine.shutdown import Leaver
 from train.errors import BadInput, CheckFailed
@@ -24,6 +24,7 @@ from train.plan.config import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
+    from train.recipes import Recipe
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +37,15 @@ def main(args: argparse.Namespace) -> int:
     leaver = Leaver()
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows that are still to be prepared go there too
-    return _train(config, leaver, bool(args.json))
+    train_run(config, leaver, as_json=bool(args.json))
+    return 0
 
 
-def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
+def train_run(
+    config: RunConfig, leaver: Leaver | None, *, as_json: bool = False, recipe: Recipe | None = None
+) -> tuple[Run, dict[str, Any]]:
+    """The run at its end, and its receipt; none from a process that writes no files. `recipe`: where it is no module
+    and no file."""
     from train.engine import loop, milestones
     from train.engine.setup import set_up
     from train.parallel.world import join
@@ -49,24 +55,27 @@ def _train(config: RunConfig, leaver: Leaver, as_json: bool) -> int:
     world = join(config.timeout_s)
     out = person(as_json) if world.speaks else None
     try:
-        run = set_up(config, world, out)
+        run = set_up(config, world, out, recipe)
     except Exception as error:
         world.report_failure(error)
         raise
-    leaver.run = run
+    if leaver:
+        leaver.run = run
+    receipt: dict[str, Any] = {}
     try:
         loop.train(run)
         if world.writes:
             made = milestones.write_result(run)
-            finish(run, made, time.perf_counter() - started, as_json and world.speaks)
+            receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
     except Exception as error:
         raise fail(run, error) from error
     finally:
-        leaver.run = None
-    return 0
+        if leaver:
+            leaver.run = None
+    return run, receipt
 
 
-def finish(run: Run, made: Path, seconds: float, as_json: bool) -> None:
+def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any]:
     from train.runlog.paths import EVENTS
     from train.runlog.state import history
     from train.runlog.tail import read
@@ -91,6 +100,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> None:
     run.reporter.say(f"done · {run.step} steps{loss}{held_out}\n{run.config.RESULT:<9} {made}")
     if as_json:
         print(json.dumps(receipt))
+    return receipt
 
 
 class StepFailedError(CheckFailed):

@@ -38,8 +38,8 @@ from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
 
 
-def set_up(config: RunConfig, world: World, out: TextIO | None) -> Run:
-    recipe = recipes.of(config)
+def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None) -> Run:
+    recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
     config, why_decided = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]

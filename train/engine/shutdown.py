@@ -29,9 +29,16 @@ class Leaver:
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
+        self.before = {number: signal.getsignal(number) for number in LEAVE_ON}
         for number in LEAVE_ON:
             signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is needed
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
+
+    def release(self) -> None:
+        """Signals mean again what they meant before. Its thread waits on, and ends with the process."""
+        signal.set_wakeup_fd(-1)
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
 
     def _wait(self) -> None:
         while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number

@@ -39,7 +39,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
-    known = speeds(nodes, settings, facts.calibrated)
+    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED)
     prediction, computing = {}, []
     if len(known.rows_per_s) == len(nodes):
         computing = machines(nodes, known, mbit)
@@ -116,7 +116,6 @@ def fit_new(
 ) -> tuple[dict[str, Any], int, list[str], Fit]:
     """A model that begins with random weights: nothing is brought."""
     config, model, shape = request.config, about_model(request.model), request.model.facts
-    assert shape
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     fitted = fit(config, choose(config, devices, shape), devices, model=model["name"], facts=shape, mbit=mbit)
     return model | {"folder_name": "", "comes_from": ""}, 0, [], fitted

@@ -64,7 +64,8 @@ class NodeFit:
 @dataclass(frozen=True, slots=True)
 class Fit:
     model: str
-    facts: Facts
+    facts: Facts | None
+    """None where nothing is known of the model before it is built: no weights and no bytes are counted then."""
     setup: Setup
     decisions: Decisions
     nodes: list[NodeFit]
@@ -73,6 +74,8 @@ class Fit:
     @property
     def trained_weights(self) -> int:
         setup = self.setup
+        if self.facts is None:
+            return 0
         return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
 
     @property
@@ -111,7 +114,7 @@ def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str 
 
 
 def fit(
-    config: RunConfig, decisions: Decisions, devices: Sequence[Device], *, model: str, facts: Facts, mbit: float
+    config: RunConfig, decisions: Decisions, devices: Sequence[Device], *, model: str, facts: Facts | None, mbit: float
 ) -> Fit:
     targets = config.holding.lora_targets
     if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
@@ -122,7 +125,10 @@ def fit(
     return Fit(model, facts, setup, decisions, [fit_node(facts, setup, device) for device in devices], mbit)
 
 
-def fit_node(facts: Facts, setup: Setup, node: Device) -> NodeFit:
+def fit_node(facts: Facts | None, setup: Setup, node: Device) -> NodeFit:
+    if facts is None:
+        nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
+        return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None)
     # A CPU holds the base in fp32 and computes the loss unfused.
     own = setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
     enough = fits(facts, own, node.memory_bytes)
@@ -141,8 +147,8 @@ def as_json(fit: Fit) -> dict[str, Any]:
         "ok": fit.ok,
         "failures": [f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits],
         "model": fit.model,
-        "parameters": parameters(fit.facts),
-        "trained_weights": fit.trained_weights,
+        "parameters": parameters(fit.facts) if fit.facts else None,
+        "trained_weights": fit.trained_weights if fit.facts else None,
         "decisions": fit.decisions.as_dict(),
         "reasons": list(fit.decisions.reasons),
         "max_seq_length": fit.setup.row_length,
@@ -152,8 +158,8 @@ def as_json(fit: Fit) -> dict[str, Any]:
                 "name": node.node.node,
                 "device": node.node.device,
                 "has_bytes": node.node.memory_bytes,
-                "needs_bytes": node.memory.total,
-                "parts": asdict(node.memory),
+                "needs_bytes": node.memory.total if fit.facts else None,
+                "parts": asdict(node.memory) if fit.facts else None,
                 "fits": node.fits,
                 "micro_batch_up_to": node.micro_batch_up_to,
                 "fix": node.fix,
@@ -171,7 +177,9 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
     fewer = {}
-    if not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER):  # the usual smaller choice of targets
+    if (
+        fit.facts and not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER)
+    ):  # the usual smaller choice of targets
         fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
     traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
     found = speedup.as_json(machines, config.rows_per_step, traffic, local=config.sync == "local")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from train.errors import BadInput
+from train.plan import own_recipe
 from train.plan.config import RunConfig
 from train.plan.fit import NAMES
 from train.plan.request import MATH, START, Request, read
@@ -58,7 +59,7 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
         refuse_changes(request, known, unused(name, runs))
     # A restart within the run must continue it, not begin again: nodes get `auto` in any case.
     values = {**(settings_before(known) if known else {}), **request.given, "run": name, "resume": "auto"}
-    return begun(request, values, known.step if known else 0, from_start=from_start)
+    return begun(request, values, known, from_start=from_start)
 
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
@@ -74,14 +75,20 @@ def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
             f"resume: how {name} was launched is not written down any more", fix="fix: give its settings again"
         )
     if request.given.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on
-        return begun(request, values, known.step, why=f"begins where {name} is, at step {known.step}")
+        return begun(request, values, known, why=f"begins where {name} is, at step {known.step}")
     del values["resume"]
-    return begun(request, {**values, "run": name}, known.step)
+    return begun(request, {**values, "run": name}, known)
 
 
-def begun(request: Request, values: dict[str, Any], step: int, *, why: str = "", from_start: bool = False) -> Request:
+def begun(
+    request: Request, values: dict[str, Any], known: Known | None, *, why: str = "", from_start: bool = False
+) -> Request:
+    step = known.step if known else 0
     why = why or (f"continues after step {step}" if step else START)
-    return replace(read(values, request.home), step=step, why=why, from_start=from_start)
+    found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
+    if known and (changed := conflicts(found, ["recipe"], known)):
+        raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
+    return found
 
 
 def refuse_changes(request: Request, known: Known, free: str) -> None:
@@ -93,7 +100,13 @@ def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
     """A setting that decides the loss curve and is not what the run began with."""
     before, now = known.launched.get("all", {}), request.settings
     before = before and {"recipe": RunConfig.recipe} | before  # runs of before there were recipes have none
-    for name in (*MATH, "model", "dataset"):
+    if "recipe" in names and own_recipe.is_file(now["recipe"]) and own_recipe.is_file(before.get("recipe", "")):
+        if now["recipe_hash"] != before["recipe_hash"]:
+            return (
+                f"recipe: {now['recipe']} is not the file that the run was launched with: another file is another run"
+            )
+        before = before | {"recipe": now["recipe"]}  # the same file in another place
+    for name in dict.fromkeys((*MATH, *request.config.scoped("math"), "model", "dataset")):
         if name in names and name in now and name in before and now[name] not in (before[name], "auto"):
             return f"{name}: the run was launched with {before[name]}, {now[name]} is asked for"
     return ""

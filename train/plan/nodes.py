@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,16 +120,21 @@ class Speeds:
 
 
 def speeds(
-    nodes: list[PlanNode], settings: Mapping[str, Any], calibrated: Mapping[str, Mapping[str, float]] | None = None
+    nodes: list[PlanNode],
+    settings: Mapping[str, Any],
+    calibrated: Mapping[str, Mapping[str, float]] | None = None,
+    counted: Iterable[str] = (),
 ) -> Speeds:
-    """From the newest run that computed the same, else as `train calibrate` measured it on the node."""
+    """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
+    the recipe's own a speed depends on."""
+    alike = (*COUNTED_ALIKE, *counted)
     rates: dict[str, float] = {}
     fixed: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
         for entry in node.look["measured"]:
             before = entry["launched"].get("all", {})
-            if before and all(before.get(name) == settings.get(name) for name in COUNTED_ALIKE):
+            if before and all(before.get(name) == settings.get(name) for name in alike):
                 for name, rate in entry["speeds"].items():
                     rates.setdefault(name.partition(":")[0], rate)
                 sources.append(entry["run"])

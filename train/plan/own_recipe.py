@@ -1,10 +1,10 @@
-"""A recipe of one's own, a file with a few functions: looked at here, and never run (docs/recipes.md says what it gives).
+"""A recipe of one's own, a file with a few functions: looked at here, and never run (docs/recipes.md).
 
-    settings = {"hidden": 64}       its own settings with their defaults, and other defaults of those that every run has
-    rows(settings)                  name → numbers, all of one length: what is trained on
-    model(settings)                 a torch.nn.Module
-    loss(model, batch)              one number for each row of the batch
-    metrics(model, batch)           if it is there: name → one number for each row
+settings = {"hidden": 64}       its own settings with their defaults, and other defaults of those that every run has
+rows(settings)                  name → numbers, all of one length: what is trained on
+model(settings)                 a torch.nn.Module
+loss(model, batch)              one number for each row of the batch
+metrics(model, batch)           if it is there: name → one number for each row
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ def imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def settings_in(path: Path, tree: ast.Module) -> dict[str, Any]:
     for node in tree.body:
-        names = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        names = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if any(isinstance(name, ast.Name) and name.id == SETTINGS for name in names):
             try:
                 value = ast.literal_eval(node.value)  # type: ignore[attr-defined]

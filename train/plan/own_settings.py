@@ -59,7 +59,7 @@ class OwnConfig(RunConfig):
 
     @property
     def title(self) -> str:
-        return as_name(Path(self.recipe).stem)
+        return title_of(Path(self.recipe))
 
     @property
     def holding(self) -> Holding:
@@ -87,6 +87,10 @@ class OwnConfig(RunConfig):
         return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 
 
+def title_of(file: Path) -> str:
+    return as_name(file.stem)
+
+
 def everything_in(name: str, folder: Path) -> Dataset:
     files = [p for p in folder.rglob("*") if p.is_file() and not is_hidden(p.relative_to(folder))]
     if not files:
@@ -104,7 +108,9 @@ def of_file(name: str) -> type[OwnConfig]:
 def settings_class(values: Mapping[str, Any], where: str) -> type[OwnConfig]:
     """`values`: the file's own settings, and other defaults of general ones."""
     if taken := sorted(NOT_ITS_OWN & values.keys()):
-        raise BadInput(f"recipe: settings: {taken[0]} has another meaning here", f"file: {where}", "choose another name")
+        raise BadInput(
+            f"recipe: settings: {taken[0]} has another meaning here", f"file: {where}", "choose another name"
+        )
     return _made(tuple((name, type(value).__name__, value) for name, value in values.items()))
 
 
@@ -121,5 +127,10 @@ def _made(values: tuple[tuple[str, str, Any], ...]) -> type[OwnConfig]:
             added.append((name, kind, option(value, "math", "a setting of this recipe's own")))
     own = tuple(name for name, _, _ in values if name not in known)
     return make_dataclass(
-        "OwnConfig", added, bases=(OwnConfig,), namespace={"OWN": own, "COUNTED": own}, frozen=True, kw_only=True
+        "OwnConfig",
+        added,
+        bases=(OwnConfig,),
+        namespace={"OWN": own, "COUNTED": ("recipe_hash", *own)},
+        frozen=True,
+        kw_only=True,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from train.layout import BASE_MODELS, RAW_DATA
-from train.plan import fit
+from train.plan import fit, own_recipe
 from train.plan.nodes import PlanNode, Speeds
 from train.plan.request import HELP, Request, about_dataset
 from train.plan.settings import COMMON_COUNTS
@@ -73,7 +74,20 @@ def prepare_words(plan: Plan) -> list[str]:
         f"{plan.nodes[0].look['home']}/{BASE_MODELS}/{plan.model['folder_name']}" if plan.model["folder_name"] else ""
     )
     model = base or tokenizer_to_bring(plan).get("place", "")
-    return ["prepare", "--json", f"--dataset={source}", *plan.request.config.prepare_words(model)]
+    recipe = [
+        f"--recipe={found['place']}/{name}" for found in [recipe_to_bring(plan)] for name in found.get("files", ())
+    ]
+    return ["prepare", "--json", f"--dataset={source}", *recipe, *plan.request.config.prepare_words(model)]
+
+
+def recipe_to_bring(plan: Plan) -> dict[str, Any]:
+    """The file of a recipe of one's own, for the head, which hands it on with the rows: where it is and goes."""
+    if not own_recipe.is_file(plan.settings["recipe"]):
+        return {}
+    path, sha256 = Path(plan.settings["recipe"]), plan.settings["recipe_hash"]
+    place = f"{plan.nodes[0].look['home']}/{RAW_DATA}/recipe-{sha256[:12]}"
+    files = {path.name: {"size": path.stat().st_size, "sha256": sha256}}
+    return {"folder": str(path.parent), "files": files, "place": place}
 
 
 def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
@@ -88,7 +102,9 @@ def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
 
 
 def calibrate_words(plan: Plan) -> list[str]:
-    """How a node is told to measure its speed, in its home: `python -m train` …"""
+    """How a node is told to measure its speed, in its home: `python -m train` … Empty where only rows can show it."""
+    if own_recipe.is_file(plan.settings["recipe"]):
+        return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
     own = {"model": f"{BASE_MODELS}/{plan.model['folder_name']}"} if plan.model["folder_name"] else {}
@@ -107,7 +123,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "step": plan.request.step,
         "anew": plan.request.from_start,
         "settings": plan.settings,
-        "help": HELP,
+        "help": HELP | {spec.name: spec.metadata["help"] for spec in fields(plan.request.config)},
         "given": {name: plan.settings[name] for name in plan.request.given},
         "foretold": predicted(plan),
         "model": plan.model,
@@ -119,6 +135,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "prepare": prepare_words(plan),
         "calibrate": calibrate_words(plan),
         "tokenizer": tokenizer_to_bring(plan),
+        "recipe": recipe_to_bring(plan),
         "link_mbit": plan.fit.link_mbit,
         "sizes": plan.sizes,
         "speeds": plan.speeds.rows_per_s,

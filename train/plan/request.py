@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from train.errors import BadInput
+from train.plan import own_recipe
 from train.plan.catalogue import Dataset, Model, catalogue
 from train.plan.config import RECIPES, SETTINGS, RunConfig, load_config, names_of, nearest, recipe_of
 
@@ -60,7 +61,8 @@ def read(
     what: str = "setting",
 ) -> Request:
     """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here."""
-    known = [*settings(), *also]
+    of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
+    known = [*dict.fromkeys([*settings(), *of_file]), *also]
     findings = [
         f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
         for name in values
@@ -68,7 +70,7 @@ def read(
     ]
     if findings:
         raise BadInput("\n".join(findings))
-    own = {name: value for name, value in values.items() if name in settings()}
+    own = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(own)
     missing = [name for name in required.split(",") if name in names_of(chosen) and name not in own]
     findings += [f"{name}: a value is missing{example(name)}" for name in missing]

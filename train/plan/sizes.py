@@ -18,7 +18,9 @@ def sizes(
 ) -> list[dict[str, Any]]:
     """`machines` and `prediction`: where the nodes' speeds are known, of the size that was asked for; the others follow
     from their work. Empty for a recipe that has no sizes."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    if found.facts is None:
+        return rows
     for name, other in config.sizes().items():
         facts = other.start_model().facts
         assert facts
@@ -74,6 +76,8 @@ def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], s
     """What it means that all weights travel, and what makes that bearable."""
     if len(found.nodes) < 2 or not found.setup.full:
         return ""
+    if found.facts is None:
+        return "all weights travel in each step; how many they are shows only when the model is built"
     sent, seconds = found.traffic[wire], found.seconds[wire]
     text = f"all {found.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
     if prediction:

@@ -16,7 +16,7 @@ import argparse
 import json
 
 from train.errors import BadInput
-from train.plan import fit, sizes, speedup
+from train.plan import fit, own_recipe, sizes, speedup
 from train.plan.catalogue import Model, model_facts
 from train.plan.config import RunConfig, add_settings, config_of, names_of
 from train.plan.decide import choose
@@ -30,6 +30,9 @@ COUNTS = (
     "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step", "max_steps", "sync", "wire",
 )  # fmt: skip
 """Settings that memory depends on, or the prediction: the last four."""
+
+
+UNKNOWN = "how many weights it has, what memory it needs and what travels shows only when the model is built"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     if "model" in names_of(type(config)) and not hasattr(args, "model"):
         raise BadInput("--model is missing", fix="name one, such as llama2-7b; or --recipe pretrain for a new one")
     model = config.start_model()
-    facts = model_facts(model)
+    facts = None if own_recipe.is_file(config.recipe) else model_facts(model)
     if not args.link_mbit > 0:
         raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
     found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
@@ -72,7 +75,8 @@ def predict(args: argparse.Namespace, found: fit.Fit, config: RunConfig) -> int:
         known = {"sizes": others} if others else {}
         print(json.dumps({"ok": True, "failures": [], "model": found.model, **predicted, **known}))
     else:
-        head = f"{found.model}: {found.trained_weights / 1e6:.1f} M weights trained, {predicted['wire']} wire"
+        known = f"{found.trained_weights / 1e6:.1f} M weights trained, {predicted['wire']} wire"
+        head = f"{found.model}: {known if found.facts else UNKNOWN}"
         print("\n".join([head, *speedup.as_text(predicted), *sizes.as_text(others, "--")]))
     return 0
 
@@ -114,6 +118,8 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
 
 
 def as_text(found: fit.Fit, model: Model) -> list[str]:
+    if found.facts is None:
+        return [f"{found.model}: {UNKNOWN}"]
     setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
     trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
     base = "" if model.source == "new" else f"base in {setup.load_in}, "

@@ -44,9 +44,9 @@ def _check(functions: Functions, model: nn.Module, batch: Batch) -> None:
     require_all_used(model, whole, file)
     changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
     norms = [n or "the model" for n, module in model.named_modules() if isinstance(module, _BatchNorm)]
-    if norms and (changed or any(not module.track_running_stats for module in batch_norms(model))):
+    if norms and (changed or not all(module.track_running_stats for module in batch_norms(model))):
         raise BadInput(
-            f"recipe: {norms[0]} is BatchNorm: it computes with the rows that stand together, and every node has others",
+            f"recipe: {norms[0]} is BatchNorm: it computes with the rows beside a row, and every node has others",
             f"file: {file}",
             "use GroupNorm or LayerNorm in its place",
         )
@@ -92,9 +92,13 @@ def gradients_of(
     for batch in batches:
         total = loss_sum(model, {name: values.clone() for name, values in batch.items()})
         if not total.requires_grad:
-            raise BadInput("recipe: loss does not depend on the model's weights", fix="no .item(), .detach() or no_grad")
+            raise BadInput(
+                "recipe: loss does not depend on the model's weights", fix="no .item(), .detach() or no_grad"
+            )
         if not torch.isfinite(total):
-            raise BadInput(f"recipe: loss gives {float(total)} on the first rows", fix="look at its logarithms, divisions")
+            raise BadInput(
+                f"recipe: loss gives {float(total)} on the first rows", fix="look at its logarithms, divisions"
+            )
         total.backward()
     return {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad and p.grad is not None}
 
@@ -104,7 +108,7 @@ def has_drawn(seed: int) -> bool:
 
     def state() -> list[Any]:
         cuda = [torch.cuda.get_rng_state().tolist()] if torch.cuda.is_initialized() else []
-        return [torch.get_rng_state().tolist(), *cuda, random.getstate(), str(np.random.get_state())]  # noqa: NPY002
+        return [torch.get_rng_state().tolist(), *cuda, random.getstate(), str(np.random.get_state())]
 
     now = state()
     seed_all(seed)

@@ -60,9 +60,7 @@ class OwnRecipe:
     def shape(self, config: OwnConfig, start: Path | None) -> None:
         """Nothing is known of its memory."""
 
-    def build(
-        self, config: OwnConfig, decisions: Decisions, start: Path, device: str, row_length: int
-    ) -> LossModule:
+    def build(self, config: OwnConfig, decisions: Decisions, start: Path, device: str, row_length: int) -> LossModule:
         model = own_rows.build_model(self.functions, config, start).to(device)
         self.trained_on = open_rows(start)
         dry_step.check(self.functions, model, self._first(dry_step.ROWS, device))
@@ -110,9 +108,7 @@ class OwnRecipe:
         return model_card.own_card(config, weights=weights, rows=len(run.rows), steps=run.step, after=loss)
 
 
-def measured(
-    functions: Functions, module: LossModule, rows: OwnRows, some: list[int], device: str
-) -> dict[str, float]:
+def measured(functions: Functions, module: LossModule, rows: OwnRows, some: list[int], device: str) -> dict[str, float]:
     """Of each metric its mean over these rows."""
     if not functions.metrics or not some:
         return {}

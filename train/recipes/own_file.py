@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from train.errors import BadInput
 
-EACH_ROW = "one number for each row: reduction='none' in torch's losses, then .flatten(1).mean(1) where a row has several"
+EACH_ROW = (
+    "one number for each row: reduction='none' in torch's losses, then .flatten(1).mean(1) where a row has several"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,4 +88,4 @@ def call(what: str, file: Path, function: Callable[..., Any], *values: Any) -> A
 def seed_all(seed: int) -> None:
     torch.manual_seed(seed)
     random.seed(seed)
-    np.random.seed(seed % (1 << 32))  # noqa: NPY002  what a recipe may draw from
+    np.random.seed(seed % (1 << 32))

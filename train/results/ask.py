@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from train.errors import BadInput
 from train.results import finished_run
 
 if TYPE_CHECKING:
@@ -29,6 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     run = finished_run.find(args)
+    if run.is_own:
+        raise BadInput(
+            f"run '{run.run}' is of a recipe of your own: it has no words to answer with",
+            fix=f"./motley eval --run {run.run} measures it; its model: {run.folder}",
+        )
     if not args.json:
         what = f"{run.original} before and after run {run.run}" if run.base else f"the model of run {run.run}"
         print(f"{what}: loading …", flush=True)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from train.errors import BadInput
-from train.plan.config import SftConfig, add_settings, load_config
+from train.plan.config import OwnConfig, SftConfig, add_settings, load_config
 from train.results import finished_run
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def main(args: argparse.Namespace) -> int:
     step = None
     if args.run:
         run = finished_run.find(args)
+        if run.is_own:
+            return main_of_own(run, args)
         if not run.base:
             return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
@@ -132,6 +134,34 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
         return 0
     lines = [f"  {asked['question']} ▸ {' '.join(asked['model'].split())}" for asked in result["questions"]]
     print("\n".join([*lines, "", *losses_as_text(result)]))
+    return 0
+
+
+def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
+    """Of a recipe of one's own: its loss, and its metrics where it has any."""
+    import torch
+
+    from train.data.own_rows import RECIPE, open_rows
+    from train.models.backends import LossModule
+    from train.recipes import own, own_rows
+
+    folder = Path(run.dataset)
+    rows = open_rows(folder, "eval")
+    if not len(rows):
+        raise BadInput("nothing is held out in this data set", f"folder: {folder}", "use eval_fraction=0.05")
+    config = cast(OwnConfig, load_config(run.settings | {"recipe": str(folder / RECIPE), "dataset": str(folder)}))
+    device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    recipe = own.OwnRecipe(config)
+    model = own_rows.build_model(recipe.functions, config, folder).to(device)
+    own.weights_into(model, run.folder)
+    module, some = LossModule(model, recipe.functions.loss_sum), list(range(min(args.rows, len(rows))))
+    metrics = own.measured(recipe.functions, module, rows, some, device)
+    result = {"rows": len(some), "model": {"loss": loss_of(module, rows, some, device)["loss"], **metrics}}
+    if args.json:
+        print(json.dumps({"ok": True, **result, "questions": [], "step": run.step}))
+        return 0
+    print(f"{len(some)} held-out rows")
+    print("\n".join(f"  {name:18}{value:11.4g}" for name, value in result["model"].items()))
     return 0
 
 

@@ -76,6 +76,12 @@ def main(args: argparse.Namespace) -> int:
     step = None
     if args.run:
         run = finished_run.find(args)
+        if run.is_own:
+            raise BadInput(
+                f"run '{run.run}' is of a recipe of your own: no other program knows its form",
+                f"folder: {run.folder}",
+                "take that folder as it is: model.safetensors, recipe.py, and README.md, which says how to load it",
+            )
         if not run.base:
             return main_of_new(run, args)
         base = run.original if args.what == "adapter" else run.original_or_base

@@ -14,6 +14,7 @@ from typing import Any
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
+from train.plan import own_recipe
 from train.plan.config import nearest
 from train.plan.run_name import check_name
 from train.runlog import paths
@@ -35,6 +36,13 @@ class FinishedRun:
     max_seq_length: int
     load_in: str
     """How the base was held while it trained."""
+    settings: dict[str, Any]
+    """All that it was launched with."""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether a recipe of one's own made it."""
+        return own_recipe.is_file(self.settings.get("recipe", ""))
 
     @property
     def is_adapter(self) -> bool:
@@ -93,6 +101,7 @@ def find(args: argparse.Namespace) -> FinishedRun:
         original=settings.get("model", ""),
         dataset=str(home / ROWS / rows) if rows else settings["dataset"],
         max_seq_length=int(settings["max_seq_length"]),
+        settings=settings,
         load_in=starts[-1]["decisions"]["load_in"] if starts else "16bit",
     )
 

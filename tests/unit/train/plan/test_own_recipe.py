@@ -1,0 +1,178 @@
+"""A recipe of one's own, as the controller sees it: looked at, never run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from console import plan_view, render
+from console.electricity import of_plan
+from tests.unit.train.plan.test_plan import VERSIONS, look
+from tests.unit.train.plan.test_pretrain_plan import no_files
+from train.errors import BadInput
+from train.plan import own_recipe, plan, request
+from train.plan.config import OwnConfig, load_config
+from train.plan.decide import decide
+from train.plan.nodes import LaunchFacts
+
+MINE = """
+import torch
+settings = {"width": 64, "deep": False, "word": "a", "rate": 0.5, "learning_rate": 1, "rows_per_step": 24}
+def rows(settings):
+    raise SystemExit("it was run")
+def model(settings, extra=1): ...
+def loss(model, batch): ...
+raise SystemExit("it was run")
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    return tmp_path / "mine.py"
+
+
+def test_its_settings_are_read_and_checked_without_running_it(mine: Path) -> None:
+    config = load_config({"recipe": str(mine), "width": "16", "deep": "yes", "max_steps": "7"})
+    assert isinstance(config, OwnConfig)
+    assert config.own == {"width": 16, "deep": True, "word": "a", "rate": 0.5, "seed": 3407}
+    assert (config.learning_rate, config.rows_per_step, config.max_steps) == (1.0, 24, 7)
+    assert config.recipe == str(mine) and config.recipe_hash == own_recipe.read(str(mine)).sha256
+    with pytest.raises(BadInput, match="width: 'wide' is not a whole number"):
+        load_config({"recipe": str(mine), "width": "wide"})
+    with pytest.raises(BadInput, match="unknown setting 'widht', did you mean 'width'"):
+        load_config({"recipe": str(mine), "widht": 3})
+    with pytest.raises(BadInput, match="lora_r: this belongs to recipe=sft, and the run has recipe=.*mine.py"):
+        load_config({"recipe": str(mine), "lora_r": 3})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("def loss(model, batch): ...", "", "it does not give loss"),
+        ("def loss(model, batch): ...", "", "add: def loss(model, batch):"),
+        ("def loss(model, batch): ...", "def loss(batch): ...", "loss is called with model and batch"),
+        ("def rows(settings):", "def rows(settings, *, path):", "rows is called with settings"),
+        ("def rows(settings):", "def rows(settings:", "this is not Python"),
+        ('{"width": 64', '{"width": int(64)', "settings is not plain names with plain values"),
+        ('"width": 64', '"width": [64]', "width is no number, word or True/False"),
+        ('"width": 64', '"Width": 64', "'Width' cannot name a setting"),
+        ('"width": 64', '"home": 64', "home has another meaning here"),
+        ('"learning_rate": 1', '"learning_rate": "fast"', "learning_rate: 'fast' is not a number"),
+        ("import torch", "import helper", "it imports helper, which lies beside it"),
+        ("import torch", "from .helper import x", "it imports what lies beside it"),
+        ("import torch", "import json", ""),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_line(mine: Path, old: str, new: str, said: str) -> None:
+    for name in ("helper", "json"):
+        (mine.parent / f"{name}.py").write_text("x = 1\n")
+    assert old in MINE
+    mine.write_text(MINE.replace(old, new))
+    if not said:
+        assert load_config({"recipe": str(mine)})
+        return
+    with pytest.raises(BadInput) as refused:
+        load_config({"recipe": str(mine)})
+    assert said in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    with pytest.raises(BadInput, match="there is no file ./none.py"):
+        load_config({"recipe": "./none.py"})
+
+
+def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+    names = "abc"[: len(looks)]
+    facts = LaunchFacts(
+        addresses=dict.fromkeys(names, "10.0.0.1"),
+        looks=dict(zip(names, looks, strict=True)),
+        versions=dict.fromkeys(names, VERSIONS),
+        code="1",
+        files=no_files,
+        **more,
+    )
+    return decide(request.read(values, Path("/nowhere")), facts)
+
+
+def ran(found: plan.Plan, **more: Any) -> dict[str, Any]:
+    """A node on which that was launched."""
+    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
+    data["dataset"] |= {"folder_name": "rows"}
+    launched = json.loads(render.launched(data)["content"])
+    return look(runs={found.run: {"launched": launched, "step": 12, "done": False}}, **more)
+
+
+def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, tmp_path: Path) -> None:
+    table = tmp_path / "my table.csv"
+    table.write_text("a,b")
+    found = decided({"recipe": str(mine), "dataset": str(table), "width": "8"}, look(), look())
+    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
+    assert found.run == "mine-my-table" and found.lacking == [] and data["calibrate"] == []
+    sha256 = own_recipe.read(str(mine)).sha256
+    place = f"/home/user/ai-cluster/data/raw/recipe-{sha256[:12]}"
+    files = {"mine.py": {"size": len(MINE), "sha256": sha256}}
+    assert data["recipe"] == {"folder": str(tmp_path), "files": files, "place": place}
+    assert f"--recipe={place}/mine.py" in data["prepare"] and "--width=8" in data["prepare"]
+    assert "--dataset=/home/user/ai-cluster/data/raw/my table/my table.csv" in data["prepare"]
+    data["dataset"] |= {"folder_name": "mine-1"}
+    made = render.files(data, "b", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
+    text = next(file["content"] for file in made if "training_config" in file["path"])
+    settings = yaml.safe_load(text)
+    assert settings["recipe"] == "/home/user/ai-cluster/data/processed/mine-1/recipe.py"
+    assert (settings["recipe_hash"], settings["width"], settings["deep"]) == (sha256, 8, False)
+
+
+def test_without_data_nothing_else_is_brought(mine: Path) -> None:
+    data = plan.as_data(decided({"recipe": str(mine)}, look()))
+    assert data["raw"] == "" and "--dataset=" in data["prepare"] and data["run"] == "mine"
+
+
+def test_a_folder_comes_whole(mine: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "parts"
+    (folder / "deep").mkdir(parents=True)
+    for name in ("a.bin", "deep/b.csv", ".hidden"):
+        (folder / name).write_text("1")
+    data = plan.as_data(decided({"recipe": str(mine), "dataset": str(folder)}, look()))
+    assert data["dataset"]["files"] == ["a.bin", "deep/b.csv"]
+    assert "--dataset=/home/user/ai-cluster/data/raw/parts" in data["prepare"]
+
+
+def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine: Path) -> None:
+    first = decided({"recipe": str(mine)}, look(), look())
+    shown = "\n".join(plan_view.lines(first))
+    assert "(their number is not known yet)" in shown and "? of " in shown and "found while it runs" in shown
+    assert "not known before the model is built" in shown and "tokens" not in shown.split("node")[0]
+    assert plan.as_data(first)["memory"]["parameters"] is None
+    launched = ran(first)["runs"]["mine"]["launched"]
+    measured = [{"run": "mine", "launched": launched, "speeds": {"a": 30.0, "b": 10.0}}]
+    again = decided({"recipe": str(mine), "run": "again"}, look(measured=measured), look(measured=measured))
+    assert again.prediction["together"]["shares"] == {"a": 18, "b": 6}
+    shown = "\n".join(plan_view.lines(again))
+    assert "18  (30.00 rows/s)" in shown and "s a step and the exchange" in shown
+    wider = decided(
+        {"recipe": str(mine), "run": "wider", "width": 128}, look(measured=measured), look(measured=measured)
+    )
+    assert not wider.prediction, "another width has another speed"
+
+
+def test_another_file_is_another_run(mine: Path, tmp_path: Path) -> None:
+    there = ran(decided({"recipe": str(mine), "run": "qa", "width": 8}, look()))
+    assert decided({"resume": "qa"}, there).settings["width"] == 8
+    elsewhere = tmp_path / "deep"
+    elsewhere.mkdir()
+    (elsewhere / "mine.py").write_text(MINE)
+    assert decided({"recipe": str(elsewhere / "mine.py"), "run": "qa", "width": 8}, there).request.step == 12
+    with pytest.raises(BadInput, match="width: the run was launched with 8, 9 is asked for"):
+        decided({"recipe": str(mine), "run": "qa", "width": 9}, there)
+    with pytest.raises(BadInput, match="recipe: the run was launched with .*mine.py, pretrain is asked for"):
+        decided({"recipe": "pretrain", "run": "qa"}, there)
+    mine.write_text(MINE + "# changed\n")
+    for values in ({"resume": "qa"}, {"recipe": str(mine), "run": "qa"}, {"resume": "qa", "run": "other"}):
+        with pytest.raises(BadInput, match="is not the file that the run was launched with"):
+            decided(values, there)
+    assert decided({"recipe": str(mine), "run": "new"}, there).request.step == 0

@@ -1,0 +1,90 @@
+"""`train.fit(recipe, settings)`: a recipe of one's own from Python, on this machine; the same call under torchrun
+trains over its processes, with the curve of one.
+
+    import train
+    made = train.fit("mine.py", {"max_steps": 200, "dataset": "table.csv"})
+    made.model, made.folder, made.loss, made.held_out
+
+`recipe` is a file, or a module or any object that has rows, model and loss. What it needs lies in a file all the same:
+by that file's content a run is known.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from torch import distributed, nn
+
+from train.engine.run import train_run
+from train.engine.shutdown import Leaver
+from train.errors import BadInput
+from train.plan import own_recipe, own_settings
+from train.plan.config import coerce, nearest
+from train.plan.own_settings import OwnConfig
+from train.recipes.own import OwnRecipe
+from train.recipes.own_file import Functions, functions_of, load
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fitted:
+    model: nn.Module
+    """Trained, in eval mode, where it was trained."""
+    folder: Path
+    """Its weights, the recipe, the settings and a card; empty on a process that writes no files."""
+    loss: float | None
+    """Of the last step; None where the run was done before."""
+    held_out: float | None
+    steps: int
+
+
+def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | None = None) -> Fitted:
+    if distributed.is_initialized():
+        raise BadInput("train.fit was called before in this process", fix="under torchrun: one call a process")
+    functions, kind = read(recipe)
+    config = checked(kind, functions.file, dict(settings or {}))
+    os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows are made there
+    main = threading.current_thread() is threading.main_thread()
+    leaver = Leaver() if main else None
+    try:
+        run, receipt = train_run(config, leaver, recipe=OwnRecipe(config, functions))
+    finally:
+        if leaver:
+            leaver.release()
+    return Fitted(
+        model=run.module.model.eval(),
+        folder=Path(receipt.get(config.RESULT, "")),
+        loss=receipt.get("last_loss"),
+        held_out=run.milestones.newest,
+        steps=run.step,
+    )
+
+
+def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
+    if isinstance(recipe, (str, os.PathLike)):
+        file = own_recipe.read(str(recipe))
+        return load(str(file.path)), own_settings.settings_class(file.settings, str(file.path))
+    try:
+        whose = recipe if inspect.ismodule(recipe) or inspect.isclass(recipe) else type(recipe)
+        path = Path(inspect.getsourcefile(whose) or "").resolve()  # type: ignore[arg-type]
+    except TypeError:
+        path = Path()
+    if not path.is_file():
+        raise BadInput(
+            "recipe: what it needs lies in no file", fix="write it to a file, and give that: train.fit('mine.py')"
+        )
+    own = own_recipe.checked(getattr(recipe, own_recipe.SETTINGS, {}), f"file: {path}")
+    return functions_of(recipe, path), own_settings.settings_class(own, str(path))
+
+
+def checked(kind: type[OwnConfig], file: Path, settings: dict[str, Any]) -> OwnConfig:
+    known = {spec.name: spec for spec in fields(kind)}
+    if unknown := [name for name in settings if name not in known]:
+        raise BadInput(f"unknown setting '{unknown[0]}'{nearest(unknown[0], known)}")
+    read = {name: coerce(known[name], str(v) if isinstance(v, os.PathLike) else v) for name, v in settings.items()}
+    return kind(**{"run": own_settings.title_of(file), **read, "recipe": str(file)})
