@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from train.cluster.worker_process import attach_to_agent, classify_failure, report_to_agent
 from train.errors import BadInput, CheckFailed
-from train.plan.config import SETTINGS, add_own_settings, nearest, read_yaml
+from train.plan.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {
@@ -119,7 +119,7 @@ def parse(parser: Parser, argv: list[str]) -> argparse.Namespace:
 
 def read_config(file: Path, own: set[str]) -> dict[str, Any]:
     values = read_yaml(file, "config file")
-    known = own | set(SETTINGS)
+    known = own | set(SETTINGS) | names_of(recipe_of(values))
     for name in values:
         if name not in known:
             raise BadInput(f"unknown setting '{name}'{nearest(name, known)}", f"file: {file}")

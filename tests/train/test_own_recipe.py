@@ -2,13 +2,15 @@
 
 import json
 import signal
-import textwrap
+from typing import ClassVar
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import train
 from tests.train import cluster
+from tests.train.agents import Agents
 from train.__main__ import main
 from train.data.own_rows import as_columns, open_rows, split_by_content
 from train.engine.batches import rows_of_step
@@ -16,12 +18,13 @@ from train.errors import BadInput
 from train.plan.config import load_config
 from train.recipes import own_rows
 from train.recipes.own_file import load
+from train.runlog.tail import read
 
 CLOSE = 1e-6
 TABLE = cluster.ROOT / "examples/table.py"
 CSV = cluster.ROOT / "examples/energy.csv"
-STEPS = 24
-SETTINGS = {"recipe": TABLE, "max_steps": STEPS, "rows_per_step": 8, "save_every": 6, "eval_every": 12, "width": 16}
+STEPS = 48
+SETTINGS = {"recipe": TABLE, "max_steps": STEPS, "rows_per_step": 8, "save_every": 6, "eval_every": 24, "width": 16}
 SIMPLE = """
 import torch
 from torch import nn
@@ -64,16 +67,16 @@ def written(tmp_path, *changes, text=SIMPLE):
     """A recipe with some of its lines replaced."""
     for old, new in changes:
         assert old in text
-        text = text.replace(old, textwrap.dedent(new))
+        text = text.replace(old, new)
     (tmp_path / "mine.py").write_text(text)
     return tmp_path / "mine.py"
 
 
-def refusal(tmp_path, *changes):
-    config = load_config({"recipe": str(written(tmp_path, *changes))})
+def refusal(tmp_path, *changes, text=SIMPLE):
+    config = load_config({"recipe": str(written(tmp_path, *changes, text=text))})
     with pytest.raises(BadInput) as refused:
-        own_rows.prepare(config, lambda _: None, out=str(tmp_path / "rows"))
-    assert not (tmp_path / "rows").exists()
+        own_rows.prepare(config, lambda _: None, out=str(tmp_path / "refused"))
+    assert not (tmp_path / "refused").exists()
     return str(refused.value)
 
 
@@ -94,7 +97,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, rows):
         optimizer.step()
         losses.append(loss.item())
     assert len(losses) == STEPS and largest_error(alone.losses(), losses) < 1e-5
-    assert losses[-1] < 0.5 * losses[0], "nothing was learned"
+    assert sum(losses[-8:]) < 0.5 * sum(losses[:8]), "nothing was learned"
 
 
 def stream(rows):
@@ -111,7 +114,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
 
 
 def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(settings, tmp_path):
-    longer = {**settings, "max_steps": 400}
+    longer = {**settings, "max_steps": 400, "learning_rate": 0.001, "eval_every": 0}
     truth = cluster.train(tmp_path / "truth", longer)
     torn = cluster.Cluster(tmp_path, {**longer, "shares": "5,2,1"}, 3)
     torn.reaches(9)
@@ -121,11 +124,24 @@ def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(
     assert len(torn.steps()) < 400, "it was done before it could be killed"
     other = tmp_path / "table.py"
     other.write_text(TABLE.read_text() + "\n# changed\n")
-    changed = cluster.Cluster(tmp_path, {**longer, "recipe": other, "dataset": CSV}, 2)
-    assert changed.wait() == [2, 2] and "cannot continue with other settings: recipe_hash was" in changed.said()
+    changed = cluster.Cluster(tmp_path, {**longer, "recipe": other, "dataset": CSV})
+    assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
     run = cluster.train(tmp_path, {**longer, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
     assert largest_error(run.losses(), truth.losses()) < CLOSE
+
+
+def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
+    longer = {**settings, "max_steps": 300, "learning_rate": 0.001, "eval_every": 0, "save_every": 50}
+    truth = cluster.train(tmp_path / "alone", longer)
+    agents = Agents(tmp_path, {**longer, "speeds": "node-0=5,node-1=2,node-2=1", "sync": "flat"})
+    agents.start()
+    agents.wait(lambda: agents.last_step("node-0")["step"] >= 10, 90, "they do not train")
+    agents.kill("node-2")
+    assert agents.ended() == [0, 0]
+    steps = agents.steps("node-0")
+    assert len(steps[0]["nodes"]) == 3 and len(steps[-1]["nodes"]) == 2
+    assert largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
 
 
 def test_its_result_is_all_that_its_own_functions_need(alone, rows):
@@ -144,16 +160,12 @@ def test_its_result_is_all_that_its_own_functions_need(alone, rows):
 
 
 def test_what_is_not_trained_is_in_the_result_too(tmp_path):
-    frozen = """
-    def model(settings):
-        made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-        made[0].requires_grad_(False)
-        made.register_buffer("scale", torch.tensor([2.0]))
-        return made
-
-    def no_model(settings):
-    """
-    mine = written(tmp_path, ("def model(settings):", frozen))
+    layers = """    made = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    made[0].requires_grad_(False)
+    made.register_buffer("scale", torch.tensor([2.0]))
+    return made
+    return nn.Sequential("""
+    mine = written(tmp_path, ("    return nn.Sequential(", layers))
     assert main(["run", f"--recipe={mine}", "--max-steps=3", f"--home={tmp_path}", "--width=4"]) == 0
     for name in ("model", "best"):
         tensors = load_file(tmp_path / f"results/run/{name}/model.safetensors")
@@ -162,78 +174,63 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path):
 
 # -- what it may not do ------------------------------------------------------------------------------------------------
 
-NORM = ("nn.Tanh()", "nn.{}(4), nn.Tanh()")
+OF_LOSS, OF_MODEL = "    return (model", 'nn.Linear(settings["width"], 1))'
+ERROR = '(model(batch["x"]).squeeze(1) - batch["y"]) ** 2'
+BUFFER = OF_MODEL.replace("1))", "1)).append(Mean())")
+MEAN = """class Mean(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(1))
+
+    def forward(self, x):
+        self.mean += {}
+        return x
+
+def model(settings):"""
+ALIKE = '(model(batch["x"]).squeeze(1) - batch["y"]).mean() ** 2 * torch.ones(len(batch["y"]))'
+REFUSED = {
+    "BatchNorm": ("1 is BatchNorm: it computes with the rows", ("nn.Tanh()", "nn.BatchNorm1d(4), nn.Tanh()")),
+    "dropout": ("random numbers while it trains (1 is Dropout)", ("nn.Tanh()", "nn.Dropout(0.5), nn.Tanh()")),
+    "own random numbers": (
+        "draws random numbers while it trains: every node would draw others",
+        ('model(batch["x"])', 'model(batch["x"] + torch.randn_like(batch["x"]))'),
+    ),
+    "a mean over the batch": ("loss gives one number for 5 rows", (ERROR, f"({ERROR}).mean()")),
+    "not a number a row": ("loss gives a tensor of shape (5, 5) for 5 rows", (".squeeze(1)", "")),
+    "a mean in disguise": ("a row's loss depends on the rows beside it", (ERROR, ALIKE)),
+    "a counter": (
+        "the same rows gave other gradients the second time",
+        ("settings = {", "calls = []\nsettings = {"),
+        (OF_LOSS, "    calls.append(0)\n    return len(calls) * (model"),
+    ),
+    "a running mean": (
+        "the buffer 3.mean changes while it trains",
+        ("def model(settings):", MEAN.format("x.mean().detach()")),
+        (OF_MODEL, BUFFER),
+    ),
+    "a weight that nothing reaches": (
+        "no loss reaches 3.0",
+        (OF_MODEL, OF_MODEL.replace("1))", "1)).append(nn.ParameterList([torch.ones(2)]))")),
+        ('model(batch["x"])', 'model[:3](batch["x"])'),
+    ),
+    "no weights in the loss": ("does not depend on the model's", ('model(batch["x"])', 'model(batch["x"]).detach()')),
+    "not finite": ("loss gives inf on the first rows", (ERROR, f"{ERROR} / 0")),
+    "an error": ("loss failed: KeyError: 'z'", ('batch["y"])', 'batch["z"])')),
+    "no model": ("model gives tuple, not a torch.nn.Module", ("return nn.Sequential", "return 3, nn.Sequential")),
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    {
-        "BatchNorm": (
-            ("nn.Tanh()", "nn.BatchNorm1d(4), nn.Tanh()"),
-            "1 is BatchNorm: it computes with the rows",
-        ),
-        "dropout": (("nn.Tanh()", "nn.Dropout(0.5), nn.Tanh()"), "draws random numbers while it trains (1 is Dropout)"),
-        "own random numbers": (
-            ('model(batch["x"])', 'model(batch["x"] + torch.randn_like(batch["x"]))'),
-            "draws random numbers while it trains: every node would draw others",
-        ),
-        "a mean over the batch": (
-            ('batch["y"]) ** 2', 'batch["y"]).square().mean()'),
-            "loss gives one number for 5 rows",
-        ),
-        "not a number a row": ((".squeeze(1) - batch", " - batch"), "loss gives a tensor of shape (5, 5) for 5 rows"),
-        "a mean in disguise": (
-            (
-                '(model(batch["x"]).squeeze(1) - batch["y"]) ** 2',
-                '(model(batch["x"]).squeeze(1) - batch["y"]).mean() ** 2 * torch.ones(len(batch["y"]))',
-            ),
-            "a row's loss depends on the rows beside it",
-        ),
-        "a counter": (
-            ("    return (model", "    calls.append(0)\n    return len(calls) * (model"),
-            "the same rows gave other gradients the second time",
-        ),
-        "a running mean": (
-            ("    return (model", "    model.mean += 1\n    return (model"),
-            "the buffer mean changes while it trains",
-        ),
-        "a weight that nothing reaches": (
-            (
-                'nn.Linear(settings["width"], 1))',
-                'nn.Linear(settings["width"], 1)).append(nn.ParameterList([torch.ones(2)]))',
-            ),
-            "no loss reaches 3.0",
-        ),
-        "no weights in the loss": (
-            ('model(batch["x"])', 'model(batch["x"]).detach()'),
-            "does not depend on the model's",
-        ),
-        "not finite": (('batch["y"]) ** 2', 'batch["y"] * 0) ** 2 / 0'), "loss gives"),
-        "an error": (('batch["y"])', 'batch["z"])'), "loss failed: KeyError: 'z'"),
-        "no model": (("return nn.Sequential", "return 3, nn.Sequential"), "model gives tuple, not a torch.nn.Module"),
-    }.values(),
-    ids=lambda value: value[1][:30] if isinstance(value, tuple) else "",
-)
-def test_what_a_cluster_cannot_share_is_refused_with_its_cause(tmp_path, change, said):
-    more = {
-        "model.mean": ("    return nn.Sequential(", "    return Own("),
-        "calls": ("settings = {", "calls = []\nsettings = {"),
-    }
-    own = """
-    class Own(nn.Sequential):
-        def __init__(self, *layers):
-            super().__init__(*layers)
-            self.register_buffer("mean", torch.zeros(1))
-
-    def model(settings):
-    """
-    changes = [change, *(more[name] for name in more if name in change[1])]
-    if "model.mean" in change[1]:
-        changes.append(("def model(settings):", own))
-    if "ParameterList" in change[1]:
-        changes.append(('model(batch["x"])', 'model[:3](batch["x"])'))
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_a_cluster_cannot_share_is_refused_with_its_cause(tmp_path, case):
+    said, *changes = REFUSED[case]
     found = refusal(tmp_path, *changes)
-    assert (said in found and f"file: {tmp_path}/mine.py" in found) or "fix" in found or said in found
+    assert said in found and len(found.splitlines()) <= 3
+    assert f"file: {tmp_path}/mine.py" in found
+
+
+def test_a_buffer_that_stays_as_it_is_passes(tmp_path):
+    mine = written(tmp_path, ("def model(settings):", MEAN.format("0")), (OF_MODEL, BUFFER))
+    own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))
 
 
 def test_groupnorm_passes(tmp_path):
@@ -248,6 +245,7 @@ def test_groupnorm_passes(tmp_path):
         ({"x": [[1], [1, 2]]}, "pad the shorter ones"),
         ({"x": ["a", "b"]}, "turn words into numbers"),
         ({"x": [1, 2], "y": [1]}, "not the same number of rows: x has 2, y has 1"),
+        ({"x": []}, "x has no rows"),
         ({"x": 3}, "x is one number, not one a row"),
         ({"x": [1.0, float("nan")]}, "x has no finite number in row 1"),
         ({"two words": [1]}, "cannot name a column"),
@@ -273,3 +271,88 @@ def test_a_row_stays_on_its_side_when_others_go():
     assert fewer_held.tolist() == [row for row in all_held.tolist() if row[0] >= 100]
     (one,) = split_by_content(as_columns({"x": x[:4]}, "rows"), 0.0001)[1].values()
     assert len(one) == 1
+
+
+def test_the_recipe_may_hold_rows_out_itself(tmp_path):
+    both = 'return {"x": x[:15], "y": x[:15].sum(1)}, {"x": x[15:], "y": x[15:].sum(1)}'
+    mine = written(tmp_path, ('return {"x": x, "y": x.sum(1)}', both))
+    folder = own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))
+    assert (len(open_rows(folder)), len(open_rows(folder, "eval"))) == (15, 5)
+    other = both.replace('x[15:], "y"', 'x[15:, :2], "y"')
+    assert "has other names, shapes or types" in refusal(tmp_path, (both, other), text=mine.read_text())
+
+
+# -- from Python -------------------------------------------------------------------------------------------------------
+
+
+def test_fit_is_the_same_run_as_the_command(alone, settings, tmp_path):
+    made = train.fit(TABLE, {**settings, "home": tmp_path, "run": "run"})
+    losses = [e["loss"] for e in read(tmp_path / "logs/runs/run/events.jsonl") if e["event"] == "step"]
+    assert losses == alone.losses() and made.loss == losses[-1] and made.steps == STEPS
+    truth = load_file(alone.node_home(0) / "results/run/model/model.safetensors")
+    for name, tensor in made.model.state_dict().items():
+        assert torch.equal(tensor, truth[name])
+    assert made.folder == tmp_path / "results/run/model" and not made.model.training and made.held_out
+    again = train.fit(str(TABLE), {**settings, "home": tmp_path, "run": "run"})
+    assert again.steps == STEPS and torch.equal(again.model[0].weight, made.model[0].weight)
+
+
+def test_fit_takes_an_object_with_the_same_functions(tmp_path):
+    class Mine:
+        settings: ClassVar = {"width": 3}
+
+        def rows(self, settings):
+            return {"x": [[float(i % 5)] for i in range(30)], "y": [float(i % 5) for i in range(30)]}
+
+        def model(self, settings):
+            return torch.nn.Linear(1, 1)
+
+        def loss(self, model, batch):
+            return (model(batch["x"]).squeeze(1) - batch["y"]) ** 2
+
+    made = train.fit(Mine(), {"max_steps": 3, "home": tmp_path, "width": 4})
+    assert made.steps == 3 and json.loads((made.folder / "settings.json").read_text())["width"] == 4
+    with pytest.raises(BadInput, match="unknown setting 'widht', did you mean 'width'"):
+        train.fit(Mine(), {"widht": 4})
+    with pytest.raises(BadInput, match="lies in no file"):
+        train.fit(eval("type('Own', (), {})()", {"__name__": "nowhere"}))
+
+
+def test_signals_mean_what_they_meant_before(tmp_path, settings):
+    before = signal.getsignal(signal.SIGTERM)
+    train.fit(TABLE, {**settings, "home": tmp_path, "max_steps": 1})
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_fit_in_three_unequal_processes_has_the_curve_of_one(alone, settings, tmp_path):
+    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1"}, 3, program=["-m", "tests.train.fits"])
+    for rank in range(3):
+        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert f"steps {STEPS}" in run.said(rank)
+
+
+# -- afterwards --------------------------------------------------------------------------------------------------------
+
+
+def test_eval_measures_it_and_the_others_say_what_to_do(alone, rows, capsys):
+    home = alone.node_home(0)
+    launched = load_config({name: str(value) for name, value in SETTINGS.items()}).scoped("math", "agree", "node")
+    facts = {"all": launched | {"recipe": "/gone/table.py"}, "model": {"folder_name": ""}, "rows": rows.name}
+    (home / "logs/runs/run/launch.json").write_text(json.dumps(facts))
+    (home / "data/processed").mkdir(parents=True)
+    (home / "data/processed" / rows.name).symlink_to(rows)
+    where = [f"--home={home}", "--run=run"]
+    assert main(["eval", "--json", *where]) == 0
+    found = json.loads(capsys.readouterr().out)["model"]
+    assert found["loss"] == pytest.approx([e for e in alone.events() if e["event"] == "eval"][-1]["loss"], rel=1e-5)
+    assert 0 < found["error"] < 2
+    for words, said in ((["ask"], "no words to answer with"), (["export", "gguf"], "take that folder as it is")):
+        assert main([*words, *where]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_a_plan_without_machines_says_what_it_does_not_know(capsys):
+    assert main(["plan", f"--recipe={TABLE}", "--width=8"]) == 0
+    assert "shows only when the model is built" in capsys.readouterr().out
+    assert main(["plan", f"--recipe={TABLE}", "--speeds=a=30,b=10"]) == 0
+    assert "24" in capsys.readouterr().out

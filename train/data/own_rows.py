@@ -128,6 +128,8 @@ def as_column(values: Any, what: str) -> NDArray[Any]:
         raise BadInput(f"recipe: {what} holds {column.dtype}, not numbers", fix="turn words into numbers in rows")
     if not column.ndim:
         raise BadInput(f"recipe: {what} is one number, not one a row", fix="a constant belongs into settings")
+    if not len(column):
+        raise BadInput(f"recipe: {what} has no rows", fix="give some, or leave out what is held out")
     if column.dtype == np.float32 and len(bad := np.flatnonzero(~np.isfinite(column.reshape(len(column), -1)).all(1))):
         raise BadInput(f"recipe: {what} has no finite number in row {bad[0]}", fix="leave such rows out, or fill them")
     return np.ascontiguousarray(column)

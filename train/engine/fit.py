@@ -15,9 +15,9 @@ import inspect
 import os
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import distributed, nn
 
@@ -25,8 +25,8 @@ from train.engine.run import train_run
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan import own_recipe, own_settings
-from train.plan.config import coerce, nearest
-from train.plan.own_settings import OwnConfig
+from train.plan.config import OwnConfig, load_config
+from train.recipes import Recipe
 from train.recipes.own import OwnRecipe
 from train.recipes.own_file import Functions, functions_of, load
 
@@ -38,8 +38,9 @@ class Fitted:
     folder: Path
     """Its weights, the recipe, the settings and a card; empty on a process that writes no files."""
     loss: float | None
-    """Of the last step; None where the run was done before."""
+    """Of the last step."""
     held_out: float | None
+    """Of the last evaluation; None where nothing is held out, and where the run was done before."""
     steps: int
 
 
@@ -52,7 +53,7 @@ def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | N
     main = threading.current_thread() is threading.main_thread()
     leaver = Leaver() if main else None
     try:
-        run, receipt = train_run(config, leaver, recipe=OwnRecipe(config, functions))
+        run, receipt = train_run(config, leaver, recipe=cast(Recipe, OwnRecipe(config, functions)))
     finally:
         if leaver:
             leaver.release()
@@ -71,7 +72,7 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
         return load(str(file.path)), own_settings.settings_class(file.settings, str(file.path))
     try:
         whose = recipe if inspect.ismodule(recipe) or inspect.isclass(recipe) else type(recipe)
-        path = Path(inspect.getsourcefile(whose) or "").resolve()  # type: ignore[arg-type]
+        path = Path(inspect.getsourcefile(whose) or "").resolve()
     except TypeError:
         path = Path()
     if not path.is_file():
@@ -83,8 +84,6 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
 
 
 def checked(kind: type[OwnConfig], file: Path, settings: dict[str, Any]) -> OwnConfig:
-    known = {spec.name: spec for spec in fields(kind)}
-    if unknown := [name for name in settings if name not in known]:
-        raise BadInput(f"unknown setting '{unknown[0]}'{nearest(unknown[0], known)}")
-    read = {name: coerce(known[name], str(v) if isinstance(v, os.PathLike) else v) for name, v in settings.items()}
-    return kind(**{"run": own_settings.title_of(file), **read, "recipe": str(file)})
+    plain = {name: str(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
+    values = {"run": own_settings.title_of(file), **plain, "recipe": str(file)}
+    return cast(OwnConfig, load_config(values, kind))

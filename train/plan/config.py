@@ -46,14 +46,19 @@ def names_of(settings: type[RunConfig]) -> frozenset[str]:
     return frozenset(spec.name for spec in fields(settings))
 
 
-def load_config(values: dict[str, Any]) -> RunConfig:
-    """The settings of a run from a config file or flags: text is read as the type that its field has."""
-    settings = recipe_of(values)
+def load_config(values: dict[str, Any], settings: type[RunConfig] | None = None) -> RunConfig:
+    """The settings of a run from a config file or flags: text is read as the type that its field has. `settings`: where
+    what the recipe is called does not say which there are."""
+    settings = settings or recipe_of(values)
     own = {spec.name: spec for spec in fields(settings)}
     for name in values:
         if name not in own:
             raise not_its_own(name, own, str(values.get("recipe") or own["recipe"].default))
-    return settings(**{name: coerce(own[name], value) for name, value in values.items()})
+    read = {name: coerce(own[name], value) for name, value in values.items()}
+    for given, other in (("epochs", "max_steps"), ("max_steps", "epochs")):
+        if read.get(given) is not None:
+            read.setdefault(other, None)  # what a recipe of one's own has as its default gives way
+    return settings(**read)
 
 
 def not_its_own(name: str, own: Iterable[str], recipe: str) -> BadInput:

@@ -16,8 +16,22 @@ from train.plan.run_name import as_name
 from train.plan.settings import Holding, RunConfig, coerce, option
 
 NOT_ITS_OWN = frozenset(
-    {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad"}
-    | {"nodes", "follow", "queue", "config", "json", "out", "format", "date", "help", "known_only", "pack"}
+    {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}
+    | {
+        "backend",
+        "load_in",
+        "nodes",
+        "follow",
+        "queue",
+        "config",
+        "json",
+        "out",
+        "format",
+        "date",
+        "help",
+        "known_only",
+    }
+    | {"links", "link_mbit", "wireless", "fixed", "without_bf16", "without_unsloth"}
 )
 """Names that a recipe can neither take nor give another default: they mean something else, or nothing to it."""
 

@@ -75,8 +75,8 @@ def predict(args: argparse.Namespace, found: fit.Fit, config: RunConfig) -> int:
         known = {"sizes": others} if others else {}
         print(json.dumps({"ok": True, "failures": [], "model": found.model, **predicted, **known}))
     else:
-        known = f"{found.trained_weights / 1e6:.1f} M weights trained, {predicted['wire']} wire"
-        head = f"{found.model}: {known if found.facts else UNKNOWN}"
+        about = f"{found.trained_weights / 1e6:.1f} M weights trained, {predicted['wire']} wire"
+        head = f"{found.model}: {about if found.facts else UNKNOWN}"
         print("\n".join([head, *speedup.as_text(predicted), *sizes.as_text(others, "--")]))
     return 0
 

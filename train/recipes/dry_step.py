@@ -37,7 +37,8 @@ def _check(functions: Functions, model: nn.Module, batch: Batch) -> None:
     before = {name: buffer.clone() for name, buffer in model.named_buffers()}
 
     def gradients(batches: list[Batch], seed: int = 1) -> Gradients:
-        return call("loss", file, gradients_of, functions.loss_sum, model, batches, seed)
+        found: Gradients = call("loss", file, gradients_of, functions.loss_sum, model, batches, seed)
+        return found
 
     whole = gradients([batch])
     drew = has_drawn(1)
@@ -97,7 +98,7 @@ def gradients_of(
             )
         if not torch.isfinite(total):
             raise BadInput(
-                f"recipe: loss gives {float(total)} on the first rows", fix="look at its logarithms, divisions"
+                f"recipe: loss gives {total.item()} on the first rows", fix="look at its logarithms, divisions"
             )
         total.backward()
     return {n: p.grad.double() for n, p in model.named_parameters() if p.requires_grad and p.grad is not None}

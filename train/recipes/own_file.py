@@ -76,8 +76,11 @@ def functions_of(given: Any, file: Path) -> Functions:
 def call(what: str, file: Path, function: Callable[..., Any], *values: Any) -> Any:
     try:
         return function(*values)
-    except (BadInput, torch.OutOfMemoryError):
+    except torch.OutOfMemoryError:
         raise
+    except BadInput as wrong:  # what it gave is not what it should be
+        what_is_wrong, *fix = str(wrong).splitlines()
+        raise BadInput(what_is_wrong, f"file: {file}", *fix) from None
     except Exception as error:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
         line = f", line {frames[-1].lineno}" if frames else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -85,19 +85,31 @@ def place_of(data: Dataset, files: list[Path]) -> str:
 
 
 def call_rows(functions: Functions, config: OwnConfig, place: str) -> tuple[Columns, Columns]:
+    """What is trained on, and what is held out."""
+    return cast(
+        tuple[Columns, Columns],
+        call("rows", functions.file, lambda: rows_of(functions.rows, config, config.own | {"dataset": place})),
+    )
+
+
+def rows_of(
+    rows: Callable[[dict[str, Any]], Any], config: OwnConfig, settings: dict[str, Any]
+) -> tuple[Columns, Columns]:
     seed_all(config.seed)
-    given = call("rows", functions.file, functions.rows, config.own | {"dataset": place})
+    given = rows(settings)
     if isinstance(given, tuple) and len(given) == 2:
         train, held_out = as_columns(given[0], "rows"), as_columns(given[1], "rows, held out")
-        if {n: (c.shape[1:], c.dtype) for n, c in train.items()} != {
-            n: (c.shape[1:], c.dtype) for n, c in held_out.items()
-        }:
+        if kinds(train) != kinds(held_out):
             raise BadInput("recipe: rows: what is held out has other names, shapes or types than what is trained on")
     else:
         train, held_out = split_by_content(as_columns(given, "rows"), config.eval_fraction)
     if (count := len(next(iter(train.values())))) < FEWEST:
         raise BadInput(f"recipe: rows gives {count} to train on: that is too few", fix=f"at least {FEWEST}")
     return train, held_out
+
+
+def kinds(columns: Columns) -> dict[str, Any]:
+    return {name: (column.shape[1:], column.dtype) for name, column in columns.items()}
 
 
 def build_model(functions: Functions, config: OwnConfig, rows: Path) -> nn.Module:
@@ -110,6 +122,9 @@ def build_model(functions: Functions, config: OwnConfig, rows: Path) -> nn.Modul
     trained = [p for p in model.parameters() if p.requires_grad]
     if not trained:
         raise BadInput("recipe: the model has no weight that is trained", f"file: {functions.file}")
+    if any(isinstance(p, nn.UninitializedParameter) for p in trained):
+        what = "recipe: the model has lazy layers, whose weights are not there before its first rows"
+        raise BadInput(what, f"file: {functions.file}", 'give the size: settings["shapes"] has that of a row')
     for weight in trained:
         weight.data = weight.data.float()
     return model.train()

@@ -156,12 +156,12 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     own.weights_into(model, run.folder)
     module, some = LossModule(model, recipe.functions.loss_sum), list(range(min(args.rows, len(rows))))
     metrics = own.measured(recipe.functions, module, rows, some, device)
-    result = {"rows": len(some), "model": {"loss": loss_of(module, rows, some, device)["loss"], **metrics}}
+    found = {"loss": loss_of(module, rows, some, device)["loss"], **metrics}
     if args.json:
-        print(json.dumps({"ok": True, **result, "questions": [], "step": run.step}))
+        print(json.dumps({"ok": True, "rows": len(some), "model": found, "questions": [], "step": run.step}))
         return 0
     print(f"{len(some)} held-out rows")
-    print("\n".join(f"  {name:18}{value:11.4g}" for name, value in result["model"].items()))
+    print("\n".join(f"  {name:18}{value:11.4g}" for name, value in found.items()))
     return 0
 
 

@@ -21,7 +21,7 @@ from console.verbs import PHASES, VERBS, parser
 from lab import __main__ as lab
 from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
 from train import __main__ as train
-from train.plan.config import SETTINGS
+from train.plan.config import SETTINGS, names_of, recipe_of
 
 YOURS = "inventory/homelab/hosts.yml"
 FOLDERS = "console docs inventory lab playbooks plugins requirements roles templates tests train"
@@ -157,7 +157,7 @@ def check_playbook(words: list[str], *, whole: bool) -> None:
 def check_extra(words: list[str]) -> None:
     values = [after for word, after in itertools.pairwise(words) if word == "-e"]
     given = dict(value.split("=", 1) for value in values if "=" in value and not value.startswith(("@", "{")))
-    known = set(SETTINGS) | set(launch_request.LAUNCH_ONLY)
+    known = set(SETTINGS) | set(launch_request.LAUNCH_ONLY) | names_of(recipe_of(given))
     for name in given:
         if not name.startswith("motley_") and not OPEN.fullmatch(name):
             assert name in known, f"launch.yml knows no variable {name}"

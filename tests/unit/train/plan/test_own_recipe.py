@@ -42,11 +42,15 @@ def test_its_settings_are_read_and_checked_without_running_it(mine: Path) -> Non
     assert config.own == {"width": 16, "deep": True, "word": "a", "rate": 0.5, "seed": 3407}
     assert (config.learning_rate, config.rows_per_step, config.max_steps) == (1.0, 24, 7)
     assert config.recipe == str(mine) and config.recipe_hash == own_recipe.read(str(mine)).sha256
+    mine.write_text(MINE.replace('"width"', '"max_steps": 9, "width"'))
+    longer = load_config({"recipe": str(mine), "epochs": 2})
+    assert (longer.max_steps, longer.epochs) == (None, 2.0), "what is given stands in place of the recipe's default"
+    assert load_config({"recipe": str(mine)}).max_steps == 9
     with pytest.raises(BadInput, match="width: 'wide' is not a whole number"):
         load_config({"recipe": str(mine), "width": "wide"})
     with pytest.raises(BadInput, match="unknown setting 'widht', did you mean 'width'"):
         load_config({"recipe": str(mine), "widht": 3})
-    with pytest.raises(BadInput, match="lora_r: this belongs to recipe=sft, and the run has recipe=.*mine.py"):
+    with pytest.raises(BadInput, match=r"lora_r: this belongs to recipe=sft, and the run has recipe=.*mine\.py"):
         load_config({"recipe": str(mine), "lora_r": 3})
 
 
@@ -82,7 +86,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_line(mine: Path, old: str, n
 
 
 def test_a_file_that_is_not_there_is_named() -> None:
-    with pytest.raises(BadInput, match="there is no file ./none.py"):
+    with pytest.raises(BadInput, match=r"there is no file ./none\.py"):
         load_config({"recipe": "./none.py"})
 
 
@@ -169,7 +173,7 @@ def test_another_file_is_another_run(mine: Path, tmp_path: Path) -> None:
     assert decided({"recipe": str(elsewhere / "mine.py"), "run": "qa", "width": 8}, there).request.step == 12
     with pytest.raises(BadInput, match="width: the run was launched with 8, 9 is asked for"):
         decided({"recipe": str(mine), "run": "qa", "width": 9}, there)
-    with pytest.raises(BadInput, match="recipe: the run was launched with .*mine.py, pretrain is asked for"):
+    with pytest.raises(BadInput, match=r"recipe: the run was launched with .*mine\.py, pretrain is asked for"):
         decided({"recipe": "pretrain", "run": "qa"}, there)
     mine.write_text(MINE + "# changed\n")
     for values in ({"resume": "qa"}, {"recipe": str(mine), "run": "qa"}, {"resume": "qa", "run": "other"}):
