@@ -1,4 +1,4 @@
-"""A recipe of one's own: the same curve on any cluster, and what it may not do is said before it trains."""
+"""A recipe of one's own: the same curve on any cluster, by the command and from Python, and what comes out of it."""
 
 import json
 import signal
@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 import train
 from tests.train import cluster
 from tests.train.agents import Agents
+from tests.train.own_recipes import written
 from train.__main__ import main
-from train.data.own_rows import as_columns, open_rows, split_by_content
+from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
 from train.errors import BadInput
 from train.plan.config import load_config
@@ -25,22 +26,6 @@ TABLE = cluster.ROOT / "examples/table.py"
 CSV = cluster.ROOT / "examples/energy.csv"
 STEPS = 48
 SETTINGS = {"recipe": TABLE, "max_steps": STEPS, "rows_per_step": 8, "save_every": 6, "eval_every": 24, "width": 16}
-SIMPLE = """
-import torch
-from torch import nn
-
-settings = {"width": 4}
-
-def rows(settings):
-    x = torch.arange(60.0).reshape(20, 3).sin()
-    return {"x": x, "y": x.sum(1)}
-
-def model(settings):
-    return nn.Sequential(nn.Linear(3, settings["width"]), nn.Tanh(), nn.Linear(settings["width"], 1))
-
-def loss(model, batch):
-    return (model(batch["x"]).squeeze(1) - batch["y"]) ** 2
-"""
 
 
 def largest_error(found, truth):
@@ -61,23 +46,6 @@ def settings(rows):
 @pytest.fixture(scope="module")
 def alone(settings, tmp_path_factory):
     return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
-def written(tmp_path, *changes, text=SIMPLE):
-    """A recipe with some of its lines replaced."""
-    for old, new in changes:
-        assert old in text
-        text = text.replace(old, new)
-    (tmp_path / "mine.py").write_text(text)
-    return tmp_path / "mine.py"
-
-
-def refusal(tmp_path, *changes, text=SIMPLE):
-    config = load_config({"recipe": str(written(tmp_path, *changes, text=text))})
-    with pytest.raises(BadInput) as refused:
-        own_rows.prepare(config, lambda _: None, out=str(tmp_path / "refused"))
-    assert not (tmp_path / "refused").exists()
-    return str(refused.value)
 
 
 def test_its_losses_are_those_of_plain_pytorch(alone, rows):
@@ -170,116 +138,6 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path):
     for name in ("model", "best"):
         tensors = load_file(tmp_path / f"results/run/{name}/model.safetensors")
         assert tensors.keys() == {"0.weight", "0.bias", "2.weight", "2.bias", "scale"}
-
-
-# -- what it may not do ------------------------------------------------------------------------------------------------
-
-OF_LOSS, OF_MODEL = "    return (model", 'nn.Linear(settings["width"], 1))'
-ERROR = '(model(batch["x"]).squeeze(1) - batch["y"]) ** 2'
-BUFFER = OF_MODEL.replace("1))", "1)).append(Mean())")
-MEAN = """class Mean(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("mean", torch.zeros(1))
-
-    def forward(self, x):
-        self.mean += {}
-        return x
-
-def model(settings):"""
-ALIKE = '(model(batch["x"]).squeeze(1) - batch["y"]).mean() ** 2 * torch.ones(len(batch["y"]))'
-REFUSED = {
-    "BatchNorm": ("1 is BatchNorm: it computes with the rows", ("nn.Tanh()", "nn.BatchNorm1d(4), nn.Tanh()")),
-    "dropout": ("random numbers while it trains (1 is Dropout)", ("nn.Tanh()", "nn.Dropout(0.5), nn.Tanh()")),
-    "own random numbers": (
-        "draws random numbers while it trains: every node would draw others",
-        ('model(batch["x"])', 'model(batch["x"] + torch.randn_like(batch["x"]))'),
-    ),
-    "a mean over the batch": ("loss gives one number for 5 rows", (ERROR, f"({ERROR}).mean()")),
-    "not a number a row": ("loss gives a tensor of shape (5, 5) for 5 rows", (".squeeze(1)", "")),
-    "a mean in disguise": ("a row's loss depends on the rows beside it", (ERROR, ALIKE)),
-    "a counter": (
-        "the same rows gave other gradients the second time",
-        ("settings = {", "calls = []\nsettings = {"),
-        (OF_LOSS, "    calls.append(0)\n    return len(calls) * (model"),
-    ),
-    "a running mean": (
-        "the buffer 3.mean changes while it trains",
-        ("def model(settings):", MEAN.format("x.mean().detach()")),
-        (OF_MODEL, BUFFER),
-    ),
-    "a weight that nothing reaches": (
-        "no loss reaches 3.0",
-        (OF_MODEL, OF_MODEL.replace("1))", "1)).append(nn.ParameterList([torch.ones(2)]))")),
-        ('model(batch["x"])', 'model[:3](batch["x"])'),
-    ),
-    "no weights in the loss": ("does not depend on the model's", ('model(batch["x"])', 'model(batch["x"]).detach()')),
-    "not finite": ("loss gives inf on the first rows", (ERROR, f"{ERROR} / 0")),
-    "an error": ("loss failed: KeyError: 'z'", ('batch["y"])', 'batch["z"])')),
-    "no model": ("model gives tuple, not a torch.nn.Module", ("return nn.Sequential", "return 3, nn.Sequential")),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_a_cluster_cannot_share_is_refused_with_its_cause(tmp_path, case):
-    said, *changes = REFUSED[case]
-    found = refusal(tmp_path, *changes)
-    assert said in found and len(found.splitlines()) <= 3
-    assert f"file: {tmp_path}/mine.py" in found
-
-
-def test_a_buffer_that_stays_as_it_is_passes(tmp_path):
-    mine = written(tmp_path, ("def model(settings):", MEAN.format("0")), (OF_MODEL, BUFFER))
-    own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))
-
-
-def test_groupnorm_passes(tmp_path):
-    config = load_config({"recipe": str(written(tmp_path, ("nn.Tanh()", "nn.GroupNorm(2, 4), nn.Tanh()")))})
-    assert len(open_rows(own_rows.prepare(config, lambda _: None, out=str(tmp_path / "rows")))) >= 18
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([1, 2], "gives list, not names with their numbers"),
-        ({"x": [[1], [1, 2]]}, "pad the shorter ones"),
-        ({"x": ["a", "b"]}, "turn words into numbers"),
-        ({"x": [1, 2], "y": [1]}, "not the same number of rows: x has 2, y has 1"),
-        ({"x": []}, "x has no rows"),
-        ({"x": 3}, "x is one number, not one a row"),
-        ({"x": [1.0, float("nan")]}, "x has no finite number in row 1"),
-        ({"two words": [1]}, "cannot name a column"),
-    ],
-)
-def test_rows_that_are_none_are_refused(rows, said):
-    with pytest.raises(BadInput) as refused:
-        as_columns(rows, "rows")
-    assert said in str(refused.value)
-
-
-def test_python_numbers_become_what_a_model_computes_with():
-    found = as_columns({"a": [1.5, 2.0], "b": [1, 2], "c": torch.zeros(2, dtype=torch.bfloat16).float()}, "rows")
-    assert {name: str(column.dtype) for name, column in found.items()} == {"a": "float32", "b": "int64", "c": "float32"}
-
-
-def test_a_row_stays_on_its_side_when_others_go():
-    x = torch.arange(400).reshape(200, 2)
-    (all_held,), (fewer_held,) = (
-        split_by_content(as_columns({"x": part}, "rows"), 0.2)[1].values() for part in (x, x[50:])
-    )
-    assert 20 < len(all_held) < 60
-    assert fewer_held.tolist() == [row for row in all_held.tolist() if row[0] >= 100]
-    (one,) = split_by_content(as_columns({"x": x[:4]}, "rows"), 0.0001)[1].values()
-    assert len(one) == 1
-
-
-def test_the_recipe_may_hold_rows_out_itself(tmp_path):
-    both = 'return {"x": x[:15], "y": x[:15].sum(1)}, {"x": x[15:], "y": x[15:].sum(1)}'
-    mine = written(tmp_path, ('return {"x": x, "y": x.sum(1)}', both))
-    folder = own_rows.prepare(load_config({"recipe": str(mine)}), lambda _: None, out=str(tmp_path / "rows"))
-    assert (len(open_rows(folder)), len(open_rows(folder, "eval"))) == (15, 5)
-    other = both.replace('x[15:], "y"', 'x[15:, :2], "y"')
-    assert "has other names, shapes or types" in refusal(tmp_path, (both, other), text=mine.read_text())
 
 
 # -- from Python -------------------------------------------------------------------------------------------------------

@@ -129,6 +129,11 @@ def test_the_head_gets_the_file_and_every_node_a_copy_with_the_rows(mine: Path, 
     settings = yaml.safe_load(text)
     assert settings["recipe"] == "/home/user/ai-cluster/data/processed/mine-1/recipe.py"
     assert (settings["recipe_hash"], settings["width"], settings["deep"]) == (sha256, 8, False)
+    there = load_config(settings | {"recipe": str(mine)})
+    assert isinstance(there, OwnConfig)
+    assert there.own == {"width": 8, "deep": False, "word": "a", "rate": 0.5, "seed": 3407}
+    with pytest.raises(BadInput, match="is not the file that the run was launched with"):
+        load_config(settings | {"recipe": str(mine), "recipe_hash": sha256[::-1]})
 
 
 def test_without_data_nothing_else_is_brought(mine: Path) -> None:
