@@ -12,11 +12,11 @@ import train
 from tests.train import cluster
 from tests.train.agents import Agents
 from tests.train.own_recipes import written
-from train.__main__ import main
+from train.__main__ import main, parse, prepare_command
 from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
 from train.errors import BadInput
-from train.plan.config import load_config
+from train.plan.config import config_of, load_config
 from train.recipes import own_rows
 from train.recipes.own_file import load
 from train.runlog.tail import read
@@ -99,6 +99,17 @@ def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(
     assert largest_error(run.losses(), truth.losses()) < CLOSE
 
 
+def test_a_file_of_settings_with_its_own_serves_every_command(tmp_path):
+    (tmp_path / "training.yaml").write_text(json.dumps({"recipe": str(TABLE), "width": 8}))
+    for command, *words in (["run"], ["agent", "--cluster=cluster.yaml"], ["versions"]):
+        _, parser = prepare_command(command)
+        args = parse(parser, [*words, f"--config={tmp_path}/training.yaml"])
+    _, parser = prepare_command("run")
+    args = parse(parser, [f"--config={tmp_path}/training.yaml", "--target=area"])
+    assert config_of(args).own == {"width": 8, "target": "area", "seed": 3407}
+
+
+@pytest.mark.long  # three agents start
 def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
     longer = {**settings, "max_steps": 300, "learning_rate": 0.001, "eval_every": 0, "save_every": 50}
     truth = cluster.train(tmp_path / "alone", longer)

@@ -35,8 +35,8 @@ from train.recipes.own_file import Functions, functions_of, load
 class Fitted:
     model: nn.Module
     """Trained, in eval mode, where it was trained."""
-    folder: Path
-    """Its weights, the recipe, the settings and a card; empty on a process that writes no files."""
+    folder: Path | None
+    """Its weights, the recipe, the settings and a card; None on a process that writes no files."""
     loss: float | None
     """Of the last step."""
     held_out: float | None
@@ -59,7 +59,7 @@ def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | N
             leaver.release()
     return Fitted(
         model=run.module.model.eval(),
-        folder=Path(receipt.get(config.RESULT, "")),
+        folder=Path(receipt[config.RESULT]) if receipt else None,
         loss=receipt.get("last_loss"),
         held_out=run.milestones.newest,
         steps=run.step,
