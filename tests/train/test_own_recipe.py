@@ -145,10 +145,16 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path):
     return made
     return nn.Sequential("""
     mine = written(tmp_path, ("    return nn.Sequential(", layers))
-    assert main(["run", f"--recipe={mine}", "--max-steps=3", f"--home={tmp_path}", "--width=4"]) == 0
-    for name in ("model", "best"):
+    words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--eval-fraction=0.3"]
+    assert main(["run", f"--recipe={mine}", f"--home={tmp_path}", *words]) == 0
+    best = min(read(tmp_path / "logs/runs/run/events.jsonl"), key=lambda e: e["loss"] if e["event"] == "eval" else 1e9)
+    assert best["step"] < 3, "the last is the best: the two results are one"
+    for name, step in (("model", 3), ("best", best["step"])):
         tensors = load_file(tmp_path / f"results/run/{name}/model.safetensors")
         assert tensors.keys() == {"0.weight", "0.bias", "2.weight", "2.bias", "scale"}
+        trained = load_file(tmp_path / f"models/checkpoints/run/step-{step}/model.safetensors")
+        assert trained.keys() == {"2.weight", "2.bias"}
+        assert all(torch.equal(tensors[name], weights) for name, weights in trained.items())
 
 
 # -- from Python -------------------------------------------------------------------------------------------------------
