@@ -11,6 +11,7 @@ from typing import Any
 import jinja2
 
 from train.errors import BadInput
+from train.plan import own_recipe
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)
@@ -103,7 +104,7 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     if "model" in settings:
         settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
     settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
-    if plan["recipe"]:
+    if own_recipe.is_file(settings.get("recipe", "")):
         settings["recipe"] = f"{settings['dataset']}/recipe.py"  # it comes with its rows
     first = ("run", "model", "dataset")
     return (
