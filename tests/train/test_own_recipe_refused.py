@@ -39,6 +39,15 @@ REFUSED = {
         "draws random numbers while it trains: every node would draw others",
         ('model(batch["x"])', 'model(batch["x"] + torch.randn_like(batch["x"]))'),
     ),
+    "one of three random numbers": (
+        "draws random numbers while it trains: every node would draw others",
+        ("settings = {", "import random\nsettings = {"),
+        ('model(batch["x"])', 'model(batch["x"] * random.randrange(3))'),
+    ),
+    "a mean as a metric": (
+        "metrics: error gives one number for 5 rows",
+        ("def loss(", f"def metrics(model, batch):\n    return {{'error': ({ERROR}).mean()}}\n\ndef loss("),
+    ),
     "a mean over the batch": ("loss gives one number for 5 rows", (ERROR, f"({ERROR}).mean()")),
     "not a number a row": ("loss gives a tensor of shape (5, 5) for 5 rows", (".squeeze(1)", "")),
     "a mean in disguise": ("a row's loss depends on the rows beside it", (ERROR, ALIKE)),

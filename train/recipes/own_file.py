@@ -20,6 +20,9 @@ from train.errors import BadInput
 EACH_ROW = (
     "one number for each row: reduction='none' in torch's losses, then .flatten(1).mean(1) where a row has several"
 )
+ROW_METRIC = (
+    "one number for each row, such as (guess == label).float(): their mean is made of all rows, on all nodes alike"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,7 @@ class Functions:
         found = self.metrics(model, batch) if self.metrics else {}
         if not isinstance(found, dict):
             raise BadInput(f"recipe: metrics gives {type(found).__name__}, not names with their numbers")
-        sums = {name: per_row(values, rows_of(batch), f"metrics: {name}") for name, values in found.items()}
+        sums = {name: per_row(v, rows_of(batch), f"metrics: {name}", ROW_METRIC) for name, v in found.items()}
         return {name: float(values.double().sum()) for name, values in sums.items()}
 
 
@@ -45,13 +48,13 @@ def rows_of(batch: dict[str, Tensor]) -> int:
     return len(next(iter(batch.values())))
 
 
-def per_row(found: Any, count: int, what: str) -> Tensor:
+def per_row(found: Any, count: int, what: str, each_row: str = EACH_ROW) -> Tensor:
     """A mean over the batch would weigh a row by how many stand beside it, which every node has otherwise."""
     if not isinstance(found, Tensor):
-        raise BadInput(f"recipe: {what} gives {type(found).__name__}, not a tensor", fix=EACH_ROW)
+        raise BadInput(f"recipe: {what} gives {type(found).__name__}, not a tensor", fix=each_row)
     if found.shape != (count,):
         shape = "one number" if not found.dim() else f"a tensor of shape {tuple(found.shape)}"
-        raise BadInput(f"recipe: {what} gives {shape} for {count} rows", fix=EACH_ROW)
+        raise BadInput(f"recipe: {what} gives {shape} for {count} rows", fix=each_row)
     return found
 
 
