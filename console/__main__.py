@@ -39,6 +39,7 @@ from console.verbs import PHASES, SETTINGS, VERBS, parser
 from train.errors import BadInput
 from train.plan import own_recipe
 from train.plan.catalogue import catalogue
+from train.plan.pictures import SUFFIXES
 from train.plan.run_name import is_name
 from train.safe_stdio import may_be_unread
 
@@ -92,12 +93,16 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         args.results = folder / args.results
     if "inventory" in given and ((folder / args.inventory).exists() or not (ROOT / args.inventory).exists()):
         args.inventory = str(folder / args.inventory)
-    for kind in given & {"model", "dataset", "recipe"}:
+    for kind in given & {"model", "dataset", "recipe", *(["question"] if is_picture(args) else [])}:
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
     if getattr(args, "words", []) and not args.module:
         args.words[0] = str(folder / args.words[0])
+
+
+def is_picture(args: argparse.Namespace) -> bool:
+    return str(getattr(args, "question", "")).lower().endswith(SUFFIXES)
 
 
 def moved_setting(setting: str, folder: Path) -> str:

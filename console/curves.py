@@ -22,7 +22,8 @@ OF_A_NODE = ("rows", "compute_s", "wait_s", "gpu_gb")
 def scalars(event: dict[str, Any]) -> dict[str, float]:
     """Name of a curve → its point; nothing where the event is none of a step."""
     if event["event"] == "eval":
-        return {"held_out/loss": float(event["loss"])}
+        found = {"loss": event["loss"], **event.get("metrics", {})}
+        return {f"held_out/{name}": float(value) for name, value in found.items()}
     if event["event"] != "step":
         return {}
     found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if name in event}

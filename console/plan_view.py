@@ -17,9 +17,8 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     known = plan.fit.facts is not None
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
-    tokens = f" × {settings['max_seq_length']} tokens" if plan.request.config.ROW_UNIT == "tokens" else ""
-    rows = f"{settings['rows_per_step']} rows{tokens} a step"
-    head = f"plan  {plan.run} · {plan.model['name']} · {plan.request.config.about} {weights} · {rows} · {steps}"
+    config = plan.request.config
+    head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     needs = {entry.node.node: entry.memory.total for entry in plan.fit.nodes}
     shares = shared_rows(plan)
@@ -37,7 +36,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
                 shares[node.name],
             )
         )
-    sent = cost_of_exchange(plan.fit, plan.wire, plan.prediction, settings.get("tokens_per_step", 0))
+    sent = cost_of_exchange(plan.fit, plan.wire, plan.prediction, config)
     lines_ = [head, *drawn(table)]
     lines_ += [f"  {word:<9} {text}" for word, text in [*summary(plan), ("exchange", sent), ("cost", cost)] if text]
     if plan.prediction:
@@ -77,6 +76,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         ("memory", "" if plan.fit.facts else unknown),
         ("data", plan.request.dataset.reason),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
+        ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),
         ("network", network if count > 1 else ""),
         ("predicted", speed),
         ("run", plan.request.why if plan.request.why != START else ""),

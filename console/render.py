@@ -101,7 +101,7 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
         settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part
     model = plan["model"]
     in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
-    if "model" in settings:
+    if "model" in settings and model["source"] != "new":
         settings["model"] = model["name"] if in_catalogue else f"{home}/models/base/{model['folder_name']}"
     settings["dataset"] = f"{home}/data/processed/{plan['dataset']['folder_name']}"
     if own_recipe.is_file(settings.get("recipe", "")):

@@ -10,7 +10,7 @@ from typing import Any
 
 from console.words import clock, first, progress_bar
 from train.notify import Notice
-from train.runlog.events import sample_line
+from train.runlog.events import metric_words, sample_line
 from train.runlog.notices import Notices
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
 
@@ -101,7 +101,10 @@ class RunView:
             case "start" if step and not gap:
                 return [f"resumes from step {step}"]
             case "eval":
-                return [f"held-out loss {event['loss']:.4f} after step {step}{' (best so far)' * event['best']}"]
+                metrics = metric_words(event.get("metrics", {}))  # of older runs none
+                return [
+                    f"held-out loss {event['loss']:.4f}{metrics} after step {step}{' (best so far)' * event['best']}"
+                ]
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
             case "profile":

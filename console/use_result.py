@@ -6,9 +6,11 @@ python -m console ask|eval|export [--run NAME] [--inventory FOLDER]
 
 from __future__ import annotations
 
+import base64
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 from console import interrupt
 from console.infra.choose import from_inventory
@@ -17,6 +19,7 @@ from console.inventory.finding import nearest
 from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
+from train.plan.pictures import SUFFIXES
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
 
@@ -25,8 +28,10 @@ class NowhereToAsk(Exception):
     """Why no node can do it, and what to do."""
 
 
-def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True) -> int:
-    """Its output and our input pass through as they are."""
+def on_a_node(
+    inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True, given: str = ""
+) -> int:
+    """Its output and our input pass through as they are, but where it is `given` something."""
     try:
         run, stopped, node = choose(from_inventory(inventory), run)
         say(f"run {run}{stopped} · on {node.name}")
@@ -35,9 +40,10 @@ def on_a_node(inventory: Inventory, run: str, verb: list[str], *, more: list[str
     except (NowhereToAsk, Silent) as reason:
         say(str(reason))
         return 1
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE if given else None, text=True) as process:
         try:
-            return process.wait()
+            process.communicate(given or None)
+            return process.returncode
         except KeyboardInterrupt:
             process.terminate()
             process.wait()
@@ -53,8 +59,14 @@ def export(inventory: Inventory, run: str, to: str) -> int:
 
 
 def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
+    """A question, or a picture: that lies here, and its content travels."""
     typed = sys.stdin.isatty() and sys.stdout.isatty()
-    if question:
+    picture = Path(question)
+    given = ""
+    if picture.suffix.lower() in SUFFIXES and picture.is_file():
+        given = base64.b64encode(picture.read_bytes()).decode()
+        more = ["--question", picture.name, "--picture"]
+    elif question:
         more = ["--question", question]
     else:
         more = ["--prompt"] if typed else []
@@ -62,7 +74,7 @@ def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
             say("each question stands for itself; end: an empty line")
     if tokens:
         more += ["--answer-tokens", tokens]
-    return on_a_node(inventory, run, ["ask"], more=more)
+    return on_a_node(inventory, run, ["ask"], more=more, given=given)
 
 
 def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:

@@ -72,13 +72,13 @@ SETTINGS = {"steps": "max_steps"}
 ASKED = (
     Option(
         "recipe",
-        "sft: fine-tune a model; pretrain: a new language model; or a file of your own",
+        "sft: fine-tune a model; pretrain: a new language model; images: classify pictures; or a file of your own",
         "NAME",
-        ("sft", "pretrain"),
+        ("sft", "pretrain", "images"),
         other=True,
     ),
-    Option("model", "a name of the catalogue, a hub id or a folder", "NAME"),
-    Option("dataset", "a name of the catalogue, a hub id or a file", "FILE"),
+    Option("model", "a name of the catalogue, a hub id or a folder; of pictures resnet18|resnet50|vit-tiny", "NAME"),
+    Option("dataset", "a name of the catalogue, a hub id, a file or a folder", "FILE"),
     Option("run", "what to call the run", "NAME"),
     Option("steps", "how many steps it trains", "N"),
     Option("epochs", "how often it goes through the data", "N"),
@@ -176,7 +176,7 @@ VERBS = {
         (
             INVENTORY,
             RUN,
-            Option("question", "one question; otherwise you type them", "TEXT"),
+            Option("question", "one question, otherwise you type them; or a picture", "TEXT|FILE"),
             Option("tokens", "longest answer (default: 200)", "N", also=("answer-tokens",)),
         ),
     ),

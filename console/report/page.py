@@ -16,6 +16,7 @@ from console.report.parts import part_charts
 from console.report.series import all_charts, colour, waiting_by_node
 from console.words import duration
 from train.plan.shares import split_rows
+from train.runlog.events import metric_words
 from train.runlog.state import Event, by_node, node_of
 
 TEMPLATE = Path(__file__).parents[2] / "templates"
@@ -55,6 +56,7 @@ def view(history: History) -> dict[str, Any]:
         "plan": plan_against_reality(history),
         "answers": history.answers.get("questions", []),
         "samples": written(history),
+        "pictures": history.launch.get("all", {}).get("recipe") == "images",
         "decisions": history.starts[-1]["decisions"],
         "reasons": history.starts[-1]["reasons"],
     }
@@ -143,7 +145,8 @@ def held_out(history: History) -> tuple[str, str, str]:
         return "training loss", loss, "no held-out rows were measured"
     first, last = history.evals[0], history.evals[-1]
     steps = f"step {first['step']} → {last['step']}" if first is not last else f"step {last['step']}"
-    return f"held-out loss, {steps}", change(first["loss"], last["loss"]), "before training: ./motley eval"
+    beside = metric_words(last.get("metrics", {})).removeprefix(" · ") or "before training: ./motley eval"
+    return f"held-out loss, {steps}", change(first["loss"], last["loss"]), beside
 
 
 def change(first: float, last: float) -> str:

@@ -44,10 +44,10 @@ def config_of(facts: Facts, layers: int = 0) -> Any:
 
 
 def facts_of(name: str) -> Facts:
-    from train.plan.catalogue import resolve_model
+    from train.plan.catalogue import Facts, resolve_model
 
     facts = resolve_model(name).facts
-    assert facts
+    assert isinstance(facts, Facts)
     return facts
 
 

@@ -45,7 +45,7 @@ class OwnRows:
         """Numbers of a row."""
         return max(1, sum(int(np.prod(column.shape[1:])) for column in self.columns.values()))
 
-    def batch(self, indices: list[int]) -> Columns:
+    def batch(self, indices: list[int], position: int = 0) -> Columns:
         return {name: np.array(column[indices]) for name, column in self.columns.items()}
 
     def token_count(self, indices: list[int]) -> int:

@@ -33,8 +33,8 @@ from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
 from train.plan import own_recipe
-from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
-from train.plan.config import RunConfig, SftConfig, add_settings, config_of, names_of
+from train.plan.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
+from train.plan.config import RunConfig, SftConfig, add_settings, config_of
 from train.plan.run_name import as_name
 from train.runlog.events import person
 
@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
     add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad"))
-    add_settings(parser, ("tokenizer", "vocab_size"))
+    add_settings(parser, ("tokenizer", "vocab_size", "image_size"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     out = person(args.json)
     where = {"out": args.out, "data_format": args.format, "date": args.date}
     config = config_of(args)
-    if "model" in names_of(type(config)) and not hasattr(args, "model"):
+    if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
     if not hasattr(args, "dataset") and not own_recipe.is_file(config.recipe):
         raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
@@ -260,7 +260,7 @@ def _require_rows(splits: dict[str, Any], config: RunConfig, reader: Reader) -> 
 
 
 def _warn_of_length(config: RunConfig, model: Model, say: Say) -> None:
-    if model.facts and config.max_seq_length > model.facts.positions:
+    if isinstance(model.facts, Facts) and config.max_seq_length > model.facts.positions:
         say(f"careful   {model.name} was made for {model.facts.positions} tokens, rows will have more")
 
 

@@ -45,8 +45,9 @@ class Rows(Protocol):
         """Of each row, what its summed loss is a sum over: target tokens."""
 
     def __len__(self) -> int: ...
-    def batch(self, indices: list[int]) -> dict[str, NDArray[Any]]:
-        """The given rows as the recipe's loss takes them."""
+    def batch(self, indices: list[int], position: int = 0) -> dict[str, NDArray[Any]]:
+        """The given rows as the recipe's loss takes them; `position`: of the first one in the stream of all rows, for
+        what differs from epoch to epoch."""
 
     def token_count(self, indices: list[int]) -> int:
         """Of all their tokens, for the figures of speed."""
@@ -78,7 +79,7 @@ class PackedRows:
     def _spans(self, indices: list[int]) -> list[tuple[int, int]]:
         return [(int(self.samples[self.rows[i]]), int(self.samples[self.rows[i + 1]])) for i in indices]
 
-    def batch(self, indices: list[int]) -> dict[str, Ints]:
+    def batch(self, indices: list[int], position: int = 0) -> dict[str, Ints]:
         """Right-padded to the longest of them; padding is a sample of its own, never a target."""
         spans = self._spans(indices)
         shape = (len(indices), max((end - start for start, end in spans), default=1))
@@ -115,6 +116,8 @@ def open_rows(folder: str | Path, split: str = "train") -> PackedRows:
     """The rows of a prepared dataset; the split `eval` has length 0 where nothing was held out."""
     folder = Path(folder)
     index = read_index(folder)
+    if "token_bytes" not in index:
+        raise BadInput("these rows are pictures, not text", f"folder: {folder}", "train them with recipe=images")
     facts = index["splits"][split]
     types = {"tokens": f"<u{index['token_bytes']}", "trained": "u1", "samples": "<i8", "rows": "<i8", "targets": "<i4"}
     arrays = {name: _mapped(folder / split / f"{name}.bin", types[name]) for name in FILES}

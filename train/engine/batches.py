@@ -48,12 +48,20 @@ def loss_over(
     module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
 ) -> tuple[float, int]:
     """The summed loss and its number of target tokens, so that parts can be summed."""
-    total = 0.0
+    sums, targets = sums_over(module, rows, indices, micro_batch=micro_batch, device=device)
+    return sums[0], targets
+
+
+def sums_over(
+    module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
+) -> tuple[list[float], int]:
+    """The same, with the sums of the recipe's metrics behind the loss."""
+    total = np.zeros(1 + len(module.metrics))
     module.eval()
     try:
         with torch.no_grad():
             for some in chunks(indices, micro_batch):
-                total += float(module(to_tensors(rows.batch(some), device)))
+                total += module.measure(to_tensors(rows.batch(some), device)).double().cpu().numpy()
     finally:
         module.train()
-    return total, int(rows.targets[indices].sum()) if indices else 0
+    return total.tolist(), int(rows.targets[indices].sum()) if indices else 0

@@ -62,6 +62,8 @@ class Run:
     """Speeds and shares: itself, by what it learns of each step."""
     micro_batch: int
     """Rows at a time: `compute`, after an out-of-memory."""
+    position: int = 0
+    """Where this rank's rows of the step begin in the stream of all rows: `train`."""
     step: int = 0
     """Finished steps: `update`; a rollback sets it back."""
     milestones: Milestones = field(default_factory=Milestones)
@@ -81,8 +83,9 @@ def train(run: Run) -> None:
         first, end = slices[world.rank]
         rate = set_learning_rate(run)
 
+        run.position = run.step * config.rows_per_step + first
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
-        fed.first = run.step * config.rows_per_step + first
+        fed.first = run.position
         norm = run.trained.gradient_norm()
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
@@ -126,10 +129,11 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
 
 def feed(run: Run, some: list[int], fed: Fed) -> Batch:
     """A micro-batch on its device, entered in the books."""
+    batch = run.rows.batch(some, run.position + fed.rows)
     fed.rows += len(some)
     fed.rows_crc = zlib.crc32(np.array(some, dtype="<i8").tobytes(), fed.rows_crc)
     fed.tokens += run.rows.token_count(some)
-    return to_tensors(run.rows.batch(some), run.device)
+    return to_tensors(batch, run.device)
 
 
 def gpu_gb(device: str) -> float:

@@ -58,7 +58,7 @@ def chunks(rows: list[int], size: int) -> list[list[int]]:
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
-ON_CPU = {"tokens": 2048, "numbers": 65536}
+ON_CPU = {"tokens": 2048, "numbers": 65536, "lines": 2048}
 
 
 def on_cpu(row_length: int, unit: str = "tokens") -> tuple[int, str]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from train.engine import checkpoint, consistency, staging
-from train.engine.batches import loss_over
+from train.engine.batches import sums_over
 from train.files import whole_folder
 from train.plan.shares import spans, split_rows
 from train.recipes.model_card import CARD
@@ -31,6 +31,8 @@ class Milestones:
     """Step and loss of the best evaluation."""
     newest: float | None = None
     """Loss of the last evaluation."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What the recipe measures beside the loss, of the last evaluation."""
     base: float | None = None
     """Loss of the base model, without what was trained."""
 
@@ -84,13 +86,13 @@ def evaluate(run: Run) -> None:
     """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
     if not (found := held_out_loss(run)):
         return
-    loss, targets = found
+    loss, targets, metrics = found
     best = run.milestones.best
     better = best is None or loss < best["loss"]
-    run.milestones.newest = loss
+    run.milestones.newest, run.milestones.metrics = loss, metrics
     if better:
         run.milestones.best = {"step": run.step, "loss": loss}
-    run.reporter.held_out(run.step, loss, targets, best=better)
+    run.reporter.held_out(run.step, loss, targets, metrics, best=better)
     show_samples(run)
     if better:
         save(run)
@@ -112,16 +114,18 @@ def evaluate_base(run: Run) -> None:
         run.milestones.base = found[0] if found else None
 
 
-def held_out_loss(run: Run) -> tuple[float, int] | None:
-    """And its target tokens; None where nothing is held out."""
+def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
+    """And its target tokens, and the recipe's metrics; None where nothing is held out."""
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
         return None
     first, end = spans(split_rows(count, [1.0] * run.world.size))[run.world.rank]
-    mine = loss_over(run.module, run.held_out, list(range(first, end)), micro_batch=run.micro_batch, device=run.device)
-    parts = run.world.numbers([float(number) for number in mine])
-    targets = int(sum(part[1] for part in parts))
-    return sum(part[0] for part in parts) / targets, targets
+    some = list(range(first, end))
+    sums, mine = sums_over(run.module, run.held_out, some, micro_batch=run.micro_batch, device=run.device)
+    parts = run.world.numbers([*sums, float(mine)])
+    *totals, targets = (sum(part[place] for part in parts) for place in range(len(parts[0])))
+    loss, *metrics = (total / targets for total in totals)
+    return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True))
 
 
 def save(run: Run) -> None:

@@ -19,6 +19,7 @@ from train.plan.config import RunConfig
 from train.plan.nodes import Device
 
 Groups = list[dict[str, Any]]
+MOMENTUM = 0.9
 STEADY = 0.8
 """Part of a run that `wsd` trains at its peak rate before it falls."""
 
@@ -26,6 +27,8 @@ STEADY = 0.8
 def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *, on_cpu: bool = False) -> Any:
     """Of weights, or of groups of them with options of their own."""
     how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
+    if config.optimizer == "sgd":
+        return (SgdOnCpu if on_cpu else torch.optim.SGD)(parameters, **how, momentum=MOMENTUM, nesterov=True)
     if config.optimizer == "adamw":
         return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
     try:
@@ -39,7 +42,7 @@ def is_mixed(devices: Sequence[Device]) -> bool:
     return len({device.is_gpu for device in devices}) > 1
 
 
-class AdamWOnCpu(torch.optim.AdamW):  # type: ignore[misc]
+class OnCpu(torch.optim.Optimizer):  # type: ignore[misc]
     """Weights and gradients stay where they are; a step is computed on the processor, and its state lies there."""
 
     state_device = torch.device("cpu")
@@ -57,6 +60,14 @@ class AdamWOnCpu(torch.optim.AdamW):  # type: ignore[misc]
                 stepped, parameter.grad = parameter.data, None
                 parameter.data = weights.copy_(stepped)
                 parameter.grad = gradient
+
+
+class AdamWOnCpu(OnCpu, torch.optim.AdamW):  # type: ignore[misc]
+    pass
+
+
+class SgdOnCpu(OnCpu, torch.optim.SGD):  # type: ignore[misc]
+    pass
 
 
 def learning_rate(step: int, *, peak: float, kind: str, warmup_steps: int, total_steps: int) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.config import RunConfig
-from train.runlog.events import EventLog, ProgressLine, sample_line
+from train.runlog.events import EventLog, ProgressLine, metric_words, sample_line
 
 
 class Reporter:
@@ -31,10 +31,11 @@ class Reporter:
         for name in ("loss", "lr", "grad_norm", "tokens", "step_s", "sync_s"):
             self._plot(f"train/{name}", event[name], event["step"])
 
-    def held_out(self, step: int, loss: float, targets: int, *, best: bool) -> None:
-        self.write("eval", step=step, loss=loss, targets=targets, best=best)
-        self.say(f"held-out loss {loss:.4f} at step {step}{' (best)' if best else ''}")
-        self._plot("held_out/loss", loss, step)
+    def held_out(self, step: int, loss: float, targets: int, metrics: dict[str, float], *, best: bool) -> None:
+        self.write("eval", step=step, loss=loss, targets=targets, best=best, metrics=metrics)
+        self.say(f"held-out loss {loss:.4f}{metric_words(metrics)} at step {step}{' (best)' if best else ''}")
+        for name, value in {"loss": loss, **metrics}.items():
+            self._plot(f"held_out/{name}", value, step)
 
     def samples(self, step: int, lines: list[dict[str, str]]) -> None:
         self.write("samples", step=step, lines=lines)

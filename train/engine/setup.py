@@ -105,6 +105,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
         decided.keep(config, **decisions.as_dict(), **measured)
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {config.sync}: {run.strategy.why}"]
+    reasons += [config.rate_reason] if config.rate_reason else []
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 

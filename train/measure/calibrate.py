@@ -137,7 +137,7 @@ def measure(config: RunConfig) -> Speed:
     flat = FlatSync(module, parameters, "fp32", facts.device)
     optimizer = torch.optim.AdamW(parameters, lr=1e-9)
     rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length)[0] if facts.device == "cpu" else 1)
-    vocabulary: int = module.model.config.vocab_size
+    vocabulary: int = getattr(module.model.config, "vocab_size", 2)
     batch = recipe.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
 
     def step(micro_batches: int) -> float:

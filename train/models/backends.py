@@ -66,15 +66,26 @@ class LossModule(nn.Module):  # type: ignore[misc]
         model: nn.Module,
         loss_sum: Callable[[nn.Module, Batch], Tensor],
         autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        metrics: tuple[str, ...] = (),
+        measured: Callable[[nn.Module, Batch], Tensor] | None = None,
     ) -> None:
+        """`measured`: the summed loss and, behind it, the sum over rows of each of the `metrics`."""
         super().__init__()
         self.model, self.loss_sum, self.autocast = model, loss_sum, autocast
+        self.metrics, self.measured = metrics, measured
 
     def forward(self, batch: Batch | None) -> Tensor:
         if batch is None:
             return torch.stack([(p * 0).sum() for p in self.model.parameters() if p.requires_grad]).sum()
         with self.autocast():
             return self.loss_sum(self.model, batch)
+
+    def measure(self, batch: Batch) -> Tensor:
+        """Of an evaluation."""
+        if self.measured is None:
+            return self(batch)[None]
+        with self.autocast():
+            return self.measured(self.model, batch)
 
 
 def loss_module(backend: Backend, model: nn.Module, precision: str, device: str) -> LossModule:

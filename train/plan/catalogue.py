@@ -8,11 +8,12 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS
+from train.plan.picture_facts import PictureFacts
 from train.plan.run_name import as_name
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -42,6 +43,9 @@ class Facts:
     """4bit or 8bit where the model's files are quantised already, by bitsandbytes."""
 
 
+AnyFacts: TypeAlias = Facts | PictureFacts
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Model:
     name: str
@@ -51,7 +55,7 @@ class Model:
     hub_4bit: str | None = None
     embedded: str | None = None
     gated: bool = False
-    facts: Facts | None = None
+    facts: AnyFacts | None = None
     folder: Path | None = None
 
     @property
@@ -95,7 +99,7 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
 
 def model_facts(model: Model) -> Facts:
     """The shape of the model; for a hub id its config.json (a kilobyte) is fetched."""
-    if model.facts:
+    if isinstance(model.facts, Facts):
         return model.facts
     if model.folder:
         return facts_of(json.loads((model.folder / "config.json").read_text()), str(model.folder))
@@ -166,7 +170,7 @@ class Dataset:
     files: tuple[Path, ...] = ()
     """What `fetch` brought, where it is a folder of that; or the texts of a folder."""
     folder: Path | None = None
-    """Of texts, below which `files` are."""
+    """Below which `files` are."""
 
     @property
     def local_name(self) -> str:
@@ -177,6 +181,8 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
     """`folders`: a folder of texts is one, too."""
     entry_name, entry = _entry("datasets", name)
     if entry:
+        if "package" in entry:
+            raise BadInput(f"the data set {entry_name} is of pictures", fix="use recipe=images")
         reason = f"{entry_name} is in the catalogue"
         return Dataset(
             name=entry_name, reason=reason, hub=entry.get("hub"), embedded=entry.get("embedded"), listed=True

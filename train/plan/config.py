@@ -10,17 +10,20 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan import own_recipe, own_settings
+from train.plan.images_settings import ImagesConfig
 from train.plan.own_settings import OwnConfig
 from train.plan.pretrain_settings import PretrainConfig
-from train.plan.settings import Holding, RunConfig, coerce, nearest
+from train.plan.settings import Holding, RunConfig
 from train.plan.sft_settings import SftConfig
+from train.plan.values import coerce, nearest
 
 __all__ = [
-    "RECIPES", "SETTINGS", "Holding", "OwnConfig", "PretrainConfig", "RunConfig", "SftConfig", "add_own_settings",
-    "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of", "nearest", "read_yaml", "recipe_of",
+    "RECIPES", "SETTINGS", "Holding", "ImagesConfig", "OwnConfig", "PretrainConfig", "RunConfig", "SftConfig",
+    "add_own_settings", "add_settings", "coerce", "config_of", "kind_of", "load_config", "names_of", "nearest",
+    "read_yaml", "recipe_of",
 ]  # fmt: skip
 
-RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainConfig}
+RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainConfig, "images": ImagesConfig}
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
 }

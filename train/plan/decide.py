@@ -128,7 +128,7 @@ def who_lacks(key: str, versions: Mapping[str, Mapping[str, str | None]]) -> lis
     return [name for name, facts in versions.items() if usual is None or facts.get(key) != usual]
 
 
-def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None) -> Decisions:
+def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFacts | None) -> Decisions:
     """What `auto` becomes on these devices; BadInput where what is set cannot be had there. Without the model's shape
     (a family whose memory is not known) the size of its files has to do."""
     gpu = all(device.is_gpu for device in devices)
@@ -149,7 +149,9 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts 
     return Decisions(backend, precision, load_in, checkpointing, reasons)
 
 
-def _backend(config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, gpu: bool) -> tuple[str, str]:
+def _backend(
+    config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFacts | None, gpu: bool
+) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
     wanted = config.holding.backend
     if wanted == "unsloth" and mixes:
@@ -186,7 +188,7 @@ def _checkpointing(config: RunConfig, backend: str, gpu: bool) -> tuple[str, str
 
 
 def _load_in(
-    config: RunConfig, devices: Sequence[Device], shape: catalogue.Facts | None, setup: Setup, gpu: bool
+    config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFacts | None, setup: Setup, gpu: bool
 ) -> tuple[str, str]:
     on_disk, wanted = shape.on_disk if shape else "", config.holding.load_in
     if on_disk and wanted not in ("auto", on_disk):
@@ -220,7 +222,7 @@ def _require_quantising(form: str, devices: Sequence[Device], setup: Setup, *, i
         )
 
 
-def _holds_16bit(device: Device, shape: catalogue.Facts | None, setup: Setup) -> bool:
+def _holds_16bit(device: Device, shape: catalogue.AnyFacts | None, setup: Setup) -> bool:
     if shape is None:  # nothing but the size of its files is known: the rest of the memory is for training
         return device.base_bytes <= 0.5 * device.memory_bytes
     return fits(shape, setup, device.memory_bytes)

@@ -11,7 +11,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan import speedup
-from train.plan.catalogue import Facts
+from train.plan.catalogue import AnyFacts, Facts
 from train.plan.config import RunConfig
 from train.plan.memory import (
     LINEARS,
@@ -23,12 +23,14 @@ from train.plan.memory import (
     lora_parameters,
     memory,
     parameters,
+    trained_parameters,
 )
 from train.plan.nodes import Device
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4}
 FEWER = ("q_proj", "v_proj")
 
 
@@ -64,7 +66,7 @@ class NodeFit:
 @dataclass(frozen=True, slots=True)
 class Fit:
     model: str
-    facts: Facts | None
+    facts: AnyFacts | None
     """None where nothing is known of the model before it is built: no weights and no bytes are counted then."""
     setup: Setup
     decisions: Decisions
@@ -73,10 +75,7 @@ class Fit:
 
     @property
     def trained_weights(self) -> int:
-        setup = self.setup
-        if self.facts is None:
-            return 0
-        return parameters(self.facts) if setup.full else lora_parameters(self.facts, setup.lora_r, setup.lora_targets)
+        return trained_parameters(self.facts, self.setup) if self.facts else 0
 
     @property
     def traffic(self) -> dict[str, int]:
@@ -107,14 +106,20 @@ def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str 
         row_length=config.max_seq_length,
         micro_batch=config.micro_batch or 1,
         checkpointing=CHECKPOINTING[checkpointing],
-        optimizer_bytes=8 if config.optimizer == "adamw" else 2,
+        optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
         fused_loss=backend == "unsloth",
         full=held.full,
     )
 
 
 def fit(
-    config: RunConfig, decisions: Decisions, devices: Sequence[Device], *, model: str, facts: Facts | None, mbit: float
+    config: RunConfig,
+    decisions: Decisions,
+    devices: Sequence[Device],
+    *,
+    model: str,
+    facts: AnyFacts | None,
+    mbit: float,
 ) -> Fit:
     targets = config.holding.lora_targets
     if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
@@ -125,7 +130,7 @@ def fit(
     return Fit(model, facts, setup, decisions, [fit_node(facts, setup, device) for device in devices], mbit)
 
 
-def fit_node(facts: Facts | None, setup: Setup, node: Device) -> NodeFit:
+def fit_node(facts: AnyFacts | None, setup: Setup, node: Device) -> NodeFit:
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
         return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None)
@@ -178,11 +183,13 @@ def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) ->
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
     fewer = {}
     if (
-        fit.facts and not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER)
+        isinstance(fit.facts, Facts) and not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER)
     ):  # the usual smaller choice of targets
         fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
     traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
     found = speedup.as_json(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    if config.optimizer != "adamw":  # as settings.py checks
+        found["ways"] = [remedy for remedy in found["ways"] if "sync" not in remedy["settings"]]
     for remedy in found["ways"]:
         if rows := remedy["settings"].get("rows_per_step"):
             remedy["settings"] = config.larger_step(rows)

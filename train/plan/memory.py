@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from train.plan.catalogue import Facts
+from train.plan.catalogue import AnyFacts, Facts
+from train.plan.picture_facts import PictureFacts
 
 GIB = 1 << 30
 RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
@@ -81,8 +82,10 @@ def linear_parameters(facts: Facts) -> int:
     return facts.layers * sum(inward * outward for inward, outward in linear_shapes(facts).values())
 
 
-def parameters(facts: Facts) -> int:
+def parameters(facts: AnyFacts) -> int:
     """All of the model's parameters, each once."""
+    if isinstance(facts, PictureFacts):
+        return facts.parameters
     norms = 4 if facts.family == "gemma2" else 2
     per_block = norms * facts.hidden
     if facts.family == "qwen2":  # biases of q, k and v
@@ -98,13 +101,10 @@ def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
     return facts.layers * sum(r * sum(shapes[target]) for target in targets)
 
 
-def memory(facts: Facts, setup: Setup) -> Memory:
-    total, quantized = parameters(facts), linear_parameters(facts)
-    per_weight = BYTES_PER_WEIGHT[setup.load_in]
-    base = quantized * per_weight + (total - quantized) * max(per_weight, 2.0)
-    trained = total if setup.full else lora_parameters(facts, setup.lora_r, setup.lora_targets)
+def memory(facts: AnyFacts, setup: Setup) -> Memory:
+    trained = trained_parameters(facts, setup)
     return Memory(
-        base=0 if setup.full else int(base),
+        base=base_bytes(facts, setup),
         adapter=4 * trained,
         gradients=4 * trained,
         optimizer=setup.optimizer_bytes * trained,
@@ -114,8 +114,25 @@ def memory(facts: Facts, setup: Setup) -> Memory:
     )
 
 
-def activations(facts: Facts, setup: Setup) -> int:
+def trained_parameters(facts: AnyFacts, setup: Setup) -> int:
+    if setup.full or isinstance(facts, PictureFacts):
+        return parameters(facts)
+    return lora_parameters(facts, setup.lora_r, setup.lora_targets)
+
+
+def base_bytes(facts: AnyFacts, setup: Setup) -> int:
+    """Of what is frozen."""
+    if setup.full or isinstance(facts, PictureFacts):
+        return 0
+    total, quantized = parameters(facts), linear_parameters(facts)
+    per_weight = BYTES_PER_WEIGHT[setup.load_in]
+    return int(quantized * per_weight + (total - quantized) * max(per_weight, 2.0))
+
+
+def activations(facts: AnyFacts, setup: Setup) -> int:
     """What the backward pass needs: every block's, or with checkpointing each block's input and one block's parts."""
+    if isinstance(facts, PictureFacts):  # norms compute in fp32, whatever the run's precision
+        return 4 * facts.kept * setup.micro_batch
     tokens = setup.row_length * setup.micro_batch
     width = 4 if setup.load_in == "32bit" else 2
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
@@ -130,40 +147,47 @@ def activations(facts: Facts, setup: Setup) -> int:
     return tokens * held * width + unpacked
 
 
-def logits(facts: Facts, setup: Setup) -> int:
+def logits(facts: AnyFacts, setup: Setup) -> int:
     """The output over the vocabulary as computed, in fp32, and its gradient."""
+    if isinstance(facts, PictureFacts):
+        return setup.micro_batch * facts.classes * 12
     tokens = setup.row_length * setup.micro_batch
     if setup.fused_loss:
         tokens = min(tokens, LOSS_CHUNK_TOKENS)
     return tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
 
 
-def fits(facts: Facts, setup: Setup, card_bytes: int) -> bool:
+def fits(facts: AnyFacts, setup: Setup, card_bytes: int) -> bool:
     return memory(facts, setup).total <= card_bytes * USABLE
 
 
-def largest_micro_batch(facts: Facts, setup: Setup, card_bytes: int, at_most: int = 64) -> int:
+def largest_micro_batch(facts: AnyFacts, setup: Setup, card_bytes: int, at_most: int = 64) -> int:
     """The most rows at a time that fit; 0 if not even one does."""
     sizes = range(at_most, 0, -1)
     return next((n for n in sizes if fits(facts, replace(setup, micro_batch=n), card_bytes)), 0)
 
 
-def changes_that_fit(facts: Facts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
+def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
     """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
     together: dict[str, Any] = {}
-    for change in steps_down(setup):
+    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(setup)
+    for change in steps:
         if fits(facts, replace(setup, **change), card_bytes):
             return change
-    for change in steps_down(setup):
+    for change in steps:
         together |= change
         if fits(facts, replace(setup, **together), card_bytes):
             return together
     return None
 
 
+def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
+    return [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
+
+
 def steps_down(setup: Setup) -> list[dict[str, Any]]:
     """From what costs nothing to what costs most."""
-    steps: list[dict[str, Any]] = [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
+    steps = fewer_rows(setup)
     if not setup.checkpointing:
         steps.append({"checkpointing": True})
     if setup.device == "cuda" and not setup.full:

@@ -13,7 +13,8 @@ from train.files import file_hash
 from train.plan import own_recipe
 from train.plan.catalogue import Dataset, Model, is_hidden, resolve_dataset
 from train.plan.run_name import as_name
-from train.plan.settings import Holding, RunConfig, coerce, option
+from train.plan.settings import Holding, RunConfig, option
+from train.plan.values import coerce
 
 NOT_ITS_OWN = frozenset(
     {"recipe", "recipe_hash", "run", "home", "resume", "device", "shapes", "max_seq_length", "max_bad", "model"}

@@ -146,5 +146,9 @@ class PretrainConfig(RunConfig):
         chosen |= {"tokenizer": model_folder} if model_folder else {}
         return [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
 
+    @property
+    def step_words(self) -> tuple[int, str]:
+        return self.tokens_per_step, "tokens"
+
     def larger_step(self, rows: int) -> dict[str, Any]:
         return {"tokens_per_step": rows * self.max_seq_length}

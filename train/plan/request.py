@@ -72,7 +72,7 @@ def read(
         raise BadInput("\n".join(findings))
     own = {name: value for name, value in values.items() if name in known and name not in also}
     chosen = recipe_of(own)
-    missing = [name for name in required.split(",") if name in names_of(chosen) and name not in own]
+    missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in own]
     findings += [f"{name}: a value is missing{example(name)}" for name in missing]
 
     def attempt(read: Callable[..., T], *args: Any) -> T | None:

@@ -8,10 +8,8 @@ Every field says in its metadata how far it reaches:
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable
-from dataclasses import Field, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,6 +19,7 @@ from train.plan.catalogue import Dataset, Model
 from train.plan.profiled import profiled_steps
 from train.plan.run_name import check_name
 from train.plan.shares import parse_speeds
+from train.plan.values import nearest
 from train.runlog import paths
 
 
@@ -48,10 +47,12 @@ COMMON_COUNTS = ("max_seq_length", "micro_batch", "device", "gradient_checkpoint
 class RunConfig:
     """What every run is asked to do, whatever it trains; see `python -m train run --help` for each field's meaning.
 
-    Each recipe adds settings of its own, and may have other defaults (sft_settings.py, pretrain_settings.py).
+    Each recipe adds settings of its own, and may have other defaults (sft_, pretrain_, images_settings.py).
     """
 
-    recipe: str = option("sft", "math", "sft: fine-tune a model; pretrain: a new one", ("sft", "pretrain"))
+    recipe: str = option(
+        "sft", "math", "sft: fine-tune; pretrain: a new language model; images", ("sft", "pretrain", "images")
+    )
     dataset: str = option("stdlib-qa", "node", "prepared folder, or anything that `prepare` takes")
     run: str = option("run", "agree", "name of the run; its files carry it")
     home: str = option("", "node", "where the files of runs are kept (default $MOTLEY_HOME or ~/ai-cluster)")
@@ -142,12 +143,14 @@ class RunConfig:
     """Settings that mean something only beside each other: none of them is checked alone."""
     COUNTED: ClassVar[tuple[str, ...]] = ()
     """Settings of the recipe's own that a machine's speed depends on."""
+    REQUIRED: ClassVar[frozenset[str]] = frozenset()
+    """Settings that a launch must name."""
+    ROW_UNIT: ClassVar[str] = "tokens"
+    """What a row is made of."""
     PREPARES: ClassVar[str]
     """The module that makes rows of the data."""
     RESULT: ClassVar[str]
     """What a run makes, and the name of its folder: adapter or model."""
-    ROW_UNIT: ClassVar[str] = "tokens"
-    """What a row is made of."""
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -167,6 +170,21 @@ class RunConfig:
     def about(self) -> str:
         """What is trained, in a few words for a plan's first line."""
         raise NotImplementedError
+
+    @property
+    def row_words(self) -> str:
+        """A step, in the words of a plan."""
+        return f"{self.rows_per_step} rows" + (f" × {self.max_seq_length} tokens" if self.ROW_UNIT == "tokens" else "")
+
+    @property
+    def step_words(self) -> tuple[int, str]:
+        """How much of what a step is."""
+        return self.rows_per_step, "rows"
+
+    @property
+    def rate_reason(self) -> str:
+        """Where the learning rate follows from a rule."""
+        return ""
 
     def start_model(self, home: Path | None = None) -> Model:
         """What the run begins with; `home`: where models that were fetched here lie."""
@@ -213,59 +231,6 @@ class RunConfig:
         names = [f.name for f in fields(self) if f.metadata["scope"] in scopes]
         values: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return {name: values[name] for name in names}
-
-
-def coerce(spec: Field[Any], value: Any) -> Any:
-    """A value from YAML or the command line as the field's type."""
-    if value is None or (value in ("", "none", "null") and spec.default is None):
-        if spec.default is not None:
-            raise BadInput(f"{spec.name}: a value is missing")
-        return None
-    read, noun = _READERS[str(spec.type).removesuffix(" | None")]
-    try:
-        return read(value)
-    except (TypeError, ValueError, KeyError):
-        raise BadInput(f"{spec.name}: '{value}' is not {noun}") from None
-
-
-def nearest(word: str, known: Any) -> str:
-    """`, did you mean 'x'?` or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f", did you mean '{close[0]}'?" if close else ""
-
-
-def _integer(value: Any) -> int:
-    if isinstance(value, bool) or float(value) != int(float(value)):
-        raise ValueError
-    return int(float(value))
-
-
-def _boolean(value: Any) -> bool:
-    return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}[
-        str(value).lower()
-    ]
-
-
-def _word(value: Any) -> str:
-    if isinstance(value, dict):
-        return ",".join(f"{name}={item}" for name, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ",".join(str(item) for item in value)
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _numbers(value: Any) -> tuple[float, ...]:
-    items = value.strip("[]").split(",") if isinstance(value, str) else value
-    return tuple(float(item) for item in items)
-
-
-_READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "int": (_integer, "a whole number"),
-    "float": (float, "a number"),
-    "bool": (_boolean, "true or false"),
-    "str": (_word, "a word"),
-    "tuple[float, ...]": (_numbers, "a list of numbers"),
-}
 
 
 def at_least(config: RunConfig, name: str, least: float) -> None:

@@ -14,6 +14,7 @@ from train.plan.settings import Holding, RunConfig, at_least, option
 class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
     RESULT: ClassVar[str] = "adapter"
+    REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
     COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend")
 
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")

@@ -23,7 +23,7 @@ def sizes(
         return rows
     for name, other in config.sizes().items():
         facts = other.start_model().facts
-        assert facts
+        assert isinstance(facts, Facts) and isinstance(found.facts, Facts)
         devices = [node.node for node in found.nodes]
         one = fit.fit(other, found.decisions, devices, model=name, facts=facts, mbit=found.link_mbit)
         sync_s, wire = exchange(one, machines, config.wire)
@@ -72,16 +72,17 @@ def as_text(rows: Sequence[Mapping[str, Any]], flag: str = "") -> list[str]:
     return lines
 
 
-def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], step_tokens: int) -> str:
+def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], config: RunConfig) -> str:
     """What it means that all weights travel, and what makes that bearable."""
     if len(found.nodes) < 2 or not found.setup.full:
         return ""
     if found.facts is None:
         return "all weights travel in each step; how many they are shows only when the model is built"
-    sent, seconds = found.traffic[wire], found.seconds[wire]
+    sent, seconds, (count, noun) = found.traffic[wire], found.seconds[wire], config.step_words
     text = f"all {found.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
     if prediction:
+        changes = f"more {noun} a step{', or sync=local,' if config.optimizer == 'adamw' else ''} make it less"
         part = seconds / (seconds + prediction["together"]["compute_s"])
-        text += f", {part:.0%} of a step of {step_tokens} tokens"
-        return text + ("" if part <= TOO_MUCH else "; more tokens a step, or sync=local, make it less")
+        text += f", {part:.0%} of a step of {count} {noun}"
+        return text + ("" if part <= TOO_MUCH else f"; {changes}")
     return text

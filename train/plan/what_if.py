@@ -5,6 +5,7 @@
 
     python -m train plan --model llama2-7b --speeds a=11.3,b=6.1,c=2.8 --rows-per-step 24 --links c=187
     python -m train plan --recipe pretrain --nodes desktop=24,laptop=8
+    python -m train plan --recipe images --model resnet50 --image-size 224 --nodes desktop=24,laptop=8
 
 A node is NAME=GB of its card's memory, or NAME=cpu:GB of its RAM. Exit code 1 if a node does not fit.
 With --speeds (rows per second of each node alone) it predicts shares, the step's time and what each node adds.
@@ -18,7 +19,7 @@ import json
 from train.errors import BadInput
 from train.plan import fit, own_recipe, sizes, speedup
 from train.plan.catalogue import Model, model_facts
-from train.plan.config import RunConfig, add_settings, config_of, names_of
+from train.plan.config import RunConfig, add_settings, config_of
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE, parameters
 from train.plan.nodes import Device
@@ -26,8 +27,9 @@ from train.plan.shares import parse_speeds
 
 COUNTS = (
     "recipe", "size", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "tie_embeddings", "tokenizer",
-    "vocab_size", "tokens_per_step", "max_seq_length", "micro_batch", "load_in", "lora_r", "lora_targets", "method",
-    "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step", "max_steps", "sync", "wire",
+    "vocab_size", "tokens_per_step", "image_size", "width", "max_seq_length", "micro_batch", "load_in", "lora_r",
+    "lora_targets", "method", "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step",
+    "max_steps", "sync", "wire",
 )  # fmt: skip
 """Settings that memory depends on, or the prediction: the last four."""
 
@@ -50,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     config, nodes = config_of(args), parse_nodes(args)
-    if "model" in names_of(type(config)) and not hasattr(args, "model"):
+    if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing", fix="name one, such as llama2-7b; or --recipe pretrain for a new one")
     model = config.start_model()
-    facts = None if own_recipe.is_file(config.recipe) else model_facts(model)
+    facts = None if own_recipe.is_file(config.recipe) else model.facts or model_facts(model)
     if not args.link_mbit > 0:
         raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
     found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
@@ -63,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(fit.as_json(found) | ({"sizes": others} if others else {})))
     else:
-        print("\n".join([*as_text(found, model), *sizes.as_text(others, "--")]))
+        print("\n".join([*as_text(found, model, config.ROW_UNIT), *sizes.as_text(others, "--")]))
     return 0 if found.ok else 1
 
 
@@ -117,7 +119,7 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
     return nodes
 
 
-def as_text(found: fit.Fit, model: Model) -> list[str]:
+def as_text(found: fit.Fit, model: Model, unit: str = "tokens") -> list[str]:
     if found.facts is None:
         return [f"{found.model}: {UNKNOWN}"]
     setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
@@ -125,7 +127,7 @@ def as_text(found: fit.Fit, model: Model) -> list[str]:
     base = "" if model.source == "new" else f"base in {setup.load_in}, "
     lines = [
         f"{found.model}: {counted(parameters(found.facts))} ({model.reason})",
-        f"{base}{trained}, rows of {setup.row_length} tokens, {setup.micro_batch} at a time",
+        f"{base}{trained}, rows of {setup.row_length} {unit}, {setup.micro_batch} at a time",
         *(f"  {reason}" for reason in found.decisions.reasons),
         "",
         "node            has GB  needs GB =    base + trained + optimizer + activations + runtime",

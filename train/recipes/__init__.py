@@ -8,7 +8,7 @@ shape(config, start)  of the model, as far as its memory is known
 build(…)              the model as a function from a micro-batch to its summed loss
 optimized(…)          what the optimizer steps, in groups, each with its own options
 identity(start)       what decides the loss curve of what the run begins from
-samples(run)          lines that the model writes at an evaluation, for who watches: what it was given, what it wrote
+samples(run)          lines of an evaluation, for who watches: what the model was given, what it wrote or took that for
 export(run, folder)   what the result needs beside the trained weights
 card(run)             what the result says of itself to others
 """
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from train.plan import own_recipe
 
 if TYPE_CHECKING:
-    from train.data.rows import PackedRows
+    from train.data.rows import Rows
     from train.engine.loop import Run
     from train.models.backends import Batch, LossModule
     from train.models.weights import Named
-    from train.plan.catalogue import Facts
+    from train.plan.catalogue import AnyFacts
     from train.plan.config import OwnConfig, RunConfig
     from train.plan.fit import Decisions
 
@@ -35,10 +35,10 @@ Say = Callable[[str], None]
 
 
 class Recipe(Protocol):
-    def rows(self, config: RunConfig, say: Say) -> tuple[PackedRows, PackedRows]: ...
+    def rows(self, config: RunConfig, say: Say) -> tuple[Rows, Rows]: ...
     def start(self, config: RunConfig, say: Say) -> Path: ...
     def start_for_trial(self, config: RunConfig) -> Path | None: ...
-    def shape(self, config: RunConfig, start: Path | None) -> Facts | None: ...
+    def shape(self, config: RunConfig, start: Path | None) -> AnyFacts | None: ...
     def build(
         self, config: RunConfig, decisions: Decisions, start: Path | None, device: str, row_length: int
     ) -> LossModule: ...

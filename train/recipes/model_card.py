@@ -16,7 +16,7 @@ from train.plan.catalogue import catalogue, resolve_dataset, resolve_model
 from train.runlog import paths
 
 if TYPE_CHECKING:
-    from train.plan.config import OwnConfig, PretrainConfig, SftConfig
+    from train.plan.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
 
 CARD = "README.md"
 
@@ -131,6 +131,41 @@ def own_card(config: OwnConfig, *, weights: int, rows: int, steps: int, after: f
         "```\n",
     ]
     return page(config.run, {"tags": ["motley"]}, "A model of a recipe of our own, trained", facts, use)
+
+
+def picture_card(
+    config: ImagesConfig,
+    *,
+    weights: int,
+    classes: list[str],
+    rows: int,
+    steps: int,
+    after: float | None,
+    metrics: dict[str, float],
+) -> str:
+    file = config.log_folder / paths.LAUNCH
+    launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
+    size, vit = config.image_size, config.model.startswith("vit")
+    facts = {
+        "shape": f"{config.model}, {config.width} wide, {weights / 1e6:.1f} M weights",
+        "data": f"`{Path(launched.get('dataset', config.dataset)).name}`, {rows} pictures, {len(classes)} classes",
+        "steps": f"{steps} of {config.rows_per_step} pictures",
+        "learning rate": f"{config.learning_rate:g}, {config.optimizer}",
+        "seed": str(config.seed),
+        "held-out loss": held_out(None, after),
+        "accuracy": ", ".join(f"{name} {100 * value:.1f} %" for name, value in metrics.items()) or "not measured",
+        "input": f"three colours, {size} × {size}, a byte b as b / 127.5 - 1; grey three times",
+        "labels": "labels.json, in the order of the outputs",
+    }
+    known = {"library_name": "transformers" if vit else "pytorch", "pipeline_tag": "image-classification"}
+    use = (
+        f"## How to use it\n\nOn the cluster that trained it:\n\n    ./motley ask --run {config.run} --question FILE\n"
+    )
+    if vit:
+        use += '\nElsewhere: `ViTForImageClassification.from_pretrained("path/of/this/folder")`\n'
+    else:
+        use += "\nElsewhere: a ResNet with GroupNorm; `train/models/resnet.py` of Motley is its code.\n"
+    return page(config.run, known | {"tags": ["motley"]}, "A picture classifier, trained from nothing", facts, [use])
 
 
 def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use: list[str]) -> str:

@@ -1,7 +1,8 @@
 """`python -m train ask`: questions of your own, answered by the base model and by what the run has made of it. A model
-from nothing continues your text.
+from nothing continues your text; a model of pictures names the classes of one.
 
 python -m train ask --run qa --question "What does os.path.join do?"
+python -m train ask --run photos --question holiday.jpg
 python -m train ask --run qa                # one question a line; each stands for itself
 """
 
@@ -25,6 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     finished_run.add_arguments(parser, required=True)
     parser.add_argument("--question", help="one question (default: those on standard input, a line each)")
     parser.add_argument("--answer-tokens", type=int, default=200, help="longest answer (default 200)")
+    parser.add_argument("--picture", action="store_true", help="the picture itself comes on standard input")
     parser.add_argument("--prompt", action="store_true", help="somebody types: show when the next question may come")
 
 
@@ -35,6 +37,10 @@ def main(args: argparse.Namespace) -> int:
             f"run '{run.run}' is of a recipe of your own: it has no words to answer with",
             fix=f"./motley eval --run {run.run} measures it; its model: {run.folder}",
         )
+    if run.recipe == "images":
+        from train.results import pictures
+
+        return pictures.ask(run, args)
     if not args.json:
         what = f"{run.original} before and after run {run.run}" if run.base else f"the model of run {run.run}"
         print(f"{what}: loading …", flush=True)

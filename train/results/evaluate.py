@@ -1,5 +1,6 @@
 """`python -m train eval`: loss and perplexity of the base model and of the adapter on the held-out rows, and answers of
-both, side by side. Of a model from nothing its own alone, and how it continues held-out texts.
+both, side by side. Of a model from nothing its own alone, and how it continues held-out texts; of pictures its
+accuracy.
 
     python -m train eval --run qa
     python -m train eval --model tiny --adapter A --dataset stdlib-qa --questions 5 --rows 100
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from train.results.finished_run import FinishedRun
 
 Messages = list[dict[str, str]]
+ROWS = 200
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--load-in", choices=("4bit", "8bit", "16bit"), help="the base (default 16bit); 4bit needs bitsandbytes"
     )
-    parser.add_argument("--rows", type=int, default=200, help="held-out rows looked at, at most (default 200)")
+    parser.add_argument("--rows", type=int, help="held-out rows looked at, at most (default 200; of pictures all)")
     parser.add_argument("--questions", type=int, default=3, help="held-out questions asked of both (default 3)")
     parser.add_argument("--answer-tokens", type=int, default=48, help="longest answer (default 48)")
     parser.add_argument("--as-they-come", action="store_true", help="with --json: first each answer on its own line")
@@ -49,6 +51,10 @@ def main(args: argparse.Namespace) -> int:
         run = finished_run.find(args)
         if run.is_own:
             return main_of_own(run, args)
+        if run.recipe == "images":
+            from train.results import pictures
+
+            return pictures.evaluate(run, args.rows, as_json=args.json)
         if not run.base:
             return main_of_new(run, args)
         finished_run.fill(args, model=run.base, adapter=run.folder, dataset=run.dataset, load_in=run.load_in)
@@ -84,7 +90,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     model: Any = module.model
     ask = Questioner(model, load_chat(resolve_model(base_folder), date_of(folder)), args.answer_tokens, device)
     questions = held_out_questions(folder)[: args.questions]
-    some = list(range(min(args.rows, len(rows))))
+    some = list(range(min(args.rows or ROWS, len(rows))))
 
     tuned, asked = loss_of(module, rows, some, device), []
     with model.disable_adapter():
@@ -123,7 +129,7 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
     precision, backend = precision_of(device), backends.get("hf")
     spec = backends.ModelSpec(folder=str(run.folder), method="base", device=device, precision=precision)
     module = backends.loss_module(backend, backend.build(spec), precision, device)
-    some = list(range(min(args.rows, len(rows))))
+    some = list(range(min(args.rows or ROWS, len(rows))))
     result: dict[str, Any] = {"rows": len(some), "model": loss_of(module, rows, some, device), "questions": []}
     ask = Questioner(module.model, chat_of(run), args.answer_tokens, device, drawn=True)
     prompts = json.loads((folder / "prompts.json").read_text())[: args.questions]

@@ -82,6 +82,8 @@ def main(args: argparse.Namespace) -> int:
                 f"folder: {run.folder}",
                 "take that folder as it is: model.safetensors, recipe.py, and README.md, which says how to load it",
             )
+        if run.recipe == "images":
+            return main_of_pictures(run, args)
         if not run.base:
             return main_of_new(run, args)
         base = run.original if args.what == "adapter" else run.original_or_base
@@ -115,21 +117,47 @@ def require_place(args: argparse.Namespace) -> None:
         raise BadInput(f"outtype: '{args.outtype}' is not one of {' '.join(OUTTYPES)}")
 
 
+def place_of(run: finished_run.FinishedRun, args: argparse.Namespace) -> None:
+    form = args.what if run.step is None else f"{args.what}-step-{run.step}"
+    finished_run.fill(args, out=home_dir() / "exports" / run.run / form)
+    require_place(args)
+
+
+def copy_model(run: finished_run.FinishedRun, folder: Path) -> None:
+    for name in ("model.safetensors", "config.json", model_card.CARD):
+        if (run.folder / name).is_file():
+            shutil.copy(run.folder / name, folder)
+
+
+def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
+    if args.what != "merged":
+        raise BadInput(
+            f"run '{run.run}': a model of pictures cannot be written as {args.what}",
+            fix="use merged: weights as safetensors, with labels.json",
+        )
+    place_of(run, args)
+    from train.data.picture_rows import write_labels
+    from train.results.pictures import classes_of_run
+
+    def copied(folder: Path) -> None:
+        copy_model(run, folder)
+        write_labels(folder, classes_of_run(run))
+
+    build_once(args.out, copied)
+    return report(args, run.step, run.run)
+
+
 def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
     """Of a model from nothing, which is whole as it is."""
     if args.what == "adapter":
         raise BadInput(f"run '{run.run}' made a model, not an adapter", fix="export it as merged, or as gguf")
-    form = args.what if run.step is None else f"{args.what}-step-{run.step}"
-    finished_run.fill(args, out=home_dir() / "exports" / run.run / form)
-    require_place(args)
+    place_of(run, args)
     from train.results.answers import chat_of
 
     chat = chat_of(run)
 
     def copied(folder: Path) -> None:
-        for name in ("model.safetensors", "config.json", model_card.CARD):
-            if (run.folder / name).is_file():
-                shutil.copy(run.folder / name, folder)
+        copy_model(run, folder)
         save_tokenizer(chat, folder)
 
     def converted(folder: Path) -> None:

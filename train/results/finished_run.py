@@ -15,7 +15,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
 from train.plan import own_recipe
-from train.plan.config import nearest
+from train.plan.config import RunConfig, nearest
 from train.plan.run_name import check_name
 from train.runlog import paths
 from train.runlog.tail import read
@@ -33,6 +33,7 @@ class FinishedRun:
     original: str
     """The base model by the name that the launch was given; empty as well."""
     dataset: str
+    recipe: str
     max_seq_length: int
     load_in: str
     """How the base was held while it trained."""
@@ -100,6 +101,7 @@ def find(args: argparse.Namespace) -> FinishedRun:
         base=base,
         original=settings.get("model", ""),
         dataset=str(home / ROWS / rows) if rows else settings["dataset"],
+        recipe=settings.get("recipe", RunConfig.recipe),
         max_seq_length=int(settings["max_seq_length"]),
         settings=settings,
         load_in=starts[-1]["decisions"]["load_in"] if starts else "16bit",
@@ -109,8 +111,10 @@ def find(args: argparse.Namespace) -> FinishedRun:
 def base_of(home: Path, launched: dict[str, Any]) -> str:
     """The folder here, else the name; empty where there is none."""
     name = launched["model"]["folder_name"]
+    if not name:
+        return ""
     folder = home / BASE_MODELS / name
-    return str(folder) if name and folder.is_dir() else str(launched["all"].get("model", ""))
+    return str(folder) if folder.is_dir() else str(launched["all"].get("model", ""))
 
 
 def newest_checkpoint(home: Path, run: str) -> tuple[Path, int]:

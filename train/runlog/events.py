@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
@@ -21,7 +22,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "step": ("step", "loss", "lr", "grad_norm", "tokens", "targets", "step_s", "sync_s", "sync", "shares", "nodes"),
     "balance": ("step", "shares", "speeds", "reason"),
     "local": ("step", "steps", "reason"),
-    "eval": ("step", "loss", "targets", "best"),
+    "eval": ("step", "loss", "targets", "best", "metrics"),
     "samples": ("step", "lines"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds", "staged"),
@@ -61,12 +62,18 @@ class EventLog:
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
     rows = sum(node["rows"] for node in event["nodes"].values())
     shares = "  ".join(f"{name} {node['rows']}" for name, node in event["nodes"].items())
+    tokens = "" if event["tokens"] == rows else f"{event['tokens'] / event['step_s']:.0f} tokens/s  "
     hours, rest = divmod(int(eta_s), 3600)
     return (
         f"step {event['step']}/{total_steps}  {100 * event['step'] // total_steps} %  loss {event['loss']:.4f}  "
-        f"{rows / event['step_s']:.1f} rows/s  {event['tokens'] / event['step_s']:.0f} tokens/s  {shares}  "
+        f"{rows / event['step_s']:.1f} rows/s  {tokens}{shares}  "
         f"eta {hours}:{rest // 60:02d}:{rest % 60:02d}"
     )
+
+
+def metric_words(metrics: Mapping[str, float]) -> str:
+    """Behind a held-out loss; empty for a recipe that measures nothing else."""
+    return "".join(f" · {name} {value:.4g}" for name, value in metrics.items())
 
 
 def sample_line(sample: dict[str, str], width: int = 100) -> str:

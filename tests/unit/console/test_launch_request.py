@@ -1,9 +1,13 @@
 """What a launch is asked for, checked before anything is connected to: a bad value of each variable, its sentence."""
 
+import atexit
+import functools
 import json
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +16,7 @@ from console import launch_request
 from tests.support import pace
 from train.errors import BadInput
 from train.plan import request
-from train.plan.config import PretrainConfig, SftConfig, names_of
+from train.plan.config import ImagesConfig, PretrainConfig, SftConfig, names_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]
@@ -74,6 +78,9 @@ BAD = {
     "intermediate_size": ("-1", "intermediate_size: -1 is below 0"),
     "tokenizer": ("bpee", "there is no model 'bpee'"),
     "vocab_size": ("200", "vocab_size: 200 is below 257"),
+    "image_size": ("4", "image_size: 4 is below 8"),
+    "width": ("9", "width: 9 is no multiple of 4"),
+    "augment": ("perhaps", "augment: 'perhaps' is not true or false"),
     "tokens_per_step": ("1000", "nearest that are: tokens_per_step=512 or tokens_per_step=1024"),
     "tie_embeddings": ("perhaps", "tie_embeddings: 'perhaps' is not true or false"),
     "beta2": ("1", "beta2: 1.0 is not between 0 and 1"),
@@ -99,7 +106,20 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     new = names_of(PretrainConfig) - names_of(SftConfig)
     if "recipe" in values:
         return {}
+    if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
+        return {"recipe": "images", "dataset": photos()}
     return {"recipe": "pretrain"} if new & values.keys() else {"model": "tiny"}
+
+
+@functools.cache
+def photos() -> str:
+    """The least that there can be."""
+    folder = Path(tempfile.mkdtemp(prefix="motley-photos-"))
+    for kind in ("cat", "dog"):
+        (folder / kind).mkdir()
+        (folder / kind / "1.png").touch()
+    atexit.register(shutil.rmtree, folder)
+    return str(folder)
 
 
 @pytest.mark.parametrize("name", BAD)

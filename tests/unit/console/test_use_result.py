@@ -3,6 +3,7 @@ machine, whose training package only tells how it was called."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import subprocess
@@ -120,6 +121,19 @@ def test_a_stopped_run_that_lost_its_event_log_is_not_meant_by_itself(
     os.utime(folder, (4e9, 4e9))  # the newest of all
     assert use_result.ask(inventory, "", "why?", "") == 3
     assert capfd.readouterr().out.startswith("run new · on b\n")
+
+
+def test_a_picture_that_lies_here_travels(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "my cat.JPG"
+    picture.write_bytes(bytes(range(256)))
+    assert use_result.ask(inventory, "new", str(picture), "") == 3
+    said = capfd.readouterr().out
+    assert "ask --run new --home . --question my cat.JPG --picture\n" in said
+    assert base64.b64decode(said.splitlines()[-1]) == bytes(range(256))
+    assert use_result.ask(inventory, "new", "is my cat.jpg a dog?", "") == 3
+    assert "--picture" not in capfd.readouterr().out
 
 
 def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -210,6 +210,24 @@ def test_what_a_new_model_wrote_stands_on_the_page(fetched: Path) -> None:
     assert "The model lies beside this page" in text_of(write_page(read_history(fetched), fetched / "report.html"))
 
 
+def test_pictures_show_their_accuracy_and_what_is_mixed_up(fetched: Path) -> None:
+    measured = [
+        {"event": "eval", "time": 146.0 + step / 100, "step": step, "loss": 0.4, "targets": 9, "best": True}
+        | {"metrics": {"top1": 0.05 * step, "top5": 0.99}}
+        for step in (14, 16)
+    ]
+    mixed = [{"given": "Shirt", "wrote": "Coat, 3 times of 9"}]
+    shown = {"event": "samples", "time": 146.5, "step": 16, "lines": mixed}
+    for node in (HEAD, WORKER):
+        file = fetched / "nodes" / node / "events.jsonl"
+        file.write_text("".join(json.dumps(event) + "\n" for event in [*measured, shown]) + file.read_text())
+        launch = {"run": "qa", "all": {"recipe": "images"}}
+        (fetched / "nodes" / node / "launch.json").write_text(json.dumps(launch))
+    words = text_of(write_page(read_history(fetched), fetched / "report.html"))
+    assert "top1 0.8 · top5 0.99" in words
+    assert "Which classes it mixes up" in words and "Coat, 3 times of 9" in words and "What it wrote" not in words
+
+
 def test_fine_tuning_shows_no_samples(fetched: Path) -> None:
     history = read_history(fetched)
     assert history.samples == [] and history.made == "adapter"

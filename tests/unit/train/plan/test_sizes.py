@@ -47,17 +47,17 @@ def test_fine_tuning_has_no_sizes() -> None:
     config = SftConfig(model="smollm2-135m")
     found = fitted(config)
     assert sizes.sizes(config, found, (), {}) == [] and sizes.as_text([]) == []
-    assert sizes.cost_of_exchange(found, "fp32", {}, 0) == ""
+    assert sizes.cost_of_exchange(found, "fp32", {}, config) == ""
 
 
 def test_what_all_weights_cost_is_said_and_what_helps() -> None:
     config = PretrainConfig(size="124m")
     found = fitted(config)
     prediction: dict[str, Any] = fit.predict(found, MACHINES, config)
-    said = sizes.cost_of_exchange(found, "bf16", prediction, config.tokens_per_step)
+    said = sizes.cost_of_exchange(found, "bf16", prediction, config)
     assert "all 123.6 M weights travel in each step: 247 MB a node" in said.replace("0.2 GB", "247 MB")
     assert "of a step of 32768 tokens; more tokens a step, or sync=local, make it less" in said
     offered = [remedy["settings"] for remedy in prediction["ways"]]
     assert {"sync": "local"} in offered and any("tokens_per_step" in remedy for remedy in offered)
     assert all(remedy["tokens_per_step"] % 512 == 0 for remedy in offered if "tokens_per_step" in remedy)
-    assert sizes.cost_of_exchange(fitted(config, NODES[:1]), "bf16", {}, 32768) == "", "one node sends nothing"
+    assert sizes.cost_of_exchange(fitted(config, NODES[:1]), "bf16", {}, config) == "", "one node sends nothing"

@@ -1,0 +1,137 @@
+"""Pictures become rows: what is held out, what is broken, which forms of data there are."""
+
+import gzip
+import json
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.train import pictures
+from train.data.picture_rows import open_pictures
+from train.data.pictures import prepare
+from train.errors import BadInput
+from train.plan.config import load_config
+
+
+def made(dataset, out, said=None, **values):
+    config = load_config(
+        {"recipe": "images", "image_size": 16, "eval_fraction": 0.2, "dataset": str(dataset), **values}
+    )
+    return prepare(config, (said if said is not None else []).append, out=str(out))
+
+
+def index_of(folder):
+    return json.loads((folder / "index.json").read_text())
+
+
+def contents(folder, split="train"):
+    return {picture.tobytes() for picture in open_pictures(folder, split).pictures}
+
+
+def test_the_same_pictures_give_the_same_bytes(tmp_path):
+    photos = pictures.write(tmp_path / "photos")
+    first, again = made(photos, tmp_path / "a"), made(photos, tmp_path / "b")
+    for file in ("index.json", "train/pictures.bin", "eval/labels.bin"):
+        assert (first / file).read_bytes() == (again / file).read_bytes()
+    said = []
+    made(photos, tmp_path / "a", said)
+    assert said[-1].endswith("(was there already)")
+
+
+def test_every_picture_is_there_once_with_its_class(tmp_path):
+    photos = pictures.write(tmp_path / "photos", edge=16)
+    folder = made(photos, tmp_path / "rows")
+    truth = {
+        np.asarray(Image.open(file)).transpose(2, 0, 1).tobytes(): file.parent.name for file in photos.rglob("*.png")
+    }
+    names, found = index_of(folder)["classes"], {}
+    for split in ("train", "eval"):
+        rows = open_pictures(folder, split)
+        found |= {p.tobytes(): names[label] for p, label in zip(rows.pictures, rows.labels, strict=True)}
+        rows.verify()
+    assert found == truth and names == list(pictures.CLASSES)
+
+
+def test_a_picture_stays_on_its_side_when_others_come_and_so_do_its_copies(tmp_path):
+    photos = pictures.write(tmp_path / "photos")
+    before = contents(made(photos, tmp_path / "a"), "eval")
+    for file in list(photos.rglob("1*.png")):
+        file.with_name(f"copy-{file.name}").write_bytes(file.read_bytes())
+    pictures.write(tmp_path / "more", count=5, seed=7)
+    for file in (tmp_path / "more").rglob("*.png"):
+        file.rename(photos / file.parent.name / f"new-{file.name}")
+    folder = made(photos, tmp_path / "b")
+    assert before <= contents(folder, "eval")
+    assert not contents(folder, "eval") & contents(folder, "train")
+
+
+def test_the_first_held_out_pictures_are_of_all_classes(tmp_path):
+    folder = made(pictures.write(tmp_path / "photos", count=40), tmp_path / "rows", eval_fraction=0.5)
+    assert set(open_pictures(folder, "eval").labels[:20]) == {0, 1, 2}
+
+
+def test_a_broken_picture_is_named(tmp_path):
+    photos = pictures.write(tmp_path / "photos", suffix="jpg")
+    whole = (photos / "dots/3.jpg").read_bytes()
+    (photos / "dots/3.jpg").write_bytes(whole[:-100])
+    (photos / "bars/4.jpg").write_text("no picture")
+    with pytest.raises(BadInput, match=r"broken pictures of 60; the first: .*bars/4.jpg: no picture that Pillow knows"):
+        made(photos, tmp_path / "rows")
+    said = []
+    folder = made(photos, tmp_path / "rows", said, max_bad=2)
+    assert index_of(folder)["records"]["bad"] == 2
+    assert any("dots/3.jpg: image file is truncated" in line for line in said)
+    assert sum(index_of(folder)["splits"][split]["rows"] for split in ("train", "eval")) == 58
+
+
+def test_grey_pictures_take_a_third(tmp_path):
+    photos = pictures.write(tmp_path / "photos")
+    for file in photos.rglob("*.png"):
+        Image.open(file).convert("L").save(file)
+    assert open_pictures(made(photos, tmp_path / "grey")).pictures.shape[1] == 1
+    Image.new("RGB", (9, 30), "red").save(photos / "dots" / "red.png")
+    assert open_pictures(made(photos, tmp_path / "colour")).pictures.shape[1:] == (3, 16, 16)
+
+
+def test_turned_photos_are_turned_back_and_cut_around_their_middle(tmp_path):
+    photos = pictures.write(tmp_path / "photos")
+    wide = Image.new("RGB", (48, 16), "red")
+    wide.paste("blue", (16, 0, 32, 16))
+    turned, exif = wide.rotate(-90, expand=True), Image.Exif()
+    exif[0x0112] = 8
+    turned.save(photos / "dots" / "turned.png", exif=exif)
+    rows = open_pictures(made(photos, tmp_path / "rows", eval_fraction=0))
+    blue = np.array([0, 0, 255], dtype=np.uint8)
+    assert any((picture == blue[:, None, None]).all() for picture in rows.pictures)
+
+
+def test_mnists_files_are_read_with_their_test_part_held_out(tmp_path):
+    folder, random = tmp_path / "digits", np.random.default_rng(2)
+    folder.mkdir()
+    truth = {}
+    for part, count in (("train", 30), ("t10k", 12)):
+        pixels, labels = random.integers(0, 256, (count, 16, 16), dtype="u1"), random.integers(0, 10, count, dtype="u1")
+        head = struct.pack(">4I", 0x803, count, 16, 16), struct.pack(">2I", 0x801, count)
+        (folder / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(head[0] + pixels.tobytes()))
+        (folder / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(head[1] + labels.tobytes()))
+        truth[part] = (pixels, labels)
+    rows = made(folder, tmp_path / "rows")
+    train = open_pictures(rows)
+    assert np.array_equal(train.pictures[:, 0], truth["train"][0]) and np.array_equal(train.labels, truth["train"][1])
+    assert contents(rows, "eval") == {picture.tobytes() for picture in truth["t10k"][0]}
+    assert index_of(rows)["classes"] == [str(digit) for digit in range(10)]
+
+
+def test_damaged_rows_are_noticed(tmp_path):
+    folder = made(pictures.write(tmp_path / "photos"), tmp_path / "rows")
+    file = folder / "train" / "pictures.bin"
+    data = bytearray(file.read_bytes())
+    data[100] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(BadInput, match="are damaged"):
+        open_pictures(folder).verify()
+    file.write_bytes(data[:-1])
+    with pytest.raises(BadInput, match="are cut short"):
+        open_pictures(folder)

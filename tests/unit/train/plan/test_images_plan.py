@@ -1,0 +1,201 @@
+"""A launch of recipe=images: which pictures there are, what the nodes are told, and what the plan says."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from console import plan_view, render
+from console.electricity import of_plan
+from tests.unit.train.plan.test_plan import VERSIONS, card, look
+from train.errors import BadInput
+from train.plan import pictures, plan, request
+from train.plan.config import ImagesConfig, load_config
+from train.plan.decide import decide
+from train.plan.nodes import LaunchFacts
+from train.plan.picture_facts import PictureFacts
+
+GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
+SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
+
+
+def no_files(_: Any) -> tuple[dict[str, Any], int]:
+    raise AssertionError("nothing is to be fetched")
+
+
+def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+    names = "abc"[: len(looks)]
+    facts = LaunchFacts(
+        addresses=dict.fromkeys(names, "10.0.0.1"),
+        looks=dict(zip(names, looks, strict=True)),
+        versions=dict.fromkeys(names, VERSIONS | {"cuda": "13.0", "unsloth": "1"}),
+        code="1",
+        files=no_files,
+        **more,
+    )
+    return decide(request.read({"recipe": "images", **values}, Path("/nowhere"), required="model"), facts)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    folder = tmp_path / "my photos"
+    for name in ("cat/a.jpg", "cat/deep/b.PNG", "dog/c.webp", "dog/.hidden.jpg", "dog/notes.txt", ".git/f.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    return folder
+
+
+def files_of_node(found: plan.Plan) -> dict[str, str]:
+    data = plan.as_data(found) | {"time": "now", "electricity": of_plan(found, {})}
+    data["dataset"] |= {"folder_name": "my-photos-1"}
+    made = render.files(data, "a", "secret", {"presence_port": 1, "group_ports": [2, 3]}, {})
+    return {file["path"]: file["content"] for file in made}
+
+
+def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
+    found = decided({"dataset": str(photos)}, GPU, GPU)
+    data = plan.as_data(found)
+    assert found.run == "resnet18-my-photos" and found.lacking == [] and found.model_bytes == 0
+    assert data["dataset"]["files"] == ["cat/a.jpg", "cat/deep/b.PNG", "dog/c.webp"]
+    assert data["raw"] == "/home/user/ai-cluster/data/raw/my-photos"
+    assert "--dataset=/home/user/ai-cluster/data/raw/my-photos" in data["prepare"]
+
+
+@pytest.mark.parametrize("command", ["prepare", "calibrate"])
+def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) -> None:
+    found = decided({"dataset": str(photos), "model": "vit-tiny", "image_size": 56}, GPU)
+    told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
+    there = load_config({name.replace("-", "_"): value for name, _, value in told})
+    for name in {"prepare": ("image_size", "eval_fraction"), "calibrate": ImagesConfig.COUNTED}[command]:
+        assert getattr(there, name) == found.settings[name], name
+
+
+def test_the_settings_that_are_written_down_are_read_again_as_they_are(photos: Path) -> None:
+    found = decided({"dataset": str(photos), "rows_per_step": 32}, GPU, GPU)
+    written = files_of_node(found)
+    settings = yaml.safe_load(written["config/training_config.yaml"])
+    assert settings["model"] == "resnet18" and settings["optimizer"] == "sgd" and settings["learning_rate"] == 0.1
+    assert settings["image_size"] == settings["max_seq_length"] == 128 and settings["epochs"] == 10
+    there = load_config(settings).scoped("math")
+    assert there == {name: found.settings[name] for name in there}
+    launched = json.loads(written[f"logs/runs/{found.run}/launch.json"])
+    assert launched["model"] == {"name": "resnet18", "hub": None, "folder_name": ""}
+
+
+def test_the_plan_is_in_the_words_of_pictures(photos: Path) -> None:
+    found = decided({"dataset": str(photos), "rows_per_step": 256, "max_steps": 100}, GPU, GPU, calibrated=SPEEDS)
+    lines = plan_view.lines(found)
+    text = "\n".join(lines)
+    assert "from nothing, all 11.2 M weights · 256 pictures of 128 × 128 a step · 100 steps" in lines[0]
+    assert "a new resnet18 of 11.2 M weights: 2 classes, pictures of 128 × 128" in text
+    assert "rate      0.8: 0.4 at 128 rows a step, in proportion to the rows (linear rule, SGD); 100 steps" in text
+    assert "all 11.2 M weights travel in each step" in text and "of a step of 256 pictures" in text
+    assert "tokens" not in text and "lora" not in text
+
+
+def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
+    small = look(cards=[card("GTX 1650", 4) | {"capability": "7.5"}])
+    with pytest.raises(BadInput, match="b has too little memory for resnet50"):
+        decided({"dataset": str(photos), "model": "resnet50", "image_size": 1024, "width": 256}, GPU, small)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"model": "microsoft/resnet-50"}, "BatchNorm as a rule: it looks across rows"),
+        ({"model": "vit-tiny", "image_size": 75}, "nearest that can: image_size="),
+        ({"width": 30}, "width: 30 is no multiple of 4"),
+        ({"max_seq_length": 512}, "pictures have none"),
+        ({"gradient_checkpointing": "true"}, "is none of auto|false"),
+        ({"optimizer": "lion"}, "is none of auto|sgd"),
+        ({"image_size": 4}, "image_size: 4 is below 8"),
+        ({"lora_r": 8}, "lora_r: this belongs to recipe=sft"),
+        ({"sync": "local"}, "sync: local cannot average the moments of sgd"),
+    ],
+)
+def test_what_does_not_fit_is_named(photos: Path, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadInput) as error:
+        decided({"dataset": str(photos), **values}, GPU)
+    assert said in str(error.value)
+
+
+def test_the_learning_rate_follows_the_rows_of_a_step() -> None:
+    def rate(**values: Any) -> float:
+        return load_config({"recipe": "images", "dataset": "x", **values}).learning_rate
+
+    assert rate(rows_per_step=512) == pytest.approx(2 * rate(rows_per_step=256))
+    vit = {"model": "vit-tiny"}
+    assert rate(rows_per_step=1024, **vit) == pytest.approx(2 * rate(rows_per_step=256, **vit))
+    given = load_config({"recipe": "images", "learning_rate": 0.3})
+    assert "learning rate 0.3: as set" in given.rate_reason
+
+
+def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:
+    assert pictures.classes_of(pictures.resolve(str(photos))) == ["cat", "dog"]
+    table = photos / "list.csv"
+    table.write_text("file,label\ncat/a.jpg,10\ndog/c.webp,9\n")
+    data = pictures.resolve(str(table))
+    assert pictures.classes_of(data) == ["9", "10"], "numbers as numbers"
+    assert [str(file.relative_to(photos)) for file in data.files] == ["list.csv", "cat/a.jpg", "dog/c.webp"]
+    found = decided({"dataset": str(table)}, GPU)
+    assert "--dataset=/home/user/ai-cluster/data/raw/list/list.csv" in plan.as_data(found)["prepare"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("file,label\ncat/a.jpg,1\ncat/none.jpg,2\n", "1 pictures of 2 are not there"),
+        ("picture,label\ncat/a.jpg,1\n", "columns: file and label"),
+        ("file,label\n../a.jpg,1\n", "does not lie beside the table"),
+        ("file,label\ncat/a.jpg,1\n", "fewer than two classes"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_explained(photos: Path, text: str, said: str) -> None:
+    (photos / "list.csv").write_text(text)
+    with pytest.raises(BadInput) as error:
+        pictures.resolve(str(photos / "list.csv"))
+    assert said in str(error.value)
+
+
+def test_folders_that_are_held_out_already_stay_so(tmp_path: Path) -> None:
+    for name in ("train/cat/a.jpg", "train/dog/b.jpg", "test/cat/c.jpg", "test/dog/d.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert [(one.label, one.split) for one in pictures.of_folder(tmp_path)] == [
+        ("cat", "eval"),
+        ("dog", "eval"),
+        ("cat", "train"),
+        ("dog", "train"),
+    ]
+
+
+def test_a_package_that_is_missing_is_named_with_its_command(tmp_path: Path) -> None:
+    entry = {"package": "dataset-fashion-mnist", "folder": str(tmp_path / "none")}
+    with pytest.raises(BadInput, match="sudo apt install dataset-fashion-mnist"):
+        pictures.of_package("fashion-mnist", entry)
+    for name in ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"):
+        (tmp_path / name).write_bytes(gzip.compress(b""))
+    assert len(pictures.of_package("fashion-mnist", entry | {"folder": str(tmp_path)}).files) == 2
+
+
+def test_pictures_are_no_data_for_text(photos: Path) -> None:
+    with pytest.raises(BadInput, match="the data set fashion-mnist is of pictures"):
+        request.read({"model": "tiny", "dataset": "fashion-mnist"})
+    with pytest.raises(BadInput, match="dataset: alpaca is text"):
+        request.read({"recipe": "images", "dataset": "alpaca"})
+    with pytest.raises(BadInput, match="holds no pictures in sub-folders"):
+        request.read({"recipe": "images", "dataset": str(photos / "dog")})
+
+
+def test_the_usual_sizes_are_what_their_papers_have() -> None:
+    """ResNet's weights on 1000 classes: 11.69 M and 25.56 M; ViT-tiny's with patches of 16: 5.7 M."""
+
+    def millions(model: str, width: int) -> float:
+        return PictureFacts(family=model, width=width, image_size=224, classes=1000).parameters / 1e6
+
+    assert millions("resnet18", 64) == pytest.approx(11.69, abs=0.01)
+    assert millions("resnet50", 64) == pytest.approx(25.56, abs=0.01)
+    assert millions("vit-tiny", 192) == pytest.approx(5.7, abs=0.03)

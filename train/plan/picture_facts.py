@@ -1,0 +1,153 @@
+"""The shape of a picture model: what its memory and its traffic are computed from, and what it is built by. Pure.
+
+A convolution leaves two of its results for the backward pass: its own, and what becomes of it behind norm and ReLU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from train.errors import BadInput
+
+MODELS = ("resnet18", "resnet50", "vit-tiny")
+BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
+WIDTHS = {"resnet18": 64, "resnet50": 64, "vit-tiny": 192}
+COLOURS = 3
+SMALL = 64
+"""Pictures below this edge keep it through the first layer; larger ones have a quarter of it behind the first two."""
+VIT_LAYERS, VIT_HEAD_WIDTH = 12, 64
+PATCHES = (16, 14, 8, 7, 4)
+"""Edges of a patch; the largest is taken by which a picture still has LEAST_PATCHES each way."""
+LEAST_PATCHES = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    inward: int
+    outward: int
+    kernel: int
+    stride: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    main: tuple[Convolution, ...]
+    shortcut: Convolution | None
+    """None: its input as it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PictureFacts:
+    family: str
+    width: int
+    image_size: int
+    classes: int
+    on_disk: str = ""
+
+    @property
+    def is_vit(self) -> bool:
+        return self.family == "vit-tiny"
+
+    @property
+    def patch(self) -> int:
+        return patch_of(self.image_size)
+
+    @property
+    def heads(self) -> int:
+        return max(1, self.width // VIT_HEAD_WIDTH)
+
+    @property
+    def is_small(self) -> bool:
+        return self.image_size < SMALL
+
+    @property
+    def stem(self) -> Convolution:
+        return Convolution(COLOURS, self.width, 3) if self.is_small else Convolution(COLOURS, self.width, 7, 2)
+
+    def blocks(self) -> Iterator[Block]:
+        inward = self.width
+        for stage, count in enumerate(BLOCKS[self.family]):
+            middle = self.width << stage
+            outward = middle if self.family == "resnet18" else 4 * middle
+            for number in range(count):
+                stride = 2 if stage and not number else 1
+                shortcut = Convolution(inward, outward, 1, stride) if (inward, stride) != (outward, 1) else None
+                yield Block(main_path(inward, middle, outward, stride), shortcut)
+                inward = outward
+
+    @property
+    def features(self) -> int:
+        """Numbers by which a picture is classified."""
+        return self.width if self.is_vit else [*self.blocks()][-1].main[-1].outward
+
+    @property
+    def parameters(self) -> int:
+        return (self._vit_parameters() if self.is_vit else self._resnet_parameters()) + (
+            self.features * self.classes + self.classes
+        )
+
+    def _resnet_parameters(self) -> int:
+        every = [self.stem, *(part for block in self.blocks() for part in parts(block))]
+        return sum(one.inward * one.outward * one.kernel**2 + 2 * one.outward for one in every)
+
+    def _vit_parameters(self) -> int:
+        w, patches = self.width, (self.image_size // self.patch) ** 2
+        block = 4 * (w * w + w) + 8 * w * w + 5 * w + 4 * w
+        return COLOURS * self.patch**2 * w + w + w + (patches + 1) * w + VIT_LAYERS * block + 2 * w
+
+    @property
+    def kept(self) -> int:
+        """Numbers that one picture leaves for the backward pass."""
+        if self.is_vit:  # a block's two norms, q, k, v, attention's result, two sums, and the MLP's two
+            return ((self.image_size // self.patch) ** 2 + 1) * self.width * 16 * VIT_LAYERS
+        edge = -(-self.image_size // self.stem.stride)
+        found = COLOURS * self.image_size**2 + 2 * self.width * edge**2
+        if not self.is_small:  # the pool's result, and where each came from, in 8 bytes
+            edge = -(-edge // 2)
+            found += 3 * self.width * edge**2
+        for block in self.blocks():
+            for one in block.main:
+                edge = -(-edge // one.stride)
+                found += 2 * one.outward * edge**2
+            found += block.main[-1].outward * edge**2 if block.shortcut else 0
+        return found
+
+
+def main_path(inward: int, middle: int, outward: int, stride: int) -> tuple[Convolution, ...]:
+    if middle == outward:
+        return Convolution(inward, outward, 3, stride), Convolution(outward, outward, 3)
+    return Convolution(inward, middle, 1), Convolution(middle, middle, 3, stride), Convolution(middle, outward, 1)
+
+
+def parts(block: Block) -> list[Convolution]:
+    return [*block.main, *([block.shortcut] if block.shortcut else [])]
+
+
+def patch_of(image_size: int) -> int:
+    fitting = [patch for patch in PATCHES if image_size % patch == 0]
+    return next((patch for patch in fitting if image_size // patch >= LEAST_PATCHES), 0)
+
+
+def checked(family: str, width: int, image_size: int) -> int:
+    """The width, where 0 is the model's usual one; BadInput where the numbers do not fit together."""
+    if family not in MODELS:
+        raise BadInput(
+            f"model: '{family}' is none of {'|'.join(MODELS)}, whose norms are GroupNorm or LayerNorm",
+            "others have BatchNorm as a rule: it looks across rows, so their curve would depend on the cluster",
+        )
+    if image_size < 8:
+        raise BadInput(f"image_size: {image_size} is below 8", fix="128 is usual for photos")
+    if family == "vit-tiny" and not patch_of(image_size):
+        near = sorted((size for size in range(28, 1025) if patch_of(size)), key=lambda size: abs(size - image_size))
+        raise BadInput(
+            f"image_size: {image_size} cannot be cut into patches of {', '.join(map(str, PATCHES))}",
+            fix=f"nearest that can: image_size={near[0]} or image_size={near[1]}",
+        )
+    found = width or WIDTHS[family]
+    step = 4 if family != "vit-tiny" else VIT_HEAD_WIDTH if found >= VIT_HEAD_WIDTH else 8
+    if found < step or found % step:
+        raise BadInput(
+            f"width: {found} is no multiple of {step}", fix=f"for example width={max(step, found // step * step)}"
+        )
+    return found

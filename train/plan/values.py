@@ -1,0 +1,63 @@
+"""A value from YAML, flags or `-e` as the type that a setting has."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import Field
+from typing import Any
+
+from train.errors import BadInput
+
+
+def coerce(spec: Field[Any], value: Any) -> Any:
+    """A value from YAML or the command line as the field's type."""
+    if value is None or (value in ("", "none", "null") and spec.default is None):
+        if spec.default is not None:
+            raise BadInput(f"{spec.name}: a value is missing")
+        return None
+    read, noun = _READERS[str(spec.type).removesuffix(" | None")]
+    try:
+        return read(value)
+    except (TypeError, ValueError, KeyError):
+        raise BadInput(f"{spec.name}: '{value}' is not {noun}") from None
+
+
+def nearest(word: str, known: Any) -> str:
+    """`, did you mean 'x'?` or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f", did you mean '{close[0]}'?" if close else ""
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or float(value) != int(float(value)):
+        raise ValueError
+    return int(float(value))
+
+
+def _boolean(value: Any) -> bool:
+    return {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}[
+        str(value).lower()
+    ]
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{name}={item}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(item) for item in value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    items = value.strip("[]").split(",") if isinstance(value, str) else value
+    return tuple(float(item) for item in items)
+
+
+_READERS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "int": (_integer, "a whole number"),
+    "float": (float, "a number"),
+    "bool": (_boolean, "true or false"),
+    "str": (_word, "a word"),
+    "tuple[float, ...]": (_numbers, "a list of numbers"),
+}
