@@ -264,7 +264,7 @@ def test_the_base_is_the_copy_that_this_node_trained_on(launched, tmp_path):
 
 def test_a_merge_wants_the_base_in_16_bit(tmp_path):
     """The quantised copy is what was trained on; the original is what is merged with."""
-    facts = {"run": "r", "folder": tmp_path, "dataset": "d", "max_seq_length": 8, "load_in": "4bit"}
+    facts = {"run": "r", "folder": tmp_path, "dataset": "d", "max_seq_length": 8, "load_in": "4bit", "settings": {}}
     (tmp_path / "config.json").write_text(json.dumps({"quantization_config": {}}))
     assert FinishedRun(base=str(tmp_path), original="llama2-7b", **facts).original_or_base == "llama2-7b"
     (tmp_path / "config.json").write_text("{}")

@@ -160,7 +160,7 @@ def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
     recipe = own.OwnRecipe(config)
     model = own_rows.build_model(recipe.functions, config, folder).to(device)
     own.weights_into(model, run.folder)
-    module, some = LossModule(model, recipe.functions.loss_sum), list(range(min(args.rows, len(rows))))
+    module, some = LossModule(model, recipe.functions.loss_sum), list(range(min(args.rows or ROWS, len(rows))))
     metrics = own.measured(recipe.functions, module, rows, some, device)
     found = {"loss": loss_of(module, rows, some, device)["loss"], **metrics}
     if args.json:

@@ -33,12 +33,15 @@ class FinishedRun:
     original: str
     """The base model by the name that the launch was given; empty as well."""
     dataset: str
-    recipe: str
     max_seq_length: int
     load_in: str
     """How the base was held while it trained."""
     settings: dict[str, Any]
     """All that it was launched with."""
+
+    @property
+    def recipe(self) -> str:
+        return str(self.settings.get("recipe", RunConfig.recipe))
 
     @property
     def is_own(self) -> bool:
@@ -101,7 +104,6 @@ def find(args: argparse.Namespace) -> FinishedRun:
         base=base,
         original=settings.get("model", ""),
         dataset=str(home / ROWS / rows) if rows else settings["dataset"],
-        recipe=settings.get("recipe", RunConfig.recipe),
         max_seq_length=int(settings["max_seq_length"]),
         settings=settings,
         load_in=starts[-1]["decisions"]["load_in"] if starts else "16bit",
