@@ -22,9 +22,9 @@ from tests.support.watching import Watching
 
 pytestmark = pytest.mark.long
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
-STEPS, CUT_AT, LOST_S, BACK_S = 80, 12, 60, 90
+LOST_S, BACK_S = 60, 90
 SAME = 1e-5
-"""Of a loss, after 80 steps whose sums of fp32 were added up in another order."""
+"""Of a loss, after steps whose sums of fp32 were added up in another order."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,8 @@ class Drill:
     settings: dict[str, object]
     made: tuple[str, ...]
     """Some of what is fetched."""
+    steps: int = 80
+    """So many that the machine is back before the end."""
 
 
 def texts(folder: Path) -> Path:
@@ -61,7 +63,12 @@ def photos(folder: Path) -> Path:
     return folder / "photos"
 
 
-OWN = {"recipe": REPOSITORY / "examples/table.py", "dataset": REPOSITORY / "examples/energy.csv", "rows_per_step": 48}
+OWN = {
+    "recipe": REPOSITORY / "examples/table.py",
+    "dataset": REPOSITORY / "examples/energy.csv",
+    "rows_per_step": 48,
+    "width": 256,
+}
 DRILLS = {
     "sft": Drill(
         {"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "profile": "5-7"},
@@ -79,10 +86,10 @@ DRILLS = {
         ("model/model.safetensors",),
     ),
     "images": Drill(
-        {"dataset": photos, "model": "resnet18", "width": 8, "image_size": 16, "rows_per_step": 24, "warmup_steps": 5},
+        {"dataset": photos, "model": "resnet18", "width": 16, "image_size": 32, "rows_per_step": 24, "warmup_steps": 5},
         ("model/model.safetensors", "model/labels.json"),
     ),
-    "own": Drill(OWN, ("model/model.safetensors", "model/recipe.py")),
+    "own": Drill(OWN, ("model/model.safetensors", "model/recipe.py"), steps=1500),
 }
 
 
@@ -98,20 +105,23 @@ def person(ready_trio: Person) -> Iterator[Person]:
 def test_the_curve_of_one_process_whatever_happens(person: Person, recipe: str, tmp_path: Path) -> None:
     drill = DRILLS[recipe]
     settings = {name: value(tmp_path) if callable(value) else value for name, value in drill.settings.items()}
-    settings = {"recipe": recipe} | settings | {"run": recipe, "max_steps": STEPS, "save_every": 10, "eval_every": 40}
+    settings = {"recipe": recipe} | settings | {"run": recipe, "max_steps": drill.steps, "save_every": 10}
+    settings |= {"eval_every": drill.steps // 2}
     launched = Watching(
         person, "launch", *(word for pair in settings.items() for word in ("-e", "{}={}".format(*pair)))
     )
     launched.hears("started on 3 of 3 nodes within", 180)
-    launched.hears(rf"step (?:{CUT_AT}|[2-9]\d)/{STEPS}", 180)
+    launched.hears(r"step (?:1[2-9]|[2-9]\d|\d{3,})/", 180)
     faults.inject(person.cluster.lab, person.cluster[OLD], "power-cut")
-    launched.hears(r"training again with 2 of 3", LOST_S)
-    faults.fix(person.cluster.lab, person.cluster[OLD], "power-cut")
+    try:
+        launched.hears(r"training again with 2 of 3", LOST_S)
+    finally:
+        faults.fix(person.cluster.lab, person.cluster[OLD], "power-cut")
     launched.hears(rf"{OLD} back · 3 of 3", BACK_S)
-    launched.hears(rf"done · {STEPS} steps", 600)
+    launched.hears(rf"done · {drill.steps} steps", 600)
     assert launched.ends(30) == 0
     together, alone = losses(person, HOME, recipe), losses(person, in_one_process(person, recipe), "alone")
-    assert sorted(together) == sorted(alone) == list(range(1, STEPS + 1))
+    assert sorted(together) == sorted(alone) == list(range(1, drill.steps + 1))
     away = max(abs(together[step] - alone[step]) / alone[step] for step in alone)
     print(f"{recipe}: losses at most {away:.1e} from those of one process")
     assert away < SAME
