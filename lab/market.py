@@ -132,7 +132,7 @@ class Books:
         return {"code": 4}
 
     def _listed(self) -> Facts:
-        hidden = {"born", "ended", "usd", "ssh_key", *(() if self.shows_marks else ("env",))}
+        hidden = {"born", "ended", "usd", "ssh_key", "machine", *(() if self.shows_marks else ("env",))}
         living = [order for order in self.orders.values() if order["ended"] is None]
         shown = [{name: value for name, value in order.items() if name not in hidden} for order in living]
         return {"code": 0, "orders": shown}
@@ -160,6 +160,7 @@ class Books:
             "env": body.get("env", {}), "ssh_key": body["ssh_key"], "born": self.clock(), "ended": None, "usd": price,
             "pub_cluster": [one.get("host", "127.0.0.1")], "tcp_ports": [f"22:{one.get('port', 2222)}"],
         }  # fmt: skip
+        order["machine"] = one.get("machine", "")
         self.orders[number] = order
         self.on_order(order)
         return {"code": 0, "order_id": number}

@@ -71,8 +71,10 @@ class Lease:
     """Why it is given back."""
     balance: dict[str, float] = field(default_factory=dict)
     """What the account held before."""
+    inventory: str = ""
+    """The folder in which it is a machine."""
     run: str = ""
-    """Started there last."""
+    """Seen there last."""
 
     @property
     def name(self) -> str:
@@ -113,7 +115,7 @@ class Book:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self.receipts = place / "receipts"
+        self.receipts = place / "bills"
 
     def leases(self) -> list[Lease]:
         found = (self.read(file.stem) for file in sorted(self.place.glob("motley-*.json")))

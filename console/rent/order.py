@@ -30,6 +30,7 @@ class Terms:
     currency: str
     hours: float
     public_key: str
+    inventory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,9 +95,14 @@ def _begin(shop: Shop, terms: Terms) -> Lease:
         born=shop.clock(),
         before=tuple(order.number for order in before),
         balance=balance,
+        inventory=terms.inventory,
     )
     shop.book.write(lease)
-    shop.watch(lease)
+    try:
+        shop.watch(lease)
+    except BaseException:
+        shop.book.close(lease, "nobody could be found to look after it", shop.clock(), {})
+        raise
     return lease
 
 

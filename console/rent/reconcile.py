@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 
 from console.rent import lease as leases
+from console.rent import timer
 from console.rent.decide import Action, Close, Found, GiveBack, decide
 from console.rent.lease import HELD, ORDERING, RETURNING, Book, Lease, Moment, owner
 from console.rent.market import Declined, Market, Order, Unanswered
@@ -46,6 +47,7 @@ def _do(market: Market, book: Book, action: Action, clock: Clock) -> str:
                 with contextlib.suppress(Declined):
                     market.cancel(lease.order)
             book.close(lease, why, clock(), balance(market))
+            timer.forget(book, lease.mark)
             return f"{lease.name} is given back and paid for: {why}" if lease.order else ""
 
 

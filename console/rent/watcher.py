@@ -71,13 +71,15 @@ def watch(
 
 
 def main(words: list[str]) -> int:
+    from console.rent_machine import look  # noqa: PLC0415  what it imports takes half a second
+
     book = Book(leases.folder())
     lease = book.read(words[0])
     if lease is None:
         return 0
     with book.part(lease, "watched") as ours:
         if ours:
-            watch(market(sys.stdin.read().strip()), book, lease, lambda _: "", say=lambda line: print(line, flush=True))
+            watch(market(sys.stdin.read().strip()), book, lease, look, say=lambda line: print(line, flush=True))
     with contextlib.suppress(FileNotFoundError):
         (book.place / f"{lease.mark}.watched").unlink()
     return 0
