@@ -78,6 +78,10 @@ class Node(ABC):
         """Save, stop, and report what is left."""
         return self._ask("stop", timeout_s)
 
+    def stop_after(self, seconds: float) -> Facts:
+        """The node does so by itself, and goes on with it: nobody is to train there any more."""
+        return self._ask("expire", after_s=seconds)
+
     def runs(self) -> Facts:
         return self._ask("runs")
 
