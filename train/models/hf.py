@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.errors import BadInput
+from train.models import streamed
 from train.models.backends import ModelSpec
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
@@ -24,7 +25,9 @@ def build(spec: ModelSpec) -> nn.Module:
     logging.disable_progress_bar()
     model = _base(spec)
     model.config.use_cache = False
-    if spec.gradient_checkpointing != "false":
+    if spec.weights == "stream":
+        model.enable_input_require_grads()  # each layer is a checkpoint of its own
+    elif spec.gradient_checkpointing != "false":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     if spec.method == "full":
@@ -58,9 +61,11 @@ def _base(spec: ModelSpec) -> Any:
     form = on_disk or spec.load_in
     if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
-    if form != on_disk:  # else the files say how
-        options["quantization_config"] = _quantisation(form, dtype)
     try:
+        if spec.weights == "stream":
+            return _one_form(streamed.load(spec, config, options, form), dtype)
+        if form != on_disk:  # else the files say how
+            options["quantization_config"] = _quantisation(form, dtype)
         return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
