@@ -25,6 +25,7 @@ from console import (
     play,
     restart,
     run_commands,
+    slurm_conf,
     status,
     tensorboard_view,
     torchrun,
@@ -290,6 +291,7 @@ ACTS: dict[str, Callable[..., int]] = {
     "tensorboard": tensorboard_view.tensorboard,
     "clean": run_commands.clean,
     "doctor": doctor.run,
+    "slurm-conf": slurm_conf.slurm_conf,
     "check-versions": check_versions.check,
     "undo": do_undo,
 }
