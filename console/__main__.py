@@ -34,7 +34,7 @@ from console import (
 from console.doctor import look as doctor
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
-from console.inventory.read import Inventory, is_local
+from console.inventory.read import Inventory, is_local, on_slurm
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from train.errors import BadInput
@@ -141,11 +141,23 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     if "inventory" not in options or verb == "inventory":
+        options.pop("infra", None)
         return ACTS[verb](**options)
-    inventory = checked(options.pop("inventory"))
+    inventory = checked(of_infra(options.pop("infra"), options.pop("inventory")))
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return ACTS[verb](inventory, **options)
+
+
+def of_infra(infra: str, path: str) -> str:
+    """The inventory that is meant; one that was named stays, but is of that kind."""
+    usual = {option.name: option.default for option in VERBS["status"].options}["inventory"]
+    if infra == "slurm" and path in (usual, str(ROOT / usual)):
+        return str(ROOT / "inventory/slurm")
+    kinds = {"slurm" if on_slurm(values) else "ssh" for values in check(Path(path)).nodes.values()}
+    if infra and kinds - {infra}:
+        raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {infra}", fix="fix: name another --inventory")
+    return path
 
 
 def checked(path: str | Path) -> Inventory:
@@ -167,7 +179,8 @@ def do_check(inventory: Inventory) -> int:
     width = max(map(len, inventory.nodes))
     for place, (name, values) in enumerate(inventory.nodes.items()):
         card = values.get("motley_gpu", "")
-        print(f"  {name:<{width}}  {values['motley_address']:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
+        at = values.get("motley_address") or values.get("ansible_host", "")
+        print(f"  {name:<{width}}  {at:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
     for note in inventory.notes:
         print(f"  · {note}")
     print("the inventory is good")
