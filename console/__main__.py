@@ -140,8 +140,10 @@ def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
 def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
-    if "inventory" not in options or verb == "inventory":
-        options.pop("infra", None)
+    if "inventory" not in options:
+        return ACTS[verb](**options)
+    if verb == "inventory":
+        del options["infra"]
         return ACTS[verb](**options)
     inventory = checked(of_infra(options.pop("infra"), options.pop("inventory")))
     for name in options.keys() & {"limit", "repin"}:
@@ -275,8 +277,9 @@ def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str
     return [*flags, *launch_request.as_words([*settings, *pairs])]
 
 
-def do_demo(*, recipe: str, fast: bool, folders: bool, base: str) -> NoReturn:
-    named = [word for name, value in (("recipe", recipe), ("base", base)) if value for word in (f"--{name}", value)]
+def do_demo(*, recipe: str, fast: bool, folders: bool, base: str, infra: str) -> NoReturn:
+    given = {"recipe": recipe, "base": base, "infra": infra}
+    named = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
     os.chdir(ROOT)
     os.execv(sys.executable, [sys.executable, "-m", "lab", "demo", *words])

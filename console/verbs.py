@@ -112,6 +112,7 @@ VERBS = {
             Option("recipe", "pretrain: a new language model instead of an adapter", "NAME", ("sft", "pretrain")),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
+            Option("infra", "slurm: on a Slurm of three simulated machines", "NAME", ("ssh", "slurm")),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
     ),

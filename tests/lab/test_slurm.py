@@ -115,15 +115,15 @@ def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
     account.idle()
     # The signal may come up to a minute early, and at once is too early: the limit leaves room for that.
     run = account.launches(
-        "short", "max_steps=900", options="slurm_options=--nodes=3 --gpus=4 --time=2 --signal=B:USR1@30"
+        "short", "max_steps=2000", options="slurm_options=--nodes=3 --gpus=4 --time=2 --signal=B:USR1@30"
     )
-    run.hears(r"step \d+/900", 120)
+    run.hears(r"step \d+/2000", 120)
     run.hears(r"resumes from step [1-9]", 240)
-    run.hears(r"done · 900 steps", 1200)
+    run.hears(r"done · 2000 steps", 1800)
     assert run.ends(20) == 0
     assert account.restarts("short") >= 1
     proof = account.proof("short")
-    assert (proof["steps"], proof["whole"], proof["rows"]) == (900, True, True), proof
+    assert (proof["steps"], proof["whole"], proof["rows"]) == (2000, True, True), proof
     assert proof["error"] <= EXACT, proof
 
 
