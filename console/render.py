@@ -60,11 +60,6 @@ def launch_script(
     plan: dict[str, Any], node: str, more: dict[str, Any], *, command: list[str], offline: bool = False
 ) -> dict[str, Any]:
     """What starts this node's part, by hand too. `offline`: all that it needs was brought to the node."""
-    for name in more:
-        if not VARIABLE.fullmatch(name):
-            raise BadInput(
-                f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
-            )
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)
     others = [entry["address"] for entry in plan["nodes"] if entry["name"] != node]
     values = {
@@ -75,11 +70,20 @@ def launch_script(
         "cores": own["cores"],
         "processes": own["processes"],
         "threads": max(1, own["cores"] // own["processes"]),
-        "more": more,
+        "more": checked_environment(more),
         "offline": offline,
         "command": shlex.join(command),
     }
     return {"path": SCRIPT, "content": rendered("launch_cluster.sh.j2", values), "mode": 0o700}
+
+
+def checked_environment(more: dict[str, Any]) -> dict[str, Any]:
+    for name in more:
+        if not VARIABLE.fullmatch(name):
+            raise BadInput(
+                f"motley_render_environment: {name!r} cannot name a variable\nfix: letters, digits and underscores"
+            )
+    return more
 
 
 def rendered(template: str, values: dict[str, Any]) -> str:

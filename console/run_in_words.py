@@ -72,6 +72,8 @@ class RunView:
         new = float(facts["time"]) >= self.since.get(node, 0.0)
         if not new and facts["event"] != "start":
             return []
+        if facts["event"] == "up" and not {*facts["nodes"]} & {*self.order}:
+            self.order = list(facts["nodes"])  # which nodes a job gets, only they themselves know
         changes = self.state.apply(facts)
         return self._taken(changes) if new else []
 

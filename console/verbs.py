@@ -68,6 +68,9 @@ FIX = Option("fix", "fix what is safe to fix")
 YES = Option("yes", "without asking")
 VERBOSE = Option("verbose", "show all that Ansible says", also=("v",))
 VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=("ask",))
+INFRA = Option("infra", "where: machines over ssh, or slurm (inventory/slurm)", "NAME", choices=("ssh", "slurm"))
+"""Of every verb with an inventory: a word for the usual one of that kind."""
+SLURM_OPTIONS = Option("slurm-options", "options of sbatch: '--partition=gpu --nodes=3 --gpus=4'", "'--NAME …'")
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
 ASKED = (
@@ -94,6 +97,7 @@ ASKED = (
         also=("e",),
         goes_as="settings",
     ),
+    SLURM_OPTIONS,
     VAULT,
     VERBOSE,
     INVENTORY,
@@ -109,6 +113,7 @@ VERBS = {
             Option("recipe", "pretrain: a new language model instead of an adapter", "NAME", ("sft", "pretrain")),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
+            Option("infra", "slurm: on a Slurm of three simulated machines", "NAME", ("ssh", "slurm")),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
     ),
@@ -242,6 +247,9 @@ VERBS = {
         (INVENTORY, Option("phase", f"{', '.join(PHASES)}, or all", "NAME"), NODES),
     ),
 }
+for _name, _verb in VERBS.items():
+    if INVENTORY in _verb.options:
+        VERBS[_name] = replace(_verb, options=(*_verb.options, INFRA))
 
 
 class Parser(argparse.ArgumentParser):
@@ -282,7 +290,7 @@ def help_lines(form: str) -> list[str]:
         lines += [f"{group}: {meaning}"]
         for name, verb in VERBS.items():
             if verb.group == group:
-                shows = [shown(form, option) for option in verb.options if option is not INVENTORY]
+                shows = [shown(form, option) for option in verb.options if option not in (INVENTORY, INFRA)]
                 names = " ".join([*shows, *([verb.rest] if verb.rest and form != "make" else [])])
                 lines += [
                     f"  {form} {name:<15} {verb.help}",

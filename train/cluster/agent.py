@@ -121,6 +121,8 @@ class Agent:
                 self._wake()
             seen = self._observe()
             self._note(seen)
+            if signal.SIGUSR1 in signal.sigpending():
+                self.stop_signal = self.stop_signal or signal.SIGTERM
             if self.stop_signal:
                 return self._leave()
             view = self._view(seen)
@@ -139,6 +141,8 @@ class Agent:
     def _listen(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
+        # What Slurm sends before the time is over. Blocked, it ends no process that is started from here either.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
         try:
             self.heartbeat.start()
         except OSError as error:
