@@ -265,8 +265,13 @@ def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str
     return [*flags, *launch_request.as_words([*settings, *pairs])]
 
 
-def do_demo(*, recipe: str, fast: bool, folders: bool, base: str) -> NoReturn:
-    named = [word for name, value in (("recipe", recipe), ("base", base)) if value for word in (f"--{name}", value)]
+def do_demo(*, recipe: str, fast: bool, folders: bool, rent: str, base: str) -> NoReturn:
+    named = [
+        word
+        for name, value in (("recipe", recipe), ("rent", rent), ("base", base))
+        if value
+        for word in (f"--{name}", value)
+    ]
     words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
     os.chdir(ROOT)
     os.execv(sys.executable, [sys.executable, "-m", "lab", "demo", *words])

@@ -109,6 +109,7 @@ VERBS = {
             Option("recipe", "pretrain: a new language model instead of an adapter", "NAME", ("sft", "pretrain")),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
+            Option("rent", "a rented machine instead, with a simulated market and no money", "fake", choices=("fake",)),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
     ),

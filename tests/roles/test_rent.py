@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from console import processes
 from lab import base, rented
 from lab import lab as labs
 from lab.lab import Lab
@@ -91,6 +92,7 @@ def renter(lab_allowed: None, tmp_path: Path) -> Iterator[Renter]:
         variables.write_text(variables.read_text() + LAB_S)
         yield Renter(lab, tmp_path, rented.open_market(lab))
     finally:
+        processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")
         labs.down(place)
 
 
@@ -128,6 +130,7 @@ def test_a_whole_evening(renter: Renter) -> None:
     assert secrets == []
 
 
+@pytest.mark.long
 def test_nothing_of_home_goes_there_and_a_watcher_brings_back_what_nobody_uses(renter: Renter) -> None:
     assert renter.rents().returncode == 0
     host = renter.lab.host("server-6")
@@ -150,17 +153,19 @@ def test_a_machine_that_cannot_be_proven_goes_back_at_once(renter: Renter) -> No
     assert [order["status"] for order in renter.bill] == ["terminated"]
 
 
+@pytest.mark.long
 def test_when_its_time_is_over_the_machine_ends_the_run_and_the_watcher_gives_it_back(renter: Renter) -> None:
-    """Nobody types anything any more after the launch: 0.05 hours are three minutes."""
-    assert renter.rents("0.05").returncode == 0
+    """Nobody types anything any more after the launch: 0.1 hours are six minutes."""
+    assert renter.rents("0.1").returncode == 0
     words = ["--nodes", "rented-1000", "--run", "rent-long", "--steps", "100000", *SMALL, "--set", "follow=false"]
     launched = renter.types("launch", "--inventory", renter.inventory, *words)
     assert launched.returncode == 0, launched.stdout + launched.stderr
-    pace.until(lambda: renter.bill[0]["status"] == "terminated", 240, "the machine is given back")
-    log = (renter.state / "watcher.log").read_text()
-    shutil.rmtree(ROOT / "results/rent-long", ignore_errors=True)
-    assert "run rent-long has ended and is fetched" in log or "its time is over" in log
-    assert renter.bill[0]["usd"] <= (0.05 * 3600 + 25) * 0.38 * 1.05 / 3600
+    pace.until(lambda: not list(renter.state.glob("motley-*.json")), 400, "the watcher closes the lease")
+    assert "run rent-long has ended and is fetched" in (renter.state / "watcher.log").read_text()
+    (kept,) = (ROOT / "results/rent-long/checkpoint").glob("step-*")
+    assert (kept / "adapter_model.safetensors").is_file(), "what it can be resumed from is at home"
+    shutil.rmtree(ROOT / "results/rent-long")
+    assert renter.bill[0]["usd"] <= (0.1 * 3600 + 25) * 0.38 * 1.05 / 3600
 
 
 def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkeypatch: pytest.MonkeyPatch) -> None:
