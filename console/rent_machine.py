@@ -110,11 +110,13 @@ def look(lease: Lease) -> str:
         book.change(lease, run=status["run"])
     if status["on"]:
         return ""
-    if not status["run"]:
+    with book.part(lease, "used") as nobody:  # a launch looks after it itself, and may bring a model for an hour
+        if not nobody:
+            return ""
+        if status["run"]:
+            return fetched(lease, status["run"])
         idle = between(lease.born, now()) > IDLE_S
         return f"no run was begun within {IDLE_S / 60:.0f} minutes" if idle else ""
-    with book.part(lease, "used") as nobody:  # a launch that looks at it does the same at its end
-        return fetched(lease, status["run"]) if nobody else ""
 
 
 def settled(node: Node) -> Facts:

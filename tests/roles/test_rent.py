@@ -22,7 +22,7 @@ from lab.lab import Lab
 from lab.market import KEY
 from lab.place import Place
 from lab.profile import CLUSTER_HOME
-from tests.support import cluster, pace
+from tests.support import cluster, pace, small_set
 
 ROOT = Path(__file__).parents[2]
 LAB_S = f"""
@@ -84,9 +84,18 @@ class Renter:
 
 @pytest.fixture
 def renter(lab_allowed: None, tmp_path: Path) -> Iterator[Renter]:
+    yield from market_of(tmp_path, "train")
+
+
+@pytest.fixture
+def renter_of_bare_machines(lab_allowed: None, tmp_path: Path) -> Iterator[Renter]:
+    yield from market_of(tmp_path)
+
+
+def market_of(tmp_path: Path, *layers: str) -> Iterator[Renter]:
     place = Place(name=f"t{os.getpid()}")
     try:
-        lab = cluster.up(place, rented.PROFILE, base.default_suite(), ["train"], [rented.SHAPE])
+        lab = cluster.up(place, rented.PROFILE, base.default_suite(), layers, [rented.SHAPE])
         shutil.copytree(ROOT / "inventory/rented", tmp_path / "rented")
         variables = tmp_path / "rented/group_vars/cluster.yml"
         variables.write_text(variables.read_text() + LAB_S)
@@ -194,3 +203,33 @@ def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkey
         done = pace.run(*command, sys.executable, "-m", "console", *map(str, words), cwd=ROOT, env=renter.environment)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "elsewhere" in done.stdout
+
+
+@pytest.mark.long
+def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock(
+    renter_of_bare_machines: Renter, tmp_path: Path
+) -> None:
+    """From an index in the lab; what comes from home is uv and the training package."""
+    renter = renter_of_bare_machines
+    if reason := small_set.why_no_cpu_set("3.11"):
+        pytest.skip(f"NOT RUN: {reason}")
+    kept = json.loads(pace.run(sys.executable, "requirements/wheelhouse.py", "3.11", "node-cpu", cwd=ROOT).stdout)
+    index = tmp_path / "wheels"
+    shutil.copytree(kept["folder"], index, copy_function=os.link)
+    (renter.lab.place.root / "repositories/wheels").symlink_to(index)
+    where = f'["--no-index", "--find-links=http://{renter.lab.profile.gateway}/wheels/"]'
+    variables = renter.inventory / "group_vars/cluster.yml"
+    own = LAB_S.replace(f"motley_home: {CLUSTER_HOME}\n", "")
+    variables.write_text(variables.read_text().replace(LAB_S, f"{own}motley_python_env_index: {where}\n"))
+    spoiled = next(index.glob("peft-*.whl"))
+    spoiled.unlink()
+    shutil.copyfile(next(index.glob("regex-*.whl")), spoiled)
+    refused = renter.rents()
+    assert refused.returncode == 1
+    assert "could not be fetched by the machine itself" in (renter.state / "bootstrap.log").read_text()
+    assert [order["status"] for order in renter.bill] == ["terminated"]
+    spoiled.unlink()
+    shutil.copyfile(Path(kept["folder"]) / spoiled.name, spoiled)
+    done = renter.rents()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"GET /wheels/{spoiled.name}" in (renter.lab.place.root / "repository.log").read_text()
