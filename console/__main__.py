@@ -26,6 +26,7 @@ from console import (
     rent_commands,
     restart,
     run_commands,
+    slurm_conf,
     status,
     tensorboard_view,
     torchrun,
@@ -302,6 +303,7 @@ ACTS: dict[str, Callable[..., int]] = {
     "rented": rent_commands.show_rented,
     "give-back": rent_commands.give_back,
     "doctor": doctor.run,
+    "slurm-conf": slurm_conf.slurm_conf,
     "check-versions": check_versions.check,
     "undo": do_undo,
 }

@@ -105,6 +105,8 @@ class RunView:
                 return [
                     f"held-out loss {event['loss']:.4f}{metrics} after step {step}{' (best so far)' * event['best']}"
                 ]
+            case "early_stop":
+                return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
             case "profile":

@@ -229,6 +229,11 @@ VERBS = {
             JSON,
         ),
     ),
+    "slurm-conf": Verb(
+        "start",
+        "slurm.conf for these machines, from what they say of themselves; installs nothing",
+        (INVENTORY, Option("to", "write the files there, instead of showing them", "FOLDER")),
+    ),
     "check-versions": Verb(
         "trouble", "what must agree between the nodes, and whether it does", (INVENTORY, NODES, FIX, JSON)
     ),

@@ -204,7 +204,7 @@ class Agent:
         if workers.failure:
             self._note_failure(seen, workers.failure)
         if workers.state == "done" and self.memory.verdict is None:
-            self._remember(Verdict(done=True, reason=f"all {progress.step} steps are trained"))
+            self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
         if workers.state == "running":
             self.fitness.cause = "a worker is stopped" if workers.stopped else ""
         if (self.status.condition, self.fitness.condition(seen.at)) == ("resting", "fit"):

@@ -13,7 +13,7 @@ import torch
 
 from train import recipes
 from train.data.rows import Rows
-from train.engine import consistency, microbatch, resume
+from train.engine import consistency, early_stop, microbatch, resume
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import is_mixed, make_optimizer
@@ -55,6 +55,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         rows.verify()
         held_out.verify()
     trains_on = recipe.identity(base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    early_stop.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     module = recipe.build(config, decisions, base, device, rows.row_length)
 
@@ -105,7 +106,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
         decided.keep(config, **decisions.as_dict(), **measured)
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {config.sync}: {run.strategy.why}"]
-    reasons += [config.rate_reason] if config.rate_reason else []
+    reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 

@@ -94,6 +94,8 @@ class RunState:
             return self._start(event)
         if kind == "step":
             return self._step(event)
+        if kind == "early_stop":
+            self.total = int(event["step"])
         if kind == "proof" and not self.proven:
             self.proven = list(self.members)
         if kind in ENDS and event["time"] >= self.stepped - 1 and not (kind == "failed" and self._was_stopped()):

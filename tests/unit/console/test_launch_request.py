@@ -63,6 +63,7 @@ BAD = {
     "outer_momentum": ("1", "outer_momentum from 0 to below 1"),
     "timeout_s": ("0", "timeout_s must be above 0"),
     "eval_every": ("-1", "eval_every: -1 is below 0"),
+    "patience": ("-1", "patience: -1 is below 0"),
     "eval_rows": ("0", "eval_rows: 0 is below 1"),
     "save_every": ("0", "save_every: 0 is below 1"),
     "keep": ("0", "keep: 0 is below 1"),
