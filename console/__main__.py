@@ -281,8 +281,8 @@ def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str
     return [*flags, *launch_request.as_words([*settings, *pairs])]
 
 
-def do_demo(*, recipe: str, fast: bool, folders: bool, base: str, infra: str) -> NoReturn:
-    given = {"recipe": recipe, "base": base, "infra": infra}
+def do_demo(*, recipe: str, fast: bool, folders: bool, infra: str, rent: str, base: str) -> NoReturn:
+    given = {"recipe": recipe, "base": base, "infra": infra, "rent": rent}
     named = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
     os.chdir(ROOT)

@@ -216,7 +216,11 @@ def before_any(verb: str) -> None:
     with contextlib.suppress(OSError, BadInput):
         book.place.mkdir(parents=True, exist_ok=True, mode=0o700)
         stamp.touch()
-        for line in looked(shop.market(secret, timeout_s=4.0), book):
+        try:
+            lines = reconcile(shop.market(secret, timeout_s=4.0), book)
+        except (Unanswered, Declined) as why:
+            lines = [f"{living[0].name} is rented, and the market does not answer: {why}"] if living else []
+        for line in lines:
             say(line, file=sys.stderr)
         for lease in book.leases():
             with book.part(lease, "watched") as nobody:

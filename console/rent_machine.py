@@ -3,10 +3,14 @@ given back when its run has ended."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from console.inventory.check import check
 from console.rent.lease import Book, Lease, between, folder, now
 from console.rent.wording import IDLE_S
 from console.words import say
+from train.runlog import paths
 
 ROOT = Path(__file__).parents[1]
 PROVEN_S = 600.0
@@ -105,11 +110,13 @@ def look(lease: Lease) -> str:
         book.change(lease, run=status["run"])
     if status["on"]:
         return ""
-    if not status["run"]:
+    with book.part(lease, "used") as nobody:  # a launch looks after it itself, and may bring a model for an hour
+        if not nobody:
+            return ""
+        if status["run"]:
+            return fetched(lease, status["run"])
         idle = between(lease.born, now()) > IDLE_S
         return f"no run was begun within {IDLE_S / 60:.0f} minutes" if idle else ""
-    with book.part(lease, "used") as nobody:  # a launch that looks at it does the same at its end
-        return fetched(lease, status["run"]) if nobody else ""
 
 
 def settled(node: Node) -> Facts:
@@ -124,7 +131,31 @@ def settled(node: Node) -> Facts:
 
 def fetched(lease: Lease, run: str) -> str:
     """Once all of it is here and compared; otherwise the machine stays, as long as its time lasts."""
-    if fetch(check(Path(lease.inventory)), run, RESULTS):
+    try:
+        whole = not fetch(check(Path(lease.inventory)), run, RESULTS) and checkpoint_brought(lease, run)
+    except (OSError, Silent, tarfile.TarError):
+        whole = False
+    if not whole:
         say(f"{lease.name}  the results of {run} could not be fetched whole: it stays, and they are fetched again")
         return ""
     return f"run {run} has ended and is fetched to results/{run}"
+
+
+def checkpoint_brought(lease: Lease, run: str) -> bool:
+    """Of a run that is not done, what it can be resumed from; by the hashes that were written with it."""
+    node = node_of(lease)
+    step = node.status()["checkpoint"] if node else 0
+    if node is None or not step or any((RESULTS / run / made).is_dir() for made in ("adapter", "model")):
+        return True
+    name = f"step-{step}"
+    folder = shlex.quote(f"{paths.checkpoints(Path(node.home), run)}").replace("'~/", "~/'", 1)
+    words = node.command(["sh", "-c", f"tar -C {folder} -cf - {name}"])
+    with (
+        subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process,
+        tarfile.open(fileobj=process.stdout, mode="r|") as archive,
+    ):
+        archive.extractall(RESULTS / run / "checkpoint", filter="data")
+    kept = RESULTS / run / "checkpoint" / name
+    hashes = json.loads((kept / "manifest.json").read_text())
+    say(f"  checkpoint  {kept}   (the run is not done: docs/renting.md#a-run-that-was-not-done)")
+    return all(hashlib.sha256((kept / file).read_bytes()).hexdigest() == known for file, known in hashes.items())

@@ -114,6 +114,7 @@ VERBS = {
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
             Option("infra", "slurm: on a Slurm of three simulated machines", "NAME", ("ssh", "slurm")),
+            Option("rent", "a rented machine instead, with a simulated market and no money", "fake", choices=("fake",)),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
     ),

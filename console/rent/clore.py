@@ -33,6 +33,8 @@ Facts = dict[str, Any]
 class Clore:
     key: str = field(repr=False)
     url: str = URL
+    image: str = IMAGE
+    """What the container is made of: with sshd, the driver's libraries and Python 3.11 or newer."""
     pace_s: float = 1.05
     """It answers one request a second."""
     timeout_s: float = 15.0
@@ -47,7 +49,7 @@ class Clore:
     def order(self, request: Request) -> int:
         made = self._ask("create_order", {
             "renting_server": request.server, "type": "on-demand", "currency": request.currency,
-            "required_price": request.usd_h, "image": IMAGE, "ports": {"22": "tcp"}, "ssh_key": request.public_key,
+            "required_price": request.usd_h, "image": self.image, "ports": {"22": "tcp"}, "ssh_key": request.public_key,
             "env": {MARK: request.mark},
         })  # fmt: skip
         if not isinstance(made.get("order_id"), int):

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from console.rent.clore import URL, Clore
+from console.rent.clore import IMAGE, URL, Clore
 from console.rent.lease import folder
 from console.rent.market import Market
 from train.errors import BadInput
@@ -22,7 +22,7 @@ def market(key: str, timeout_s: float = 15.0) -> Market:
     url = os.environ.get("MOTLEY_MARKET") or URL
     if not url.startswith(("https://", "http://127.", "http://10.77.")):
         raise BadInput(f"MOTLEY_MARKET is {url}: the key would travel in the clear", fix="fix: one with https://")
-    return Clore(key=key, url=url, timeout_s=timeout_s)
+    return Clore(key=key, url=url, image=os.environ.get("MOTLEY_IMAGE") or IMAGE, timeout_s=timeout_s)
 
 
 def known_key() -> str:

@@ -52,6 +52,8 @@ def watch(
     say: Callable[[str], None] = print,
 ) -> None:
     """Until its receipt is there. A file that is gone without one was lost: its order goes back, as it has no lease."""
+    if lease.state == leases.ORDERING:  # the market answers one at a time, and the order comes first
+        sleep(min(POLL_S, max(0.0, lease.left_s(clock()))))
     while book.receipt(lease.mark) is None:
         current = book.read(lease.mark)
         if current is None and book.receipt(lease.mark) is None:

@@ -251,7 +251,7 @@ def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None 
     cache.mkdir(parents=True)
     uv = unpack_uv(wheels, files, cache)
     places = [f"--cache-dir={cache}", f"--python={env}/bin/python"]
-    for part in params["itself"]:
+    for part in params.get("itself", []):
         text = "\n".join(line for line in part["text"].splitlines() if only is None or env_files.of_lock(line) in only)
         checked = ["--require-hashes"] if part["hashed"] else []
         words = [str(uv), *UV_FETCH, *checked, *params["index"], *places]
@@ -261,7 +261,7 @@ def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None 
         for name, facts in files.items()
         if not name.startswith("uv-") and (only is None or env_files.of_wheel(name) in only)
     ]
-    if not params["itself"]:
+    if not params.get("itself"):
         run([str(uv), *UV_INSTALL, f"--find-links={wheels}", *places], "a wheel was refused", DAMAGED, "\n".join(lines))
     shutil.rmtree(cache)  # its files are hard links of the installed ones, whose times change with it
     env_files.write_down(env)

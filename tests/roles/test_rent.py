@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
+from console import processes
 from lab import base, rented
 from lab import lab as labs
 from lab.lab import Lab
 from lab.market import KEY
 from lab.place import Place
 from lab.profile import CLUSTER_HOME
-from tests.support import cluster, pace
+from tests.support import cluster, pace, small_set
 
 ROOT = Path(__file__).parents[2]
 LAB_S = f"""
@@ -83,14 +84,24 @@ class Renter:
 
 @pytest.fixture
 def renter(lab_allowed: None, tmp_path: Path) -> Iterator[Renter]:
+    yield from market_of(tmp_path, "train")
+
+
+@pytest.fixture
+def renter_of_bare_machines(lab_allowed: None, tmp_path: Path) -> Iterator[Renter]:
+    yield from market_of(tmp_path)
+
+
+def market_of(tmp_path: Path, *layers: str) -> Iterator[Renter]:
     place = Place(name=f"t{os.getpid()}")
     try:
-        lab = cluster.up(place, rented.PROFILE, base.default_suite(), ["train"], [rented.SHAPE])
+        lab = cluster.up(place, rented.PROFILE, base.default_suite(), layers, [rented.SHAPE])
         shutil.copytree(ROOT / "inventory/rented", tmp_path / "rented")
         variables = tmp_path / "rented/group_vars/cluster.yml"
         variables.write_text(variables.read_text() + LAB_S)
         yield Renter(lab, tmp_path, rented.open_market(lab))
     finally:
+        processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")
         labs.down(place)
 
 
@@ -128,6 +139,7 @@ def test_a_whole_evening(renter: Renter) -> None:
     assert secrets == []
 
 
+@pytest.mark.long
 def test_nothing_of_home_goes_there_and_a_watcher_brings_back_what_nobody_uses(renter: Renter) -> None:
     assert renter.rents().returncode == 0
     host = renter.lab.host("server-6")
@@ -150,17 +162,19 @@ def test_a_machine_that_cannot_be_proven_goes_back_at_once(renter: Renter) -> No
     assert [order["status"] for order in renter.bill] == ["terminated"]
 
 
+@pytest.mark.long
 def test_when_its_time_is_over_the_machine_ends_the_run_and_the_watcher_gives_it_back(renter: Renter) -> None:
-    """Nobody types anything any more after the launch: 0.05 hours are three minutes."""
-    assert renter.rents("0.05").returncode == 0
+    """Nobody types anything any more after the launch: 0.1 hours are six minutes."""
+    assert renter.rents("0.1").returncode == 0
     words = ["--nodes", "rented-1000", "--run", "rent-long", "--steps", "100000", *SMALL, "--set", "follow=false"]
     launched = renter.types("launch", "--inventory", renter.inventory, *words)
     assert launched.returncode == 0, launched.stdout + launched.stderr
-    pace.until(lambda: renter.bill[0]["status"] == "terminated", 240, "the machine is given back")
-    log = (renter.state / "watcher.log").read_text()
-    shutil.rmtree(ROOT / "results/rent-long", ignore_errors=True)
-    assert "run rent-long has ended and is fetched" in log or "its time is over" in log
-    assert renter.bill[0]["usd"] <= (0.05 * 3600 + 25) * 0.38 * 1.05 / 3600
+    pace.until(lambda: not list(renter.state.glob("motley-*.json")), 400, "the watcher closes the lease")
+    assert "run rent-long has ended and is fetched" in (renter.state / "watcher.log").read_text()
+    (kept,) = (ROOT / "results/rent-long/checkpoint").glob("step-*")
+    assert (kept / "adapter_model.safetensors").is_file(), "what it can be resumed from is at home"
+    shutil.rmtree(ROOT / "results/rent-long")
+    assert renter.bill[0]["usd"] <= (0.1 * 3600 + 25) * 0.38 * 1.05 / 3600
 
 
 def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +203,33 @@ def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkey
         done = pace.run(*command, sys.executable, "-m", "console", *map(str, words), cwd=ROOT, env=renter.environment)
         assert done.returncode == 0, done.stdout + done.stderr
     assert "elsewhere" in done.stdout
+
+
+@pytest.mark.long
+def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock(
+    renter_of_bare_machines: Renter, tmp_path: Path
+) -> None:
+    """From an index in the lab; what comes from home is uv and the training package."""
+    renter = renter_of_bare_machines
+    if reason := small_set.why_no_cpu_set("3.11"):
+        pytest.skip(f"NOT RUN: {reason}")
+    kept = json.loads(pace.run(sys.executable, "requirements/wheelhouse.py", "3.11", "node-cpu", cwd=ROOT).stdout)
+    index = tmp_path / "wheels"
+    shutil.copytree(kept["folder"], index, copy_function=os.link)
+    (renter.lab.place.root / "repositories/wheels").symlink_to(index)
+    where = f'["--no-index", "--find-links=http://{renter.lab.profile.gateway}/wheels/"]'
+    variables = renter.inventory / "group_vars/cluster.yml"
+    own = LAB_S.replace(f"motley_home: {CLUSTER_HOME}\n", "")
+    variables.write_text(variables.read_text().replace(LAB_S, f"{own}motley_python_env_index: {where}\n"))
+    spoiled = next(index.glob("peft-*.whl"))
+    spoiled.unlink()
+    shutil.copyfile(next(index.glob("regex-*.whl")), spoiled)
+    refused = renter.rents()
+    assert refused.returncode == 1
+    assert "could not be fetched by the machine itself" in (renter.state / "bootstrap.log").read_text()
+    assert [order["status"] for order in renter.bill] == ["terminated"]
+    spoiled.unlink()
+    shutil.copyfile(Path(kept["folder"]) / spoiled.name, spoiled)
+    done = renter.rents()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"GET /wheels/{spoiled.name}" in (renter.lab.place.root / "repository.log").read_text()

@@ -189,3 +189,11 @@ def test_a_rented_node_means_its_inventory_and_mixes_with_none_at_home() -> None
     assert rent_commands.inventory_of("gpu-master", "inventory/homelab") == "inventory/homelab"
     with pytest.raises(BadInput, match="cannot train together"):
         rent_commands.inventory_of("rented-1000,gpu-master", "inventory/homelab")
+
+
+def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
+    books: Books, capsys: pytest.CaptureFixture[str]
+) -> None:
+    books.faults["my_orders"] = ["500"] * 20
+    rent_commands.before_any("status")
+    assert capsys.readouterr().err == ""
