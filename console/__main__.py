@@ -22,6 +22,7 @@ from console import (
     make_words,
     new_inventory,
     notify,
+    pause,
     play,
     restart,
     run_commands,
@@ -97,7 +98,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
-    if getattr(args, "words", []) and not args.module:
+    if getattr(args, "words", []) and not getattr(args, "module", "none"):
         args.words[0] = str(folder / args.words[0])
 
 
@@ -139,6 +140,8 @@ def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
 def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
+    if "limit" in options and "words" in options:  # ./motley pause NODE
+        options["limit"] = " ".join([options["limit"], *options.pop("words")])
     if "inventory" not in options or verb == "inventory":
         return ACTS[verb](**options)
     inventory = checked(options.pop("inventory"))
@@ -280,6 +283,8 @@ ACTS: dict[str, Callable[..., int]] = {
     "follow": run_commands.follow,
     "logs": run_commands.logs,
     "stop": run_commands.stop,
+    "pause": pause.pause,
+    "unpause": pause.unpause,
     "notify-test": notify.test,
     "runs": status.runs,
     "fetch": fetch.fetch,

@@ -6,6 +6,7 @@ The rules of a setting are train/plan's. What only a launch knows (which nodes, 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +15,10 @@ from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from train.errors import BadInput
-from train.plan import request
+from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
-LAUNCH_ONLY = ("nodes", *SWITCHES)
+LAUNCH_ONLY = ("nodes", "at", *SWITCHES)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -32,6 +33,8 @@ class Asked:
     """Whether the nodes were named, or are simply all."""
     follow: bool = True
     queue: bool = False
+    not_before: float = 0.0
+    """When the run may begin; 0: now."""
 
 
 def read(
@@ -49,6 +52,8 @@ def read(
     findings += wrong_nodes
     findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
     findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
+    not_before, wrong_time = begin(own.get("at"))
+    findings += wrong_time
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     try:
         request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
@@ -62,7 +67,18 @@ def read(
         named_nodes=own.get("nodes") not in (None, "", "all") or limit is not None,
         follow=bool(switches["follow"]),
         queue=bool(switches["queue"]),
+        not_before=not_before,
     )
+
+
+def begin(clock: Any) -> tuple[float, list[str]]:
+    """The next time that the clock here shows this."""
+    if clock in (None, ""):
+        return 0.0, []
+    try:
+        return aside.next_time(str(clock), time.time()), []
+    except BadInput as wrong:
+        return 0.0, [str(wrong)]
 
 
 def as_words(settings: list[str]) -> list[str]:

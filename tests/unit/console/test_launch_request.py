@@ -38,6 +38,7 @@ BAD = {
     "wire": ("fp16", "wire: 'fp16' is none of auto|fp32|bf16"),
     "backend": ("unslot", "did you mean 'unsloth'?"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
+    "at": ("10pm", "at: '10pm' is no time of the day"),
     "queue": ("2", "queue: '2' is neither true nor false"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
