@@ -249,6 +249,14 @@ def do_report(*, run: str, results: Path) -> int:
     return 0
 
 
+def do_dashboard(inventory: Inventory, *, run: str, port: int, lan: bool) -> int:
+    from console.dashboard.server import dashboard  # noqa: PLC0415  a web server, only where it is needed
+
+    if run and not is_name(run):
+        raise BadInput(fetch.no_name(run))
+    return dashboard(inventory, run=run, port=port, lan=lan)
+
+
 def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
@@ -280,6 +288,7 @@ ACTS: dict[str, Callable[..., int]] = {
     "launch": do_launch,
     "torchrun": torchrun.torchrun,
     "status": status.status,
+    "dashboard": do_dashboard,
     "follow": run_commands.follow,
     "logs": run_commands.logs,
     "stop": run_commands.stop,

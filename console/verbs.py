@@ -156,6 +156,16 @@ VERBS = {
         rest="FILE …",
     ),
     "status": Verb("train", "which run is running, where, how far; or which was the last", (INVENTORY, JSON)),
+    "dashboard": Verb(
+        "train",
+        "the run as a live page in a browser; Ctrl-C leaves the run alone",
+        (
+            INVENTORY,
+            RUN,
+            Option("port", "where the browser finds it", "N", default=7007),
+            Option("lan", "let others in your network read along; they can also stop it"),
+        ),
+    ),
     "follow": Verb("train", "watch the run; Ctrl-C leaves it alone", (INVENTORY, VAULT, JSON)),
     "logs": Verb(
         "train",

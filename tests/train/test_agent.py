@@ -90,6 +90,24 @@ def test_a_machine_that_somebody_needs_leaves_frees_its_memory_and_comes_back(th
         ]
 
 
+def test_a_launch_for_later_begins_then_and_hours_hold_it_off(data, tmp_path):
+    """Outside their hours the run waits and says until when; it begins at its time, not before."""
+    one = Agents(tmp_path, ENDLESS | {"dataset": data}, size=1)
+    far = time.localtime(time.time() + 6 * 3600)
+    one.more = {"aside": {"hours": f"{far.tm_hour}:00-{far.tm_hour}:30"}}
+    one.start()
+    one.wait(lambda: one.now("node-0").get("state") == "away", 30, "it trains outside its hours")
+    assert f"waiting for a majority, until {far.tm_hour:02d}:00" in one.now("node-0")["reason"]
+    assert one.stop() == [143] and not one.events("node-0")
+    begin = time.time() + pace.seconds(4)
+    one.more = {"aside": {"not_before": begin}}
+    one.start()
+    one.together("node-0", within_s=90)
+    first = min(event["time"] for event in one.events("node-0"))
+    assert first >= begin
+    one.stop()
+
+
 def test_a_pause_with_a_time_ends_by_itself(three):
     (three.folder("node-1") / "pause").write_text("4s\n")
     three.wait(lambda: three.now("node-1")["state"] == "away", 20, "it does not step aside")

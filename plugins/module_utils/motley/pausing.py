@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..train import pause as pauses
+from ..train.pause import read, words
 from ..train.runlog.paths import AGENT, PAUSE
 from ..train.runlog.paths import logs as logs_of
 from .run_files import named_run, read_json
@@ -19,8 +19,8 @@ FREE_S = 12.0
 
 def paused(home: Path) -> str:
     """Until when, in words; empty where it is not."""
-    found = pauses.read(home / PAUSE, time.time())
-    return (pauses.words(found.until, time.time()) or "until unpaused") if found else ""
+    found = read(home / PAUSE, time.time())
+    return (words(found.until, time.time()) or "until unpaused") if found else ""
 
 
 def pause(home: Path, lasts: str = "") -> dict[str, Any]:
