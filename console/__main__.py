@@ -22,6 +22,7 @@ from console import (
     make_words,
     new_inventory,
     notify,
+    pause,
     play,
     rent_commands,
     restart,
@@ -99,7 +100,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
-    if getattr(args, "words", []) and not args.module:
+    if getattr(args, "words", []) and not getattr(args, "module", "none"):
         args.words[0] = str(folder / args.words[0])
 
 
@@ -142,6 +143,8 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     rent_commands.before_any(verb)
+    if "limit" in options and "words" in options:  # ./motley pause NODE
+        options["limit"] = " ".join([options["limit"], *options.pop("words")])
     if "inventory" not in options:
         return ACTS[verb](**options)
     infra = options.pop("infra")
@@ -265,6 +268,14 @@ def do_report(*, run: str, results: Path) -> int:
     return 0
 
 
+def do_dashboard(inventory: Inventory, *, run: str, port: int, lan: bool) -> int:
+    from console.dashboard.server import dashboard  # noqa: PLC0415  a web server, only where it is needed
+
+    if run and not is_name(run):
+        raise BadInput(fetch.no_name(run))
+    return dashboard(inventory, run=run, port=port, lan=lan)
+
+
 def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
@@ -298,9 +309,12 @@ ACTS: dict[str, Callable[..., int]] = {
     "launch": do_launch,
     "torchrun": torchrun.torchrun,
     "status": status.status,
+    "dashboard": do_dashboard,
     "follow": run_commands.follow,
     "logs": run_commands.logs,
     "stop": run_commands.stop,
+    "pause": pause.pause,
+    "unpause": pause.unpause,
     "notify-test": notify.test,
     "runs": status.runs,
     "fetch": fetch.fetch,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,11 +17,11 @@ from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from console.slurm_files import options_of
 from train.errors import BadInput
-from train.plan import request
+from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb")
-LAUNCH_ONLY = ("nodes", *SWITCHES, *ON_SLURM)
+LAUNCH_ONLY = ("nodes", "at", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -38,6 +39,8 @@ class Asked:
     slurm_options: list[str] = field(default_factory=list)
     """Of sbatch."""
     slurm_gpu_gb: float | None = None
+    not_before: float = 0.0
+    """When the run may begin; 0: now."""
 
 
 def read(
@@ -62,6 +65,8 @@ def read(
     findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
     options, wrong_options = slurm_options(own, infra)
     findings += wrong_options
+    not_before, wrong_time = begin(own.get("at"))
+    findings += wrong_time
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     try:
         request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
@@ -77,6 +82,7 @@ def read(
         queue=bool(switches["queue"]),
         slurm_options=options,
         slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
+        not_before=not_before,
     )
 
 
@@ -93,6 +99,16 @@ def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]
         return options_of(str(own.get("slurm_options") or "")), wrong
     except BadInput as finding:
         return [], [*wrong, str(finding)]
+
+
+def begin(clock: Any) -> tuple[float, list[str]]:
+    """The next time that the clock here shows this."""
+    if clock in (None, ""):
+        return 0.0, []
+    try:
+        return aside.next_time(str(clock), time.time()), []
+    except BadInput as wrong:
+        return 0.0, [str(wrong)]
 
 
 def as_words(settings: list[str]) -> list[str]:

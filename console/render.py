@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ FILES = {
 }
 """Path below motley_home → template and mode. The cluster's file holds the run's token, the script what you
 set in motley_render_environment: both are the user's alone."""
+ASIDE = {
+    "hours": "motley_hours",
+    "on_battery": "motley_on_battery",
+    "in_use": "motley_step_aside",
+    "programs": "motley_step_aside_programs",
+}
 AGENT = [
     *("env/bin/python", "-m", "train", "agent"),
     *("--cluster", "config/cluster_config.yaml", "--config", "config/training_config.yaml"),
@@ -36,7 +43,13 @@ def as_yaml(value: Any) -> str:
 
 
 def files(
-    plan: dict[str, Any], node: str, token: str, ports: dict[str, Any], more: dict[str, Any]
+    plan: dict[str, Any],
+    node: str,
+    token: str,
+    ports: dict[str, Any],
+    more: dict[str, Any],
+    *,
+    aside: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Path, content and mode of each file of one node."""
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)
@@ -46,6 +59,7 @@ def files(
         "token": token,
         "nodes": plan["nodes"],
         "nic": own["card"],
+        "aside": aside or {},
         "settings": settings_of(plan, own),
         "help": plan["help"],
         **ports,
@@ -54,6 +68,12 @@ def files(
         {"path": path, "content": rendered(template, values), "mode": mode} for path, (template, mode) in FILES.items()
     ]
     return [launch_script(plan, node, more, command=AGENT, offline=True), *made, launched(plan)]
+
+
+def aside_of(values: Mapping[str, Any], not_before: float) -> dict[str, Any]:
+    """When this machine steps aside, as its owner has set it, and when the run may begin."""
+    found = {key: values[name] for key, name in ASIDE.items() if values.get(name)}
+    return {**({"not_before": not_before} if not_before else {}), **found}
 
 
 def launch_script(
