@@ -123,6 +123,8 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
     if settings.get("device") == "auto":
         settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part
+    if "weights" in settings:
+        settings["weights"] = own["weights"]
     model = plan["model"]
     in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
     if "model" in settings and model["source"] != "new":
@@ -150,6 +152,7 @@ def launched(plan: dict[str, Any]) -> dict[str, Any]:
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],
+        "streams": [entry["name"] for entry in plan["nodes"] if entry["weights"] == "stream"],
     }
     content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
     return {"path": f"logs/runs/{plan['run']}/launch.json", "content": content, "mode": 0o644}
