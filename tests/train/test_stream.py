@@ -64,6 +64,14 @@ def test_what_is_quantised_here_stays_in_main_memory_in_4_bit():
     assert sum(memory.numel() for memory in stream.kept) == stream.bytes
 
 
+def test_a_base_in_16_bit_streams_where_bitsandbytes_is_missing(monkeypatch):
+    """As on every node without a GPU."""
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes.nn", None)
+    losses, _ = streaming.train(streaming.build(model_folder("tiny"), weights="stream"), 1)
+    assert len(losses) == 3
+
+
 def test_names_in_the_adapter_are_those_of_a_base_that_is_held():
     held, streamed = (streaming.build(model_folder("tiny"), weights=weights) for weights in ("gpu", "stream"))
     assert [name for name, _ in streamed.named_parameters()] == [name for name, _ in held.named_parameters()]

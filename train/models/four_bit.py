@@ -40,10 +40,10 @@ def together(parts: Mapping[str, Tensor], like: Tensor) -> Tensor:
 
 def from_files(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """A layer's tensors, with those that belong to one 4-bit weight put together."""
-    from bitsandbytes.nn import Params4bit
-
     found = dict(tensors)
     for marker in [name for name in tensors if QUANT_STATE in name]:
+        from bitsandbytes.nn import Params4bit  # a node without a GPU has it not, and needs it not
+
         name = marker.partition(QUANT_STATE)[0]
         parts = {part: found.pop(part) for part in list(found) if part.startswith(f"{name}.")}
         found[name] = Params4bit.from_prequantized(found[name], parts, device=torch.device("cpu"))

@@ -77,12 +77,21 @@ class LayerWeights:
         }
 
 
+def main_memory(size: int, device: str) -> Tensor:
+    """A graphics card copies from registered memory by itself. torch's own way to it (pin_memory) would take the next
+    power of two, which is up to twice the base."""
+    memory = torch.empty(size, dtype=torch.uint8)
+    if device != "cpu":
+        torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), size, 0)  # where it is refused, copies only wait
+    return memory
+
+
 class Place:
     """Room for one layer where it is computed; and, where it comes from files, for one on its way there."""
 
     def __init__(self, size: int, device: str, *, from_files: bool) -> None:
         on_gpu = device != "cpu"
-        self.on_the_way: Any = torch.empty(size, dtype=torch.uint8, pin_memory=on_gpu) if from_files else None
+        self.on_the_way: Any = main_memory(size, device) if from_files else None
         self.here: Any = torch.empty(size, dtype=torch.uint8, device=device) if on_gpu else self.on_the_way
         self.arrived: Any = torch.cuda.Event() if on_gpu else None
 
@@ -125,7 +134,7 @@ class Stream:
             self.source.drop(index)
 
     def _keep(self, layer: LayerWeights, weights: Weights) -> None:
-        memory = torch.empty(layer.bytes, dtype=torch.uint8, pin_memory=self.device != "cpu")
+        memory = main_memory(layer.bytes, self.device)
         layer.fill(memory, weights)
         self.kept.append(memory)
 
