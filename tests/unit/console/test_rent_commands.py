@@ -223,3 +223,18 @@ def test_a_keeper_that_cannot_means_no_order(books: Books) -> None:
     with pytest.raises(BadInput, match="cannot give it back: the market"):
         rent(keeper="inventory/loopback:gpu-master")
     assert books.orders == {}
+
+
+def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent()
+    started: list[str] = []
+    monkeypatch.setattr(watcher, "start", lambda lease, key, place: started.append(lease.name))
+    (lease,) = Book(folder()).leases()
+    with Book(folder()).part(lease, "watched"):
+        rent_commands.before_any("status")
+    assert started == []
+    (folder() / "looked").unlink()
+    rent_commands.before_any("status")
+    assert started == ["rented-1000"]
