@@ -22,6 +22,7 @@ from console import (
     make_words,
     new_inventory,
     notify,
+    pause,
     play,
     rent_commands,
     restart,
@@ -35,7 +36,7 @@ from console import (
 from console.doctor import look as doctor
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
-from console.inventory.read import Inventory, is_local
+from console.inventory.read import Inventory, is_local, on_slurm
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from train.errors import BadInput, CheckFailed
@@ -99,7 +100,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
-    if getattr(args, "words", []) and not args.module:
+    if getattr(args, "words", []) and not getattr(args, "module", "none"):
         args.words[0] = str(folder / args.words[0])
 
 
@@ -142,13 +143,29 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     rent_commands.before_any(verb)
-    if "inventory" not in options or verb in ("inventory", "rent"):
+    if "limit" in options and "words" in options:  # ./motley pause NODE
+        options["limit"] = " ".join([options["limit"], *options.pop("words")])
+    if "inventory" not in options:
+        return ACTS[verb](**options)
+    infra = options.pop("infra")
+    if verb in ("inventory", "rent"):
         return ACTS[verb](**options)
     nodes = options.get("nodes") or options.get("limit") or ""
-    inventory = checked(rent_commands.inventory_of(nodes, options.pop("inventory")))
+    inventory = checked(of_infra(infra, rent_commands.inventory_of(nodes, options.pop("inventory"))))
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return ACTS[verb](inventory, **options)
+
+
+def of_infra(infra: str, path: str) -> str:
+    """The inventory that is meant; one that was named stays, but is of that kind."""
+    usual = {option.name: option.default for option in VERBS["status"].options}["inventory"]
+    if infra == "slurm" and path in (usual, str(ROOT / usual)):
+        return str(ROOT / "inventory/slurm")
+    kinds = {"slurm" if on_slurm(values) else "ssh" for values in check(Path(path)).nodes.values()}
+    if infra and kinds - {infra}:
+        raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {infra}", fix="fix: name another --inventory")
+    return path
 
 
 def checked(path: str | Path) -> Inventory:
@@ -170,7 +187,8 @@ def do_check(inventory: Inventory) -> int:
     width = max(map(len, inventory.nodes))
     for place, (name, values) in enumerate(inventory.nodes.items()):
         card = values.get("motley_gpu", "")
-        print(f"  {name:<{width}}  {values['motley_address']:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
+        at = values.get("motley_address") or values.get("ansible_host", "")
+        print(f"  {name:<{width}}  {at:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
     for note in inventory.notes:
         print(f"  · {note}")
     print("the inventory is good")
@@ -250,6 +268,14 @@ def do_report(*, run: str, results: Path) -> int:
     return 0
 
 
+def do_dashboard(inventory: Inventory, *, run: str, port: int, lan: bool) -> int:
+    from console.dashboard.server import dashboard  # noqa: PLC0415  a web server, only where it is needed
+
+    if run and not is_name(run):
+        raise BadInput(fetch.no_name(run))
+    return dashboard(inventory, run=run, port=port, lan=lan)
+
+
 def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
@@ -266,13 +292,9 @@ def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str
     return [*flags, *launch_request.as_words([*settings, *pairs])]
 
 
-def do_demo(*, recipe: str, fast: bool, folders: bool, rent: str, base: str) -> NoReturn:
-    named = [
-        word
-        for name, value in (("recipe", recipe), ("rent", rent), ("base", base))
-        if value
-        for word in (f"--{name}", value)
-    ]
+def do_demo(*, recipe: str, fast: bool, folders: bool, infra: str, rent: str, base: str) -> NoReturn:
+    given = {"recipe": recipe, "base": base, "infra": infra, "rent": rent}
+    named = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
     os.chdir(ROOT)
     os.execv(sys.executable, [sys.executable, "-m", "lab", "demo", *words])
@@ -287,9 +309,12 @@ ACTS: dict[str, Callable[..., int]] = {
     "launch": do_launch,
     "torchrun": torchrun.torchrun,
     "status": status.status,
+    "dashboard": do_dashboard,
     "follow": run_commands.follow,
     "logs": run_commands.logs,
     "stop": run_commands.stop,
+    "pause": pause.pause,
+    "unpause": pause.unpause,
     "notify-test": notify.test,
     "runs": status.runs,
     "fetch": fetch.fetch,

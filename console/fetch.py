@@ -32,6 +32,7 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
     if run and not is_name(run):
         say(no_name(run))
         return 2
+    nodes = [part for node in nodes for part in node.parts(run)]
     answers, silent = ask_all(nodes, lambda node: node.files(run))
     files = {name: answer["files"] for name, answer in answers.items() if answer["files"]}
     if not files:

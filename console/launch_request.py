@@ -6,18 +6,22 @@ The rules of a setting are train/plan's. What only a launch knows (which nodes, 
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from console.hub import FETCHED, ROOT
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
+from console.slurm_files import options_of
 from train.errors import BadInput
-from train.plan import request
+from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
-LAUNCH_ONLY = ("nodes", *SWITCHES)
+ON_SLURM = ("slurm_options", "slurm_gpu_gb")
+LAUNCH_ONLY = ("nodes", "at", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -32,10 +36,20 @@ class Asked:
     """Whether the nodes were named, or are simply all."""
     follow: bool = True
     queue: bool = False
+    slurm_options: list[str] = field(default_factory=list)
+    """Of sbatch."""
+    slurm_gpu_gb: float | None = None
+    not_before: float = 0.0
+    """When the run may begin; 0: now."""
 
 
 def read(
-    variables: dict[str, Any], cluster: list[str], limit: list[str] | None = None, homes: Iterable[str] = ()
+    variables: dict[str, Any],
+    cluster: list[str],
+    limit: list[str] | None = None,
+    homes: Iterable[str] = (),
+    *,
+    infra: str = "ssh",
 ) -> Asked:
     """From Ansible's extra variables; all findings at once. `limit`: the hosts of --limit, as good as `nodes`."""
     own = {name: value for name, value in variables.items() if not name.startswith(NOT_OURS)}
@@ -49,6 +63,10 @@ def read(
     findings += wrong_nodes
     findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
     findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
+    options, wrong_options = slurm_options(own, infra)
+    findings += wrong_options
+    not_before, wrong_time = begin(own.get("at"))
+    findings += wrong_time
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     try:
         request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
@@ -62,7 +80,35 @@ def read(
         named_nodes=own.get("nodes") not in (None, "", "all") or limit is not None,
         follow=bool(switches["follow"]),
         queue=bool(switches["queue"]),
+        slurm_options=options,
+        slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
+        not_before=not_before,
     )
+
+
+def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]]:
+    """Those of sbatch, and what is wrong with what only Slurm has."""
+    given = [name for name in ON_SLURM if own.get(name)]
+    if given and infra != "slurm":
+        return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
+    if own.get("nodes") not in (None, "", "all") and infra == "slurm":
+        return [], ["nodes: Slurm chooses them\nfix: slurm_options=--nodes=3, or --nodelist=NAMES in it"]
+    gb = str(own.get("slurm_gpu_gb") or 1)
+    wrong = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
+    try:
+        return options_of(str(own.get("slurm_options") or "")), wrong
+    except BadInput as finding:
+        return [], [*wrong, str(finding)]
+
+
+def begin(clock: Any) -> tuple[float, list[str]]:
+    """The next time that the clock here shows this."""
+    if clock in (None, ""):
+        return 0.0, []
+    try:
+        return aside.next_time(str(clock), time.time()), []
+    except BadInput as wrong:
+        return 0.0, [str(wrong)]
 
 
 def as_words(settings: list[str]) -> list[str]:

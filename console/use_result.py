@@ -33,7 +33,8 @@ def on_a_node(
 ) -> int:
     """Its output and our input pass through as they are, but where it is `given` something."""
     try:
-        run, stopped, node = choose(from_inventory(inventory), run)
+        homes = [part for node in from_inventory(inventory) for part in node.parts(run)]
+        run, stopped, node = choose(homes, run)
         say(f"run {run}{stopped} · on {node.name}")
         environment = {"HF_HUB_OFFLINE": "1"} if offline else {}
         command = node.train([*verb, "--run", run, "--home", ".", *more], environment)

@@ -61,6 +61,8 @@ class Verb:
 
 INVENTORY = Option("inventory", "the folder that describes the machines", "FOLDER", default="inventory/homelab")
 NODES = Option("nodes", "these nodes only: NAME[,NAME]", "NAMES", also=("limit",), goes_as="limit")
+LASTS = Option("for", "how long, such as 2h; otherwise until unpause", "TIME", goes_as="lasts")
+NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "its name (default: the newest)", "NAME")
 JSON = Option("json", "the same as data", goes_as="as_json")
 RESULTS = Option("results", "where fetched runs lie", "FOLDER", default=Path("results"))
@@ -68,6 +70,9 @@ FIX = Option("fix", "fix what is safe to fix")
 YES = Option("yes", "without asking")
 VERBOSE = Option("verbose", "show all that Ansible says", also=("v",))
 VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=("ask",))
+INFRA = Option("infra", "where: machines over ssh, or slurm (inventory/slurm)", "NAME", choices=("ssh", "slurm"))
+"""Of every verb with an inventory: a word for the usual one of that kind."""
+SLURM_OPTIONS = Option("slurm-options", "options of sbatch: '--partition=gpu --nodes=3 --gpus=4'", "'--NAME …'")
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
 ASKED = (
@@ -85,6 +90,7 @@ ASKED = (
     Option("epochs", "how often it goes through the data", "N"),
     replace(NODES, goes_as="nodes"),
     Option("resume", "continue this run", "RUN"),
+    Option("at", "begin at this time: all is prepared now", "22:00"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
     Option(
         "set",
@@ -94,6 +100,7 @@ ASKED = (
         also=("e",),
         goes_as="settings",
     ),
+    SLURM_OPTIONS,
     VAULT,
     VERBOSE,
     INVENTORY,
@@ -109,6 +116,7 @@ VERBS = {
             Option("recipe", "pretrain: a new language model instead of an adapter", "NAME", ("sft", "pretrain")),
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
+            Option("infra", "slurm: on a Slurm of three simulated machines", "NAME", ("ssh", "slurm")),
             Option("rent", "a rented machine instead, with a simulated market and no money", "fake", choices=("fake",)),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
@@ -155,6 +163,16 @@ VERBS = {
         rest="FILE …",
     ),
     "status": Verb("train", "which run is running, where, how far; or which was the last", (INVENTORY, JSON)),
+    "dashboard": Verb(
+        "train",
+        "the run as a live page in a browser; Ctrl-C leaves the run alone",
+        (
+            INVENTORY,
+            RUN,
+            Option("port", "where the browser finds it", "N", default=7007),
+            Option("lan", "let others in your network read along; they can also stop it"),
+        ),
+    ),
     "follow": Verb("train", "watch the run; Ctrl-C leaves it alone", (INVENTORY, VAULT, JSON)),
     "logs": Verb(
         "train",
@@ -167,6 +185,13 @@ VERBS = {
         ),
     ),
     "stop": Verb("train", "save and stop the run on every node; no process is left", (INVENTORY,)),
+    "pause": Verb(
+        "train",
+        "somebody needs a machine: it leaves the run and frees its memory, the others continue",
+        (INVENTORY, replace(NODE, help="which"), LASTS),
+        rest="NODE",
+    ),
+    "unpause": Verb("train", "it may train again", (INVENTORY, replace(NODE, help="which; default: all")), rest="NODE"),
     "runs": Verb("train", "every run on every node", (INVENTORY, JSON)),
     "fetch": Verb(
         "results", "bring adapter or model and event logs of a run to results/RUN", (INVENTORY, RUN, RESULTS)
@@ -244,6 +269,9 @@ VERBS = {
         (INVENTORY, Option("phase", f"{', '.join(PHASES)}, or all", "NAME"), NODES),
     ),
 }
+for _name, _verb in VERBS.items():
+    if INVENTORY in _verb.options:
+        VERBS[_name] = replace(_verb, options=(*_verb.options, INFRA))
 
 
 class Parser(argparse.ArgumentParser):
@@ -254,6 +282,11 @@ class Parser(argparse.ArgumentParser):
         close = [nearest(word, known, otherwise="") for word in wrong if "unrecognized" in message]
         more = " ".join(filter(None, close)) or f"see: {self.prog} --help"
         self.exit(2, f"{self.prog}: {message}\n{more}\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Options may stand behind the nodes as well; behind a script all is the script's."""
+        takes_nodes = any(action.nargs == "*" for action in self._actions)
+        return (self.parse_intermixed_args if takes_nodes else super().parse_args)(args, namespace)
 
 
 def parser(name: str, prog: str = "./motley") -> Parser:
@@ -272,7 +305,9 @@ def parser(name: str, prog: str = "./motley") -> Parser:
             }
             kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
         made.add_argument(*option.flags, **kind)
-    if verb.rest:
+    if verb.rest == "NODE":
+        made.add_argument("words", nargs="*", metavar=verb.rest, help="which")
+    elif verb.rest:
         made.add_argument("words", nargs=argparse.REMAINDER, metavar=verb.rest, help="and its own arguments")
     return made
 
@@ -284,7 +319,7 @@ def help_lines(form: str) -> list[str]:
         lines += [f"{group}: {meaning}"]
         for name, verb in VERBS.items():
             if verb.group == group:
-                shows = [shown(form, option) for option in verb.options if option is not INVENTORY]
+                shows = [shown(form, option) for option in verb.options if option not in (INVENTORY, INFRA)]
                 names = " ".join([*shows, *([verb.rest] if verb.rest and form != "make" else [])])
                 lines += [
                     f"  {form} {name:<15} {verb.help}",

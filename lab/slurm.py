@@ -105,7 +105,6 @@ def inventory(lab: Lab, state: Path) -> dict[str, Any]:
     public = (head.disk.root / "etc/ssh/ssh_host_ed25519_key.pub").read_text().split()[:2]
     known.write_text(f"{head.spec.installed_address} {' '.join(public)}\n")
     variables = {
-        "infra": "slurm",
         "ansible_user": USER,
         "ansible_ssh_private_key_file": str(login_key(lab.place)),
         "ansible_ssh_common_args": f"-o UserKnownHostsFile={known} -o ControlPath={lab.place.root}/%C",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from console.infra.local import LocalNode
 from console.infra.node import Node
+from console.infra.slurm import SlurmNode
 from console.infra.ssh import SshNode
 from console.inventory.read import Inventory, is_local
 from train.layout import HOME
@@ -26,6 +28,8 @@ def from_hostvars(names: Iterable[str], hostvars: Any) -> list[Node]:
 def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
     home = str(values["motley_home"]) if "motley_home" in values else HOME
     home = home.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
+    if values.get("infra") == "slurm":
+        return SlurmNode(name=name, home=home, ssh=() if is_local(values) else login(name, values))
     if is_local(values):
         return LocalNode(name=name, home=home)
     keys = ("ansible_host", "motley_address", "motley_current_address")
@@ -40,3 +44,15 @@ def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
         user=str(values["ansible_user"]) if "ansible_user" in values else "",
         port=int(values["ansible_port"]) if "ansible_port" in values else 22,
     )
+
+
+def login(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
+    """As Ansible logs in: by the person's own keys and ~/.ssh/config, on a machine that is not Motley's to set up."""
+    options = [f"-o{option}" for option in ("BatchMode=yes", "ConnectTimeout=8", "LogLevel=ERROR")]
+    options += shlex.split(str(values.get("ansible_ssh_common_args", "")))
+    if key := values.get("ansible_ssh_private_key_file"):
+        options += ["-i", str(key)]
+    if port := values.get("ansible_port"):
+        options += ["-p", str(port)]
+    who = f"{user}@" if (user := values.get("ansible_user")) else ""
+    return ("ssh", "-T", *options, f"{who}{values.get('ansible_host', name)}")

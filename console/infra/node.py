@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
-    *(f"{TRAIN}.{name}" for name in ("layout", "runlog.paths", "runlog.tail")),
-    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files")),
+    *(f"{TRAIN}.{name}" for name in ("layout", "pause", "runlog.paths", "runlog.tail")),
+    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing")),
 )
 ANSWER_S = 6.0
 NOTIFY_S = 45.0
@@ -42,17 +42,17 @@ def text(name: str) -> str:
     return (ROOT / f"{name.replace('.', '/')}.py").read_text()
 
 
-def program() -> IO[bytes]:
-    """What a node reads on its standard input: start_stop_status.py behind the modules of ours that it imports."""
+def program(brings: Sequence[str], answers_by: str) -> IO[bytes]:
+    """What a node reads on its standard input: the module that answers, behind those of ours that it imports."""
     lines = [
         "import sys, types",
         "def bring(name, text):",
         "    module = sys.modules[name] = types.ModuleType(name)",
         "    module.__package__ = name.rpartition('.')[0]",
         "    exec(text, module.__dict__)",
-        *(f"bring({name!r}, {text(name)!r})" for name in SENT_ALONG),
+        *(f"bring({name!r}, {text(name)!r})" for name in brings),
         f"__package__ = {MOTLEY!r}",
-        f"exec({text(f'{MOTLEY}.start_stop_status')!r})",
+        f"exec({text(answers_by)!r})",
     ]
     sent = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     sent.write("\n".join(lines).encode())
@@ -66,10 +66,17 @@ class Node(ABC):
     home: str
 
     python: ClassVar[str] = "python3"
+    brings: ClassVar[tuple[str, ...]] = SENT_ALONG
+    answers_by: ClassVar[str] = f"{MOTLEY}.start_stop_status"
+    answer_s: ClassVar[float] = ANSWER_S
 
     @abstractmethod
     def command(self, words: Sequence[str]) -> list[str]:
         """What runs these words there, with our standard input and output. Silent where nobody answers."""
+
+    def parts(self, run: str) -> list[Node]:
+        """The homes in which a run's files lie: of a machine the machine itself."""
+        return [self]
 
     def status(self) -> Facts:
         return self._ask("look")
@@ -81,6 +88,13 @@ class Node(ABC):
     def stop_after(self, seconds: float) -> Facts:
         """The node does so by itself, and goes on with it: nobody is to train there any more."""
         return self._ask("expire", after_s=seconds)
+
+    def pause(self, lasts: str) -> Facts:
+        """It leaves the run that is running, or the next one, until it is unpaused; `lasts`: 2h, or empty."""
+        return self._ask("pause", STOP_S, lasts=lasts)
+
+    def unpause(self) -> Facts:
+        return self._ask("unpause")
 
     def runs(self) -> Facts:
         return self._ask("runs")
@@ -149,8 +163,9 @@ class Node(ABC):
     def _control(self, verb: str, params: Facts) -> list[str]:
         return self.command([self.python, "-", verb, json.dumps({"home": self.home, **params})])
 
-    def _ask(self, verb: str, timeout_s: float = ANSWER_S, **params: Any) -> Facts:
-        with program() as sent, tempfile.TemporaryFile() as errors:
+    def _ask(self, verb: str, timeout_s: float = 0.0, **params: Any) -> Facts:
+        timeout_s = timeout_s or self.answer_s
+        with program(self.brings, self.answers_by) as sent, tempfile.TemporaryFile() as errors:
             try:
                 done = subprocess.run(
                     self._control(verb, params),
@@ -170,7 +185,7 @@ class Node(ABC):
 
     def _stream(self, verb: str, **params: Any) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C is ours alone to answer."""
-        with program() as sent:
+        with program(self.brings, self.answers_by) as sent:
             return subprocess.Popen(
                 self._control(verb, params),
                 stdin=sent,

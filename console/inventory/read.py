@@ -45,6 +45,11 @@ def is_local(values: Mapping[str, Any]) -> bool:
     return "ansible_connection" in values and values["ansible_connection"] == "local"
 
 
+def on_slurm(values: Mapping[str, Any]) -> bool:
+    """The login node of somebody else's Slurm: it is not Motley's to set up."""
+    return values.get("infra") == "slurm"
+
+
 def hosts_file(path: Path) -> Path:
     if not path.is_dir():
         return path

@@ -11,7 +11,7 @@ from typing import Any
 
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_folder, is_network, is_port, ports_of
-from console.inventory.read import GROUP, is_local
+from console.inventory.read import GROUP, is_local, on_slurm
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
 from train.plan import architectures
@@ -46,7 +46,7 @@ def _valid_name(name: str) -> str:
 
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
-        if "motley_address" not in values:
+        if "motley_address" not in values and not on_slurm(values):
             fix = "add the address that it is to have: motley_address: 192.168.1.…"
             yield Finding(what="motley_address is missing", where=f"{where}, {name}", fix=fix)
     for key in ("motley_address", "motley_current_address", "motley_mac"):
@@ -209,10 +209,21 @@ def _sets(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 
 
 def _logins(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
-    missing = [name for name, values in nodes.items() if not ("ansible_user" in values or is_local(values))]
+    known = [name for name, values in nodes.items() if is_local(values) or on_slurm(values)]
+    missing = [name for name, values in nodes.items() if "ansible_user" not in values and name not in known]
     if missing:
         fix = "add below vars: 'ansible_user: NAME', the name with which you log in on the machines"
         yield Finding(what=f"nobody is named to log in on {', '.join(missing)}", where=where, fix=fix)
 
 
-RULES = (_names, _addresses, _networks, _heads, _cards, _logins, _homes, _ports, _rollback, _sets)
+def _login_node(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    logins = [name for name, values in nodes.items() if on_slurm(values)]
+    if logins and len(nodes) > 1:
+        fix = "one host, the login node: which nodes a job gets, Slurm decides (slurm_options)"
+        yield Finding(what=f"there are {len(nodes)} machines beside infra: slurm", where=where, fix=fix)
+    for name in logins:
+        if not (is_local(nodes[name]) or nodes[name].get("ansible_host")):
+            yield Finding(what="ansible_host is missing", where=f"{where}, {name}", fix="write what you type after ssh")
+
+
+RULES = (_names, _addresses, _networks, _heads, _cards, _logins, _homes, _ports, _rollback, _sets, _login_node)

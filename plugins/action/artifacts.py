@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import threading
 import time
 from pathlib import Path
@@ -21,6 +22,8 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         known = task_vars or {}
         params = dict(self._task.args)
+        if known.get("infra") == "slurm":
+            return result | self._over_ssh(params, known)
         me, chain = known["inventory_hostname"], list(params.pop("nodes", None) or known["ansible_play_hosts"])
         if me not in chain:
             return result | {"skipped": True, "skip_reason": "it takes no part"}
@@ -53,6 +56,34 @@ class ActionModule(ActionBase):
             over.set()
             feeder.join()  # where the connection to the first node was lost, the others are still being served
         return {**result, **reply}
+
+    def _over_ssh(self, params: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+        """To a login node there is no other way, and there is only one of it."""
+        wanted = {file.name: file for file in relay.listed(params["files"])}
+        folder = self._remote_expand_user(str(params["folder"]))
+        self._low_level_execute_command(f"mkdir -p {shlex.quote(folder)}", sudoable=False)
+        there = self._hashes(folder, known)
+        lacking = [
+            name for name, file in wanted.items() if there.get(name) != {"size": file.size, "sha256": file.sha256}
+        ]
+        more = [name for name in there if name not in wanted] if params.get("prune") else []
+        parents = sorted({str(Path(folder, name).parent) for name in lacking})
+        commands = [["mkdir", "-p", *parents]] * bool(parents) + [
+            ["rm", "-f", *(f"{folder}/{n}" for n in more)]
+        ] * bool(more)
+        for command in commands:
+            self._low_level_execute_command(shlex.join(command), sudoable=False)
+        for place, name in enumerate(lacking):
+            self._display.display(f"  bringing {name} ({place + 1} of {len(lacking)})")
+            self._connection.put_file(str(Path(params["source"], name)), f"{folder}/{name}")
+        now = self._hashes(folder, known) if lacking else there
+        if wrong := [name for name in lacking if now.get(name, {}).get("sha256") != wanted[name].sha256]:
+            return {"failed": True, "msg": f"{wrong[0]} did not arrive as it was\nfix: the same again"}
+        return {"changed": bool(lacking or more), "received": len(lacking)}
+
+    def _hashes(self, folder: str, known: dict[str, Any]) -> dict[str, Any]:
+        found = self._execute_module(module_name="artifacts_info", module_args={"folder": folder}, task_vars=known)
+        return dict(found.get("files", {}))
 
     def _shut_out(self) -> str:
         """The controller's address as the node sees it, where the node's own rules do not know it."""

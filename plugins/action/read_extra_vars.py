@@ -29,7 +29,8 @@ class ActionModule(ActionBase):
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
         try:
             rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
-            request = launch_request.read(rendered, cluster, limit, homes)
+            infra = str(known["hostvars"][cluster[0]].get("infra", "ssh")) if cluster else "ssh"
+            request = launch_request.read(rendered, cluster, limit, homes, infra=infra)
         except BadInput as findings:
             return result | {"failed": True, "msg": str(findings)}
         return result | {"changed": False, "asked": asdict(request)}

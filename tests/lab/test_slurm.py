@@ -2,39 +2,146 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from lab import lab as labs
-from lab import slurm
-from lab.place import Place
-from tests.support import cluster as clusters
-from tests.support.cluster import Cluster
+from tests.support import pace
+from tests.support.slurm_site import Account, has_environment, opened
+
+HEAD, TWO_CARDS, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
+EXACT = 1e-6
+BACK_S = 15
+AGAIN = r"✓ training again with 2 of 3 at step \d+ after (\d+) s · (no|\d+) steps? repeated"
 
 
 @pytest.fixture(scope="module")
-def site(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    place = Place(name=f"s{os.getpid()}")
-    try:
-        made = clusters.start(place.name, "trio", "bookworm", tmp_path_factory.mktemp("slurm"), ["train", "slurm"])
-        slurm.start(made.lab)
-        yield made
-    finally:
-        labs.down(place)
+def account(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
+    yield from opened(tmp_path_factory.mktemp("slurm"), "train", "slurm")
 
 
-def test_it_is_a_slurm_that_gives_each_node_the_cards_it_has(site: Cluster) -> None:
+def test_it_is_a_slurm_that_gives_each_node_the_cards_it_has(account: Account) -> None:
     """With the slurm.conf of ./motley slurm-conf: one, two and one of four cards, each node knows its own."""
-    said = slurm.slurm(site.hosts[0], *"srun -N3 --gpus=4 sh -c".split(), "echo $(hostname) $SLURM_GPUS_ON_NODE")
-    assert sorted(said.split("\n")[:-1]) == ["gpu-master 1", "gpu-worker-1 2", "gpu-worker-2 1"]
-    types = slurm.slurm(site.hosts[0], "sinfo", "-hN", "-o", "%N %G")
-    assert "gpu-worker-1 gpu:rtx4070:2" in types
+    said = account.slurm(*"srun -N3 --gpus=4 sh -c".split(), "echo $(hostname) $SLURM_GPUS_ON_NODE")
+    assert sorted(said.splitlines()) == [f"{HEAD} 1", f"{TWO_CARDS} 2", f"{OLD} 1"]
+    assert f"{TWO_CARDS} gpu:rtx4070:2" in account.slurm("sinfo", "-hN", "-o", "%N %G")
 
 
-def test_what_one_host_writes_to_the_shared_folder_the_others_read(site: Cluster) -> None:
-    slurm.slurm(site.hosts[0], "sh", "-c", "echo hello >/srv/shared/user/note")
-    assert slurm.slurm(site.hosts[2], "cat", "/srv/shared/user/note") == "hello\n"
-    assert (Path(site.lab.place.shared) / "user/note").exists()
+def test_what_one_host_writes_to_the_shared_folder_the_others_read(account: Account) -> None:
+    account.slurm("sh", "-c", "echo hello >/srv/shared/user/note")
+    assert account.person.cluster[OLD].run("cat", "/srv/shared/user/note") == "hello\n"
+
+
+def test_a_wrong_option_is_told_before_anything_is_brought_there(account: Account) -> None:
+    has_environment(account)
+    wrong = account.launches("wrong", options="slurm_options=--nodes=3 --partition=gpuu")
+    wrong.hears(r"Slurm takes no such job: .*[Ii]nvalid partition", 60)
+    wrong.hears(r"where: slurm_options: .*--partition=gpuu", 5)
+    wrong.hears("fix: sinfo shows what there is", 5)
+    assert wrong.ends(20) != 0
+    assert [path.name for path in account.shared.iterdir()] == ["env"]
+    own = account.launches("wrong", options="slurm_options=--output=mine")
+    own.hears("slurm_options: --output is the launch's own", 60)
+    assert own.ends(20) != 0
+
+
+def test_a_run_goes_on_through_a_requeue_and_the_loss_of_a_node(account: Account) -> None:
+    """What Slurm does at the end of a job's time is done at once: a signal to its batch script, and the queue again."""
+    has_environment(account)
+    run = account.launches("first", "max_steps=150", "save_every=40")
+    run.hears(f"slurm     3 of partition home: {HEAD}, {TWO_CARDS}, {OLD}; it would begin at", 60)
+    run.hears(r"step \d+/150 .*gpu-worker-1 \d", 120)
+    account.slurm("scancel", "--batch", "--signal=USR1", account.job("first"))
+    run.hears(r"resumes from step [1-9]", 120)
+    run.hears(r"step \d+/150", 60)
+    account.cable(OLD, plugged=False)
+    again = run.hears(AGAIN, 60)
+    account.cable(OLD, plugged=True)
+    assert int(again[1]) <= pace.seconds(BACK_S)
+    assert account.restarts("first") == 1
+    run.hears(r"done · 150 steps · loss \d", 150)
+    assert run.ends(20) == 0
+    proof = account.proof("first")
+    assert (proof["steps"], proof["whole"], proof["rows"]) == (150, True, True), proof
+    assert proof["error"] <= EXACT, proof
+    assert max(proof["worlds"]) == 4, "one process for each card: 1 + 2 + 1"
+
+
+def test_a_second_job_waits_and_scancel_from_outside_leaves_a_checkpoint(account: Account) -> None:
+    account.idle()
+    account.slurm("sbatch", "--nodes=3", "--exclusive", "--job-name=somebody", "--output=/dev/null", "--wrap=sleep 900")
+    run = account.launches("second", "max_steps=5000", "save_every=1000")
+    run.hears(r"waiting: job \d+ is pending: \w+", 60)
+    assert "is pending" in account.person.types("status").out
+    account.slurm("scancel", "--name=somebody")
+    run.hears(r"step \d+/5000", 120)
+    account.slurm("scancel", account.job("second"))
+    assert run.ends(90) == 0, run.said[-2000:]
+    found = re.search(r"stopped at step (\d+) · resume it: ", run.said)
+    assert found, run.said[-2000:]
+    newest = [steps[-1] for steps in account.saved("second") if steps]
+    assert newest, "no place has a checkpoint"
+    assert max(newest) >= int(found[1])
+    account.idle()
+
+
+def test_what_it_has_made_is_used_from_where_one_sits(account: Account) -> None:
+    """After the two above."""
+    person = account.person
+    status = person.types("status")
+    assert "no run is running" in status.out
+    runs = person.types("runs").out
+    assert re.search(r"first +150/150 .* done", runs), runs
+    assert re.search(r"second +\d+/5000 .* stopped", runs), runs
+    fetched = person.types("fetch", "--run", "first", "--results", str(person.folder / "results"))
+    assert fetched.rc == 0, fetched.out
+    assert "adapter  the same on place-0, place-1, place-2" in re.sub(r"/\S+/adapter", "adapter", fetched.out)
+    report = person.folder / "results/first/nodes"
+    assert sorted(path.name for path in report.iterdir()) == ["place-0", "place-1", "place-2"]
+    asked = person.types("ask", "--run", "first", "--question", "What does len do?", "--tokens", "5")
+    assert asked.rc == 0, asked.out
+    assert "before" in asked.out
+    assert "after" in asked.out
+    said = person.types("logs", "--no-follow")
+    assert "the agents left with" in said.out, said.out
+    assert "no run was running" in person.types("stop").out
+
+
+@pytest.mark.long
+def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
+    """Slurm itself sends the signal; a minute is the least that it knows as a limit."""
+    has_environment(account)
+    account.idle()
+    # The signal may come up to a minute early, and at once is too early: the limit leaves room for that.
+    run = account.launches(
+        "short", "max_steps=2000", options="slurm_options=--nodes=3 --gpus=4 --time=2 --signal=B:USR1@30"
+    )
+    run.hears(r"step \d+/2000", 120)
+    run.hears(r"resumes from step [1-9]", 240)
+    run.hears(r"done · 2000 steps", 1800)
+    assert run.ends(20) == 0
+    assert account.restarts("short") >= 1
+    proof = account.proof("short")
+    assert (proof["steps"], proof["whole"], proof["rows"]) == (2000, True, True), proof
+    assert proof["error"] <= EXACT, proof
+
+
+@pytest.mark.long
+def test_a_node_that_slurm_gives_up_is_no_reason_for_a_requeue(account: Account) -> None:
+    has_environment(account)
+    account.idle()
+    run = account.launches("lost", "max_steps=3000")
+    run.hears(r"step \d+/3000 .*gpu-worker-1 \d", 120)
+    account.cable(OLD, plugged=False)
+    run.hears(AGAIN, 60)
+    down = ["sinfo", "-hN", "-t", "down", "-o", "%N"]
+    pace.until(lambda: OLD in account.slurm(*down), 120, lambda: account.slurm("sinfo", "-N"))
+    step = int(run.hears(r"step (\d+)/3000", 60)[1])
+    assert int(run.hears(r"step (\d+)/3000", 60)[1]) > step
+    assert account.restarts("lost") == 0
+    account.cable(OLD, plugged=True)
+    stopped = account.person.types("stop")
+    assert re.search(r"run lost stopped at step \d+ · resume it", stopped.out), stopped.out
+    assert run.ends(60) == 0
+    account.idle()

@@ -28,6 +28,8 @@ class Agents:
         self.processes = processes or {}
         self.running: dict[str, subprocess.Popen] = {}
         self.token, self.port = secrets.token_hex(8), _ports()
+        self.more: dict = {}
+        """Of cluster.yaml."""
         self.net = 1 + secrets.randbelow(250)
 
     def folder(self, name: str) -> Path:
@@ -44,7 +46,7 @@ class Agents:
             for i, other in enumerate(self.names)
         ]
         facts = {"run": "run", "node": name, "token": self.token, "nodes": nodes, "interface": "lo"}
-        facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | changes
+        facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | self.more | changes
         (folder / "cluster.yaml").write_text(json.dumps(facts))
         settings = self.options | {"home": str(folder)}
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))

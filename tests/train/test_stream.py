@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from tests.support import pace
-from tests.train import families, streaming
+from tests.train import cluster, families, reference, streaming
 from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.cluster import ROOT, environment
 from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.stream import LayerWeights, Stream
 from train.plan.catalogue import FAMILIES
+from train.plan.config import load_config
 
 
 def assert_alike(folder, **spec):
@@ -178,3 +179,34 @@ def test_files_that_name_their_layers_otherwise_are_refused(tmp_path):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
     with pytest.raises(BadInput, match="weights: stream cannot read this llama model layer by layer"):
         streaming.build(folder, weights="stream")
+
+
+# -- in a run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_streams_trains_with_nodes_that_do_not(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 30, 4)
+    options = {"model": "tiny", "dataset": data, "max_steps": 8, "rows_per_step": 6, "lora_r": 8, "lora_alpha": 16}
+    options |= {"learning_rate": 2e-3, "grad_clip": 0.3, "wire": "fp32", "shares": "3,2,1", "proof_every": 1}
+    run = cluster.train(tmp_path, options, 3, odd_rank_options={1: {"weights": "stream"}})
+    truth = reference.losses(model_folder("tiny"), data, steps=8, rows_per_step=6)
+    assert run.losses() == pytest.approx(truth, rel=1e-4)
+    starts = [next(event for event in run.events(rank) if event["event"] == "start") for rank in range(3)]
+    assert ["weights stream: as set" in str(start["reasons"]) for start in starts] == [False, True, False]
+    held = cluster.train(tmp_path / "held", options, 3)
+    assert run.losses() == held.losses()
+    adapters = {made.read_bytes() for made in tmp_path.rglob("results/run/adapter/adapter_model.safetensors")}
+    assert len(adapters) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"method": "full"}, "weights: stream is for a frozen base, and method=full trains it"),
+        ({"backend": "unsloth"}, "weights: stream and backend: unsloth do not go together"),
+        ({"load_in": "8bit"}, "weights: stream does not know 8 bit"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused_before_anything_starts(other, said):
+    with pytest.raises(BadInput, match=said):
+        load_config({"model": "tiny", "weights": "stream", **other})

@@ -22,7 +22,21 @@ from train.runlog.tail import Tail
 
 ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
-KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
+KINDS = (
+    "up",
+    "plan",
+    "lost",
+    "joined",
+    "waiting",
+    "failed",
+    "stalled",
+    "unfit",
+    "woke",
+    "away",
+    "back",
+    "leaving",
+    "ended",
+)
 
 
 class MemberLog:

@@ -30,7 +30,7 @@ from train.parallel.world import World
 from train.plan import decided
 from train.plan.config import RunConfig
 from train.plan.decide import choose
-from train.plan.fit import Decisions
+from train.plan.fit import Decisions, placed
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 from train.recipes import Recipe
@@ -43,7 +43,9 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     base = recipe.start(config, partial(say, out))
     config, why_decided = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    decisions = choose(config, devices, recipe.shape(config, base))
+    shape = recipe.shape(config, base)
+    decisions = choose(config, devices, shape)
+    config, why_placed = placed(config, decisions, devices[world.rank], shape)
     device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
@@ -82,7 +84,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         balance=make_balance(config, names),
         micro_batch=micro_batch,
     )
-    begin(run, decisions, wire, why_decided, [f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"])
+    why_measured = [*why_placed, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    begin(run, decisions, wire, why_decided, why_measured)
     return run
 
 

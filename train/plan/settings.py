@@ -33,6 +33,8 @@ class Holding:
     """All weights are trained, and exchanged."""
     lora_r: int = 16
     lora_targets: str = "all-linear"
+    weights: str = "gpu"
+    """Where the frozen base is: gpu, stream or auto."""
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:

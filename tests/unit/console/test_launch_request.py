@@ -32,12 +32,16 @@ BAD = {
     "lora_r": ("4.5", "lora_r: '4.5' is not a whole number"),
     "lora_alpha": ("x", "lora_alpha: 'x' is not a whole number"),
     "load_in": ("4bits", "did you mean '4bit'?"),
+    "weights": ("streamed", "did you mean 'stream'?"),
     "nodes": ("gpu-master,gpu-worker-3", "there is no 'gpu-worker-3' in the inventory"),
     "balance": ("evn", "did you mean 'even'?"),
     "sync": ("dpd", "did you mean 'ddp'?"),
     "wire": ("fp16", "wire: 'fp16' is none of auto|fp32|bf16"),
     "backend": ("unslot", "did you mean 'unsloth'?"),
+    "slurm_options": ("--nodes=3", "slurm_options is for Slurm"),
+    "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
+    "at": ("10pm", "at: '10pm' is no time of the day"),
     "queue": ("2", "queue: '2' is neither true nor false"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),
@@ -197,10 +201,34 @@ def test_every_variable_has_an_example_in_the_documents_and_each_is_taken() -> N
     for name, value in shown:
         if value not in of_your_own:
             try:
-                launch_request.read({**base_of({name: value}), name: value}, CLUSTER)
+                infra = "slurm" if name in launch_request.ON_SLURM else "ssh"
+                launch_request.read({**base_of({name: value}), name: value}, CLUSTER, infra=infra)
             except BadInput as finding:
                 refused[f"{name}={value}"] = str(finding)
     assert refused == {}
+
+
+def on_slurm(**values: object) -> launch_request.Asked:
+    return launch_request.read({"model": "tiny", **values}, ["login"], infra="slurm")
+
+
+def test_options_of_sbatch_are_read_one_by_one() -> None:
+    asked = on_slurm(slurm_options="--nodes=3 --gpus=4", slurm_gpu_gb="24")
+    assert (asked.slurm_options, asked.slurm_gpu_gb) == (["--nodes=3", "--gpus=4"], 24)
+    assert on_slurm().slurm_options == []
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"slurm_options": "gpu"}, "'gpu' is no option"),
+        ({"slurm_gpu_gb": "many"}, "'many' is no number of GB"),
+        ({"nodes": "login"}, "nodes: Slurm chooses them"),
+    ],
+)
+def test_what_slurm_would_not_understand_is_refused_here(values: dict[str, object], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        on_slurm(**values)
 
 
 def launch(*words: str) -> tuple[subprocess.CompletedProcess[str], float]:

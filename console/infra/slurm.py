@@ -1,0 +1,72 @@
+"""A Slurm of somebody else's, by its login node: a run is a job there, and its nodes are whichever the job gets.
+
+The verbs are answered by plugins/module_utils/motley/slurm_job.py on the login node. What a run has made lies in the
+homes of its places, which are nodes of their own to those who fetch or use it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from console.infra.node import MOTLEY, SENT_ALONG, Facts, Node, Silent
+
+STOP_S = 90.0
+ASK_S = 20.0
+"""Slurm's own commands may take their time on a busy cluster."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LoginNode(Node):
+    ssh: tuple[str, ...]
+    """How one logs in there; empty where one is there already."""
+
+    answer_s: ClassVar[float] = ASK_S
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        return [*self.ssh, shlex.join(words)] if self.ssh else list(words)
+
+    def why(self, words: list[str]) -> str:
+        said = [line for line in words if not line.startswith("Warning: ")]
+        return f"{said[-1]} (by hand: {shlex.join(self.ssh)})" if said and self.ssh else Node.why(self, said)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SlurmNode(LoginNode):
+    brings: ClassVar[tuple[str, ...]] = (*SENT_ALONG, f"{MOTLEY}.start_stop_status")
+    answers_by: ClassVar[str] = f"{MOTLEY}.slurm_job"
+
+    def stop(self, timeout_s: float = STOP_S) -> Facts:
+        return self._ask("stop", timeout_s)
+
+    def parts(self, run: str) -> list[Node]:
+        """The places of this run, or of the newest; itself where there is none, to say what there is."""
+        try:
+            found = self._ask("parts", run=run)
+        except Silent:
+            return [self]
+        return [
+            PlaceNode(
+                name=place.rpartition("/")[2],
+                home=place,
+                ssh=self.ssh,
+                one_node=tuple(found["one_node"]),
+            )
+            for place in found["places"]
+        ] or [self]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlaceNode(LoginNode):
+    """The home of one node of a run, on the shared disk."""
+
+    one_node: tuple[str, ...]
+    """How Slurm is asked for a node of that kind."""
+
+    def train(self, words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+        """On a node that Slurm gives for it: a login node is not there to compute."""
+        plain = Node.train(self, words, environment)
+        script = shlex.split(plain[-1])[-1] if self.ssh else plain[-1]
+        return self.command(["srun", "--quiet", "--nodes=1", "--ntasks=1", *self.one_node, "sh", "-c", script])

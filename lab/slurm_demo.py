@@ -1,0 +1,130 @@
+"""`make demo INFRA=slurm`: from nothing to an adapter on a Slurm of somebody else's, with a time limit in between.
+
+Three simulated machines with Debian's own Slurm (lab/slurm.py). Everything it does is what a person would type who has
+an account there. The job's time is shorter than the run: Slurm itself sends the signal, and runs it again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from lab import demo, demo_courses, slurm
+from lab import lab as labs
+from lab.demo import RESULTS, quietly, run_apart, stage
+from lab.demo_courses import STATE
+from lab.demo_sites import ROOT, RUN, Simulated
+from lab.host import SHARED
+from lab.lab import Lab
+from lab.profile import CLUSTER_HOME, USER
+from lab.shell import LabError
+
+MINUTES = 2
+# The run must not be done before its time is over; on a busy machine it takes the queue more often.
+COURSE = demo_courses.FAST.settings | {"max_steps": 500, "save_every": 100, "eval_every": 250}
+OPTIONS = f"--nodes=3 --gpus=4 --time={MINUTES} --signal=B:USR1@20"
+HOME = f"{SHARED}/{USER}/ai-cluster"
+
+
+class Account(Simulated):
+    """On the same machines, with a Slurm on them."""
+
+    def __init__(self, suite: str) -> None:
+        super().__init__(suite, ready_made=True)
+        self.layers = ["train", "slurm"]
+        self.inventory = STATE / "inventory"
+
+    def open(self) -> Lab:
+        self.up()
+        lab = self.up_lab
+        slurm.start(lab)
+        link = f"mkdir -p {HOME} && ln -sfn {CLUSTER_HOME}/env {HOME}/env"  # as a first launch brings it
+        slurm.slurm(lab.hosts[0], "sh", "-c", link)
+        self.inventory.mkdir(parents=True)
+        (self.inventory / "group_vars").symlink_to(ROOT / "inventory/slurm/group_vars")
+        (self.inventory / "hosts.yml").write_text(json.dumps(slurm.inventory(lab, STATE / "state")))
+        return lab
+
+    def console(self, verb: str, *words: str) -> list[str]:
+        command = [sys.executable, "-m", "console", verb, "--inventory", str(self.inventory), *words]
+        return ["ip", "netns", "exec", self.place.controller, *command]
+
+
+def main(suite: str) -> int:
+    """What demo.main does for the other infras: Ctrl-C, one at a time, and nothing left."""
+    if missing := labs.what_is_missing():
+        raise LabError("\n".join([*missing, "Slurm needs real hosts: there is no demo of it without root"]), code=2)
+    for number in demo.STOPS:
+        signal.signal(number, demo.stop_once)
+    try:
+        with demo.alone():
+            return show(Account(suite))
+    except demo.Stopped as stopped:
+        print("\nstopped: nothing of it is left running. Again: make demo INFRA=slurm", file=sys.stderr)
+        return stopped.code
+    finally:
+        demo.hand_over(ROOT)
+
+
+def show(site: Account) -> int:
+    for folder in (STATE, RESULTS / RUN):
+        shutil.rmtree(folder, ignore_errors=True)
+    STATE.mkdir(parents=True)
+    print("motley demo · an existing Slurm cluster, of three simulated machines on this one", flush=True)
+    print(
+        f"  The job may take {MINUTES} minutes, the run takes longer. Left out: graphics cards; two minutes of waiting",
+        flush=True,
+    )
+    print("  that a real Slurm puts between two starts of a job.", flush=True)
+    try:
+        demo.end_offspring()
+        site.clear()
+        with stage("tools", "downloading programs: the first time takes some minutes"):
+            site.fetch_tools("tiny")
+        with stage("machines", "three machines with Slurm") as done:
+            lab = site.open()
+            done.append(lab.hosts[0].run("sinfo", "-hN", "-o", "%N %G").strip().replace("\n", " · "))
+        train(site, lab)
+        with stage("report", "results fetched, and made into one page"):
+            quietly(site, "fetch", site.console("fetch", "--run", RUN))
+            quietly(
+                site, "report", [sys.executable, "-m", "console", "report", "--run", RUN, "--results", str(RESULTS)]
+            )
+        return told(lab)
+    finally:
+        for number in demo.STOPS:
+            signal.signal(number, signal.SIG_IGN)
+        demo.end_offspring()
+        site.down()
+
+
+def train(site: Account, lab: Lab) -> None:
+    print("  training   a tiny model on the help texts of Python; plan and steps as launch prints them:", flush=True)
+    wanted = {"model": "tiny", "dataset": "stdlib-qa", "run": RUN, "slurm_options": OPTIONS, **COURSE}
+    words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
+    if run_apart(site.console("launch", *words), environment=site.environment):
+        raise LabError(f"the run did not come to its end; see above\n{lab.hosts[0].outcome('sinfo', '-N').stdout}")
+
+
+def told(lab: Lab) -> int:
+    """What was promised, or an error."""
+    jobs = lab.hosts[0].run("scontrol", "-o", "show", "job")
+    restarts = max(int(count) for count in re.findall(r"Restarts=(\d+)", jobs))
+    receipt = json.loads((RESULTS / RUN / "receipt.json").read_text())
+    same = receipt["adapter_same_on"]
+    if not restarts:
+        raise LabError("the run was done before its job's time was over: nothing was proven of that")
+    if len(same) != 3 or not (RESULTS / RUN / "adapter/adapter_model.safetensors").exists():
+        raise LabError(f"the adapter is the same on {', '.join(same) or 'no node'} only")
+    print(f"  done       queued again {restarts} times by Slurm's time limit; one adapter, the same on all three nodes")
+    print(f"  adapter    {shown(RESULTS / RUN / 'adapter')}   report: {shown(RESULTS / RUN / 'report.html')}")
+    return 0
+
+
+def shown(path: Path) -> str:
+    return os.path.relpath(path, ROOT)

@@ -1,0 +1,32 @@
+"""Renders what a job of Slurm runs by, here on the controller, and writes it by node_files in one task."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from console import slurm_files
+from train.errors import BadInput
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        args = self._task.args
+        plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        try:
+            files = slurm_files.files(plan, list(args["options"]), dict(args.get("environment") or {}))
+        except BadInput as finding:
+            return result | {"failed": True, "msg": str(finding)}
+        params = {
+            "home": plan["home"],
+            "files": json.dumps(files),
+            "aside": [f"jobs/{run}" for run in plan["runs"]] if plan["anew"] else [],
+            "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
+        }
+        return {**result, **self._execute_module(module_name="node_files", module_args=params, task_vars=task_vars)}

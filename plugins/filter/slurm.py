@@ -1,0 +1,13 @@
+"""Options of sbatch as they are written: one each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from console.slurm_files import options_of
+
+
+class FilterModule:
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {"motley_sbatch_options": options_of}

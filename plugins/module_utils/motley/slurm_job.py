@@ -1,0 +1,286 @@
+# MIT License, see LICENSE
+"""Runs as jobs of Slurm, as its login node sees them. Standard library alone.
+
+    python3 - VERB '{"home": "~/ai-cluster", …}'        (console/infra sends it on standard input)
+
+All nodes write below one shared folder: jobs/RUN/place-N is the home of the run's Nth node, and each verb is that of
+start_stop_status.py, asked of the place that knows most. Whether a run is there at all, only Slurm knows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, made
+from ..train.runlog.paths import logs as logs_of
+from .run_files import end_of, launched_start, newest_checkpoint, read_json
+from .start_stop_status import clean as clean_at
+from .start_stop_status import look as look_at
+from .start_stop_status import runs as runs_at
+from .start_stop_status import say
+
+JOBS, JOB, OUTPUT = "jobs", "job.json", "output"
+FRESH_S = 6.0
+"""An agent writes its file each second; a shared disk may show it a little later."""
+WAITING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "SUSPENDED", "CONFIGURING")
+STOP_S = 55.0
+
+
+def slurm(*words: str, timeout_s: float = 20) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout_s)
+    if done.returncode:
+        raise OSError(f"{words[0]}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+# -- what there is ---------------------------------------------------------------------------------------------------
+
+
+def places(home: Path, run: str) -> list[Path]:
+    found = (home / JOBS / run).glob("place-*")
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def names(home: Path) -> list[str]:
+    return sorted(path.parent.name for path in (home / JOBS).glob(f"*/{JOB}"))
+
+
+def queue() -> dict[str, dict[str, str]]:
+    """Run → its job, of those that wait or run; of an array each task by itself."""
+    asked = slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%A|%T|%j|%R")
+    found = {}
+    for line in asked.splitlines():
+        shown, job, state, name, why = line.split("|", 4)
+        run, _, place = name.removeprefix("motley-"), "", shown.partition("_")[2]
+        if name.startswith("motley-"):
+            found[f"{run}-{int(place) + 1}" if place.isdigit() else run] = {
+                **{"shown": shown, "job": shown if place.isdigit() else job, "state": state, "why": why.strip("()")}
+            }
+    return found
+
+
+def newest(home: Path, jobs: dict[str, dict[str, str]]) -> str:
+    """The run that is meant where none is named: one that runs, else one that waits, else the last."""
+    known = sorted(names(home), key=lambda name: (home / JOBS / name / JOB).stat().st_mtime, reverse=True)
+    running = [name for name in known if jobs.get(name, {}).get("state") == "RUNNING"]
+    return next(iter([*running, *(name for name in known if name in jobs), *known]), "")
+
+
+def freshest(home: Path, run: str) -> Path:
+    """The place whose agent wrote last; of those that write now the first, so that a reader stays with it."""
+
+    def written(place: Path) -> float:
+        try:
+            return (logs_of(place, run) / AGENT).stat().st_mtime
+        except OSError:
+            return 0.0
+
+    found = places(home, run)
+    now = [place for place in found if time.time() - written(place) < FRESH_S]
+    return next(iter(now), max(found, key=written, default=home / JOBS / run / "place-0"))
+
+
+def look(home: Path) -> dict[str, Any]:
+    jobs = queue()
+    run = newest(home, jobs)
+    place, job = freshest(home, run), jobs.get(run, {})
+    found = look_at(place) | {"run": run, "job": job, "on": bool(job), "wanted": bool(job)}
+    fresh = time.time() - float(found["now"].get("time", 0)) < FRESH_S
+    checkpoints = [newest_checkpoint(one, run) for one in places(home, run)]
+    state = job.get("state", "").lower()
+    others = [name for name in jobs if name != run]
+    found |= {
+        "how": f"job {job['shown']}, {state}" + (f"; also {', '.join(others)}" if others else "") if job else "",
+        "checkpoint": max(checkpoints, default=0),
+        "gpus": [],
+        "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
+    }
+    if job and not fresh:
+        found["now"] = {"time": time.time(), "state": "waiting", "reason": waits(job)}
+    return found
+
+
+def waits(job: dict[str, str]) -> str:
+    if job["state"] == "RUNNING":
+        return f"job {job['shown']} begins on {job['why']}"
+    return f"job {job['shown']} is {job['state'].lower()}: {job['why']}"
+
+
+# -- start and stop --------------------------------------------------------------------------------------------------
+
+
+def start(home: Path, runs: list[str], options: list[str]) -> dict[str, Any]:
+    """Submit what was written down; of a sweep all its runs are one job."""
+    began = time.time()
+    jobs = queue()
+    if there := [run for run in runs if run in jobs]:
+        return {"failed": f"run '{there[0]}' is job {jobs[there[0]]['shown']} already\nfix: make stop"}
+    try:
+        job = slurm("sbatch", "--parsable", str(home / "scripts/launch_cluster.sbatch"), timeout_s=60).strip()
+    except OSError as error:
+        return {"failed": f"{error}\nfix: its script is {home}/scripts/launch_cluster.sbatch"}
+    for run in runs:
+        record = {"job": job.partition(";")[0], "time": began, "options": options}
+        (home / JOBS / run / JOB).write_text(json.dumps(record))
+    note = f"job {job}: it runs when Slurm has the nodes, also when nobody watches (squeue -j {job})"
+    return {"run": runs[0], "pid": 0, "how": "slurm", "time": began, "up": time.time(), "note": note}
+
+
+def stop(home: Path) -> dict[str, Any]:
+    """Save and end the newest run's job; its batch script hands the word on to the agents."""
+    began, jobs = time.time(), queue()
+    run = newest(home, jobs)
+    job, forced = jobs.get(run), 0
+    if job:
+        if job["state"] == "RUNNING":
+            slurm("scancel", "--batch", "--signal=TERM", job["job"])
+        else:
+            slurm("scancel", job["job"])
+        while run in queue() and time.time() - began < STOP_S:
+            time.sleep(0.5)
+        if run in queue():
+            slurm("scancel", job["job"])
+            forced = 1
+    left = [1] if run in (now := queue()) and now[run]["state"] != "COMPLETING" else []
+    return {
+        "was_on": bool(job),
+        "run": run,
+        "script": "",
+        "checkpoint": max((newest_checkpoint(place, run) for place in places(home, run)), default=0),
+        "forced": forced,
+        "left": left,
+        "ports": [],
+        "seconds": round(time.time() - began, 2),
+    }
+
+
+# -- reporting -------------------------------------------------------------------------------------------------------
+
+
+def report(home: Path, run: str) -> None:
+    """As start_stop_status.report, from the place that writes; another one where that falls silent."""
+    place, next_look, off = Path(), 0.0, 0
+    logs: dict[str, Any] = {}
+    while True:
+        if time.monotonic() >= next_look:
+            next_look = time.monotonic() + 2
+            jobs = queue()
+            if (now := freshest(home, run)) != place:
+                place, folder = now, logs_of(now, run)
+                logs = {kind: end_of(folder / name) for kind, name in (("event", EVENTS), ("member", MEMBERS))}
+                if start := launched_start(folder):
+                    say("event", json.dumps(start).encode())
+            view = read_json(folder / AGENT)
+            job = jobs.get(run)
+            if job and time.time() - float(view.get("time", 0)) > FRESH_S:
+                view = {"time": time.time(), "state": "waiting", "reason": waits(job), "peers": {}}
+            shown = {"time": time.time(), "on": bool(job), "now": view, "wanted": bool(job)}
+            off = 0 if job else off + 1
+            if off == 2:
+                shown["words"] = last_words(home, run)
+            say("now", json.dumps(shown).encode())
+        news = [(json.loads(line)["time"], kind, line) for kind, log in logs.items() for line in log.lines()]
+        for _, kind, line in sorted(news):
+            say(kind, line)
+        time.sleep(0.2)
+
+
+def outputs(home: Path, run: str) -> list[Path]:
+    found = (home / JOBS / run / OUTPUT).glob("*.out")
+    return sorted(found, key=lambda path: path.stat().st_mtime)
+
+
+def last_words(home: Path, run: str) -> str:
+    words = [line for path in outputs(home, run)[-1:] for line in path.read_text(errors="replace").splitlines()]
+    return "\n".join([line.strip() for line in words if line.strip()][-3:])
+
+
+def logs(home: Path, lines: int = 200, follow: bool = False) -> None:
+    """What the job of the newest run says, each line behind its place; becomes the program that shows it."""
+    run = newest(home, queue())
+    files = outputs(home, run) or [home / JOBS / run / OUTPUT / "of-no-job-yet.out"]
+    os.execvp("tail", ["tail", "-n", str(lines), *(["-F"] if follow else []), str(files[-1])])
+
+
+# -- results ---------------------------------------------------------------------------------------------------------
+
+
+def runs(home: Path) -> dict[str, Any]:
+    found, jobs = {}, queue()
+    for name in names(home):
+        each = [runs_at(place)["runs"].get(name) for place in places(home, name)]
+        best = max(filter(None, each), key=lambda facts: (facts["done"], facts["step"]), default=None)
+        if best:
+            found[name] = best | {"bytes": sum(facts["bytes"] for facts in each if facts)}
+    on = newest(home, jobs)
+    return {"runs": found, "on": on if on in jobs else ""}
+
+
+def known(home: Path) -> dict[str, dict[str, Any]]:
+    """As launch_info says it of a node."""
+    jobs = queue()
+    return {
+        name: {
+            "launched": read_json(logs_of(home / JOBS / name, name) / LAUNCH),
+            "step": max((newest_checkpoint(place, name) for place in places(home, name)), default=0),
+            "done": any(made(place, name) for place in places(home, name)),
+            "changed": (home / JOBS / name / JOB).stat().st_mtime,
+            "job": jobs.get(name, {}).get("shown", ""),
+        }
+        for name in names(home)
+    }
+
+
+def parts(home: Path, run: str) -> dict[str, Any]:
+    """The homes of a run, and how Slurm is asked for one node of that kind."""
+    run = run or newest(home, queue())
+    options = read_json(home / JOBS / run / JOB).get("options", [])
+    return {"run": run, "places": [str(place) for place in places(home, run)], "one_node": one_node(options)}
+
+
+KEPT = re.compile(r"(-p|--partition|-A|--account|-q|--qos|-C|--constraint|--reservation|-M|--clusters)\b")
+CARDS = re.compile(r"(-G|--gpus|--gres=gpu)")
+
+
+def one_node(options: list[str]) -> list[str]:
+    cards = ["--gpus=1"] if any(CARDS.match(option) for option in options) else []
+    return [word for option in options if KEPT.match(option) for word in option.split()] + cards
+
+
+def clean(home: Path, names: list[str]) -> dict[str, Any]:
+    jobs, freed = queue(), {}
+    for name in [name for name in names if name not in jobs and "/" not in name]:
+        sizes = [clean_at(place, [name])["freed"].get(name, 0) for place in places(home, name)]
+        freed[name] = sum(sizes)
+    return {"freed": freed}
+
+
+def forget(home: Path) -> dict[str, Any]:
+    return {"was": False}
+
+
+VERBS: dict[str, Callable[..., Any]] = {
+    **{"look": look, "start": start, "stop": stop, "report": report, "logs": logs},
+    **{"runs": runs, "parts": parts, "clean": clean, "forget": forget},
+}
+
+
+def main() -> None:
+    arguments = json.loads(sys.argv[2])
+    home = Path(arguments.pop("home")).expanduser()
+    answer = VERBS[sys.argv[1]](home, **arguments)
+    if answer is not None:
+        print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

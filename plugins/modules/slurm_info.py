@@ -1,0 +1,99 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""What a launch must know of a Slurm: whether it takes these options, where and when it would run, and our runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.motley import slurm_job
+from ansible.module_utils.motley.documented import module_of
+
+DOCUMENTATION = r"""
+module: slurm_info
+short_description: Ask Slurm where and when a job with these options would run; submits nothing
+description:
+  - Asks C(sbatch --test-only) and C(scontrol), and reads the runs below C(home)/jobs.
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder, shared by all nodes"},
+  "options": {"type": "list", "elements": "str", "default": [], "description": "Options of sbatch"}
+}
+"""
+RETURN = r"""
+look: {type: dict, returned: success, description: Where and when it would run; its nodes; the runs}
+"""
+WOULD = re.compile(r"to start at (\S+) using \d+ processors on nodes? (\S+) in partition (\S+)")
+CARDS = re.compile(r"(-G|--gpus|--gres=gpu)")
+ON_A_NODE = re.compile(r"--(?:gpus-per-node|gres)=(?:gpu:)?(?:[\w.]+:)?(\d+)")
+
+
+def main() -> None:
+    module = module_of(DOCUMENTATION)
+    home, options = Path(module.params["home"]), module.params["options"]
+    try:
+        would = asked(options)
+        found = {
+            "home": os.path.realpath(home),
+            "free_bytes": shutil.disk_usage(next(path for path in [home, *home.parents] if path.exists())).free,
+            "start": would[1],
+            "partition": would[3],
+            "nodes": [node | processes(node, options) for node in nodes(would[2])],
+            "runs": slurm_job.known(home),
+        }
+    except OSError as error:
+        module.fail_json(msg=f"{error}")
+    module.exit_json(changed=False, look=found)
+
+
+def asked(options: list[str]) -> re.Match[str]:
+    """OSError with Slurm's own words where it takes no job of this kind."""
+    if not shutil.which("sbatch"):
+        raise OSError("there is no sbatch here\nfix: name the login node in inventory/slurm/hosts.yml")
+    command = ["sbatch", "--test-only", "--ntasks-per-node=1", *(w for o in options for w in o.split()), "--wrap=true"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    found = WOULD.search(done.stderr)
+    if done.returncode or not found:
+        words = [line.removeprefix("sbatch: ").removeprefix("error: ") for line in done.stderr.strip().splitlines()]
+        said = "; ".join(dict.fromkeys(words)) or f"it ended with {done.returncode}"
+        where = f"slurm_options: {' '.join(options) or '(none)'}"
+        raise OSError(f"Slurm takes no such job: {said}\nwhere: {where}\nfix: sinfo shows what there is")
+    return found
+
+
+def nodes(names: str) -> list[dict[str, Any]]:
+    listed = slurm_job.slurm("scontrol", "show", "hostnames", names).split()
+    described = slurm_job.slurm("scontrol", "show", "node", "-o", names).splitlines()
+    found = {facts["NodeName"]: facts for line in described if (facts := dict(re.findall(r"(\w+)=(\S*)", line)))}
+    return [
+        {
+            "name": name,
+            "address": found[name]["NodeAddr"],
+            "cores": int(found[name]["CPUTot"]),
+            "memory_bytes": int(found[name]["RealMemory"]) << 20,
+            "cards": cards(found[name].get("Gres", "")),
+        }
+        for name in listed
+    ]
+
+
+def cards(gres: str) -> list[str]:
+    """A card's type, as often as the node has it."""
+    found = re.findall(r"gpu(?::([A-Za-z][\w.-]*))?:(\d+)", gres)
+    return [kind or "gpu" for kind, count in found for _ in range(int(count))]
+
+
+def processes(node: dict[str, Any], options: list[str]) -> dict[str, Any]:
+    """Of a total over all nodes only the start of the job shows how many cards each gives; until then all of them."""
+    if not any(CARDS.match(option) for option in options):
+        return {"cards": [], "processes": 1}
+    named = next((int(found[1]) for option in options if (found := ON_A_NODE.match(option))), len(node["cards"]))
+    return {"cards": node["cards"][:named], "processes": max(1, min(named, len(node["cards"])))}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What a job of Slurm runs by: its script is bash, our options stand before the person's, each run has its settings."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+import pytest
+
+from console import slurm_files
+from train.errors import BadInput
+
+PLAN: dict[str, Any] = {
+    **{"run": "qa", "home": "/shared/me/ai-cluster", "time": "now", "foretold": {}, "help": {"run": "its name"}},
+    "settings": {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"},
+    "given": {"model": "tiny"},
+    "model": {"source": "catalogue", "name": "tiny", "folder_name": "tiny"},
+    "dataset": {"folder_name": "rows"},
+    "electricity": {"kwh_price": None, "idle_watts": {}},
+    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu"}],
+}
+
+
+def written(plan: dict[str, Any], options: list[str] | None = None) -> dict[str, str]:
+    plan = plan | {"help": dict.fromkeys([*plan["settings"], "home"], "what it means")}
+    return {file["path"]: file["content"] for file in slurm_files.files(plan, options or [], {"NCCL_ALGO": "Ring"})}
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("", []),
+        ("--partition=gpu --account=x", ["--partition=gpu", "--account=x"]),
+        ("-p gpu --nodes 3", ["-p gpu", "--nodes 3"]),
+        ("--comment='two words'", ["'--comment=two words'"]),
+    ],
+)
+def test_an_option_has_a_line_of_its_own(text: str, options: list[str]) -> None:
+    assert slurm_files.options_of(text) == options
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("gpu", "'gpu' is no option"),
+        ("--comment='x", "No closing quotation"),
+        ("--output=x", "--output is the launch's own"),
+        ("-n 4", "--n is the launch's own"),
+    ],
+)
+def test_what_cannot_be_an_option_is_told_with_its_fix(text: str, said: str) -> None:
+    with pytest.raises(BadInput, match=said) as found:
+        slurm_files.options_of(text)
+    assert "fix: " in str(found.value)
+
+
+def test_the_script_is_bash_and_what_was_asked_for_stands_behind_what_is_usual() -> None:
+    script = written(PLAN, ["--nodes=3", "--signal=B:USR1@300"])[slurm_files.SCRIPT]
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    asked = [line.split(" #")[0].strip() for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert asked[-2:] == ["#SBATCH --nodes=3", "#SBATCH --signal=B:USR1@300"]
+    assert "#SBATCH --requeue" in asked
+    assert "#SBATCH --no-kill" in asked
+    assert "export NCCL_ALGO=Ring" in script
+
+
+def test_the_settings_are_the_runs_and_name_no_places_home() -> None:
+    files = written(PLAN)
+    settings = files["jobs/qa/config/training_config.yaml"]
+    assert "dataset: /shared/me/ai-cluster/data/processed/rows" in settings
+    assert "\nhome:" not in settings
+    assert '"run": "qa"' in files["jobs/qa/logs/runs/qa/launch.json"]

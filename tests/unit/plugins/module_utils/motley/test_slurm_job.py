@@ -1,0 +1,93 @@
+"""Runs as jobs of Slurm, from what squeue prints and what the places hold; a real Slurm: tests/lab/test_slurm.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from plugins.module_utils.motley import slurm_job
+
+QUEUE = """\
+12|12|RUNNING|motley-qa|a,b
+13|13|PENDING|motley-notes.v2|(Resources)
+14|14|RUNNING|somebody|c
+"""
+
+
+@pytest.fixture
+def queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slurm_job, "slurm", lambda *_, **__: QUEUE)
+
+
+def has(home: Path, run: str, *, place: int = 0, state: str = "training", age_s: float = 0, step: int = 0) -> None:
+    job = home / "jobs" / run
+    agent = job / f"place-{place}/logs/runs/{run}/agent.json"
+    agent.parent.mkdir(parents=True, exist_ok=True)
+    agent.write_text(json.dumps({"state": state, "time": time.time() - age_s, "reason": ""}))
+    os.utime(agent, (time.time() - age_s,) * 2)
+    (job / f"place-{place}/models/checkpoints/{run}/step-{step}").mkdir(parents=True, exist_ok=True)
+    (job / "job.json").write_text(json.dumps({"job": "12", "options": ["--partition=gpu", "--nodes=3", "--gpus=4"]}))
+
+
+@pytest.mark.usefixtures("queue")
+def test_of_the_queue_our_runs_are_known_by_name() -> None:
+    found = slurm_job.queue()
+    assert {run: (job["job"], job["state"], job["why"]) for run, job in found.items()} == {
+        "qa": ("12", "RUNNING", "a,b"),
+        "notes.v2": ("13", "PENDING", "Resources"),
+    }
+
+
+@pytest.mark.usefixtures("queue")
+def test_the_run_that_is_meant_is_the_one_that_runs(tmp_path: Path) -> None:
+    for run in ("qa", "notes.v2", "old"):
+        has(tmp_path, run)
+    assert slurm_job.newest(tmp_path, slurm_job.queue()) == "qa"
+    assert slurm_job.newest(tmp_path, {"notes.v2": {"state": "PENDING"}}) == "notes.v2"
+    assert slurm_job.newest(tmp_path, {}) == "old"
+
+
+def test_a_reader_stays_with_a_place_that_writes_and_leaves_one_that_is_silent(tmp_path: Path) -> None:
+    has(tmp_path, "qa", place=0, age_s=60)
+    has(tmp_path, "qa", place=2, age_s=0)
+    has(tmp_path, "qa", place=10, age_s=1)
+    assert slurm_job.freshest(tmp_path, "qa").name == "place-2"
+    has(tmp_path, "qa", place=2, age_s=90)
+    has(tmp_path, "qa", place=10, age_s=70)
+    assert slurm_job.freshest(tmp_path, "qa").name == "place-0"
+    assert [path.name for path in slurm_job.places(tmp_path, "qa")] == ["place-0", "place-2", "place-10"]
+
+
+@pytest.mark.usefixtures("queue")
+def test_a_run_whose_agents_are_gone_waits_for_its_turn(tmp_path: Path) -> None:
+    has(tmp_path, "notes.v2", age_s=100, step=40)
+    looked = slurm_job.look(tmp_path)
+    assert (looked["run"], looked["on"], looked["checkpoint"]) == ("notes.v2", True, 40)
+    assert looked["now"]["reason"] == "job 13 is pending: Resources"
+    assert looked["how"].startswith("job 13, pending")
+
+
+@pytest.mark.usefixtures("queue")
+def test_what_is_queued_already_is_not_submitted_again(tmp_path: Path) -> None:
+    assert slurm_job.start(tmp_path, ["qa"], [])["failed"] == "run 'qa' is job 12 already\nfix: make stop"
+
+
+@pytest.mark.usefixtures("queue")
+def test_for_a_question_slurm_is_asked_for_one_node_of_that_kind(tmp_path: Path) -> None:
+    has(tmp_path, "qa")
+    asked = slurm_job.parts(tmp_path, "")
+    assert (asked["run"], asked["one_node"]) == ("qa", ["--partition=gpu", "--gpus=1"])
+    assert slurm_job.one_node(["-p gpu", "--time=10"]) == ["-p", "gpu"]
+
+
+@pytest.mark.usefixtures("queue")
+def test_checkpoints_of_what_runs_stay(tmp_path: Path) -> None:
+    has(tmp_path, "qa", step=10)
+    has(tmp_path, "old", step=10)
+    (tmp_path / "jobs/old/place-0/models/checkpoints/old/step-10/weights").write_bytes(b"1234")
+    assert slurm_job.clean(tmp_path, ["qa", "old"]) == {"freed": {"old": 4}}
+    assert (tmp_path / "jobs/qa/place-0/models/checkpoints/qa/step-10").exists()

@@ -1,0 +1,87 @@
+"""This node's part of a job of Slurm, from what Slurm and the nodes say."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from train.cluster import slurm
+from train.errors import BadInput
+from train.plan.cluster_config import read_cluster
+
+ENV = {"SLURM_JOB_ID": "70412", "SLURM_NODEID": "1", "SLURMD_NODENAME": "b", "MOTLEY_RUN": "qa", "MOTLEY_TOKEN": "5f"}
+TOLD = [
+    {"id": 2, "name": "c", "address": "10.0.0.3", "processes": 1},
+    {"id": 0, "name": "a", "address": "10.0.0.1", "processes": 1},
+    {"id": 1, "name": "b", "address": "10.0.0.2", "processes": 2},
+]
+
+
+def test_a_node_tells_its_place_and_the_cards_that_the_job_has_there() -> None:
+    told = slurm.about(ENV | {"SLURM_GPUS_ON_NODE": "2"}, "10.0.0.2")
+    assert told == {"id": 1, "name": "b", "address": "10.0.0.2", "processes": 2}
+    assert slurm.processes(ENV) == 1
+
+
+def test_what_the_nodes_told_is_a_cluster_in_the_jobs_order(tmp_path: Path) -> None:
+    file = tmp_path / "cluster_config.yaml"
+    file.write_text(json.dumps(slurm.cluster_of(ENV, TOLD, "eth0")))
+    cluster = read_cluster(file)
+    assert cluster.order == ("a", "b", "c")
+    assert (cluster.node, cluster.interface, cluster.of("b").processes) == ("b", "eth0", 2)
+
+
+@given(st.integers(1, 10**9), st.integers(1, 80))
+def test_jobs_that_follow_each_other_have_other_ports(job: int, later: int) -> None:
+    first, (low, high) = slurm.ports(job)
+    other = slurm.ports(job + later)
+    assert slurm.PORTS[0] <= first < low <= high <= slurm.PORTS[1]
+    assert other[0] > high or other[1][1] < first
+
+
+def test_the_address_is_what_the_others_find_it_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [(2, 1, 6, "", ("127.0.1.1", 0)), (2, 1, 6, "", ("10.0.0.2", 0))]
+    monkeypatch.setattr(slurm.socket, "getaddrinfo", lambda *_: found)
+    assert slurm.address("b") == "10.0.0.2"
+    monkeypatch.setattr(slurm.socket, "getaddrinfo", lambda *_: found[:1])
+    with pytest.raises(BadInput, match="b has no address but loopback"):
+        slurm.address("b")
+
+
+def test_the_card_that_has_an_address_is_found_by_the_kernels_own_list() -> None:
+    assert slurm.nic_of("127.0.0.1") == "lo"
+    with pytest.raises(BadInput, match=r"no network card here has 203\.0\.113\.9"):
+        slurm.nic_of("203.0.113.9")
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [([], 3), (["training"], 3), (["done", "training"], 0), (["failed", "waiting"], 1), (["left", "done"], 0)],
+)
+def test_a_run_has_ended_where_any_place_says_so(tmp_path: Path, states: list[str], expected: int) -> None:
+    for place, state in enumerate(states):
+        says(tmp_path, place, state, time.time())
+    assert slurm.over(tmp_path, "qa", since=time.time() - 60) == expected
+
+
+def test_what_an_earlier_start_said_does_not_count(tmp_path: Path) -> None:
+    says(tmp_path, 0, "failed", time.time() - 100)
+    assert slurm.over(tmp_path, "qa", since=time.time() - 60) == slurm.GOES_ON
+
+
+def says(job: Path, place: int, state: str, at: float) -> None:
+    file = job / f"place-{place}/logs/runs/qa/agent.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"state": state, "time": at}))
+
+
+def test_a_place_leads_to_what_all_of_them_read(tmp_path: Path) -> None:
+    for _ in range(2):
+        slurm.furnish(tmp_path / "jobs/qa/place-0", tmp_path)
+    assert (tmp_path / "jobs/qa/place-0/models/base").readlink() == tmp_path / "models/base"
+    assert not (tmp_path / "jobs/qa/place-0/models/checkpoints").is_symlink()

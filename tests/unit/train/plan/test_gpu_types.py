@@ -1,0 +1,31 @@
+"""What a card's type in Slurm's Gres says of it."""
+
+import pytest
+
+from train.errors import BadInput
+from train.plan import gpu_types
+
+
+@pytest.mark.parametrize(
+    ("kind", "gb", "capability"),
+    [
+        ("rtx5070ti", 16, "12.0"),
+        ("rtx5070", 12, "12.0"),
+        ("rtx4070maxq", 8, "8.9"),
+        ("a100", 40, "8.0"),
+        ("tesla_t4", 16, "7.5"),
+        ("h100", 80, "9.0"),
+        ("a4000", 16, ""),
+    ],
+)
+def test_its_memory_is_the_least_that_is_sold_under_the_name(kind: str, gb: int, capability: str) -> None:
+    card = gpu_types.card(kind)
+    assert card["bytes"] >> 20 == gb * 1000
+    assert card["capability"] == capability
+
+
+def test_where_the_name_says_nothing_it_is_asked_for() -> None:
+    with pytest.raises(BadInput, match="fix: -e slurm_gpu_gb=24"):
+        gpu_types.card("gpu")
+    assert gpu_types.card("gpu", 24)["bytes"] >> 20 == 24000
+    assert gpu_types.card("a100", 80)["bytes"] >> 20 == 80000

@@ -1,0 +1,161 @@
+"""This node's part of a job of Slurm: who takes part, and its agent. For scripts/launch_cluster.sbatch.
+
+    srun env/bin/python -m train slurm tell      one line of JSON about this node
+    srun env/bin/python -m train slurm join      becomes the run's agent here
+    env/bin/python -m train slurm over           exit code 0: the run is done, 1: it failed, 3: it can go on
+
+The nodes of a job are the run's nodes: named by hostname, in the job's order, the batch host first. Each has its home
+in the job's folder by its place there (place-0, place-1 …), not by its hostname: a job that is queued again may get
+other machines and still finds what was saved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import array
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import socket
+import struct
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.runlog import paths
+
+PORTS = (30000, 32700)
+"""Below the kernel's own range (ip_local_port_range): its connections take none of these."""
+PORTS_OF_A_JOB = 30
+SIOCGIFCONF = 0x8912
+DONE, FAILED, GOES_ON = 0, 1, 3
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", choices=("tell", "join", "over"))
+
+
+def main(args: argparse.Namespace) -> int:
+    env = os.environ
+    if "SLURM_JOB_ID" not in env or "MOTLEY_JOB" not in env:
+        raise BadInput("this is no job of Slurm", fix="sbatch scripts/launch_cluster.sbatch starts one")
+    job = Path(env["MOTLEY_JOB"])
+    if args.verb == "tell":
+        print(json.dumps(about(env, address(name_of(env)))))
+    elif args.verb == "over":
+        return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"]))
+    else:
+        join(env, job)
+    return 0
+
+
+def name_of(env: Mapping[str, str]) -> str:
+    return env.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def address(name: str) -> str:
+    """The one that leads to the other nodes: what their names resolve to, never loopback."""
+    with contextlib.suppress(OSError):
+        for *_, where in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM):
+            if not str(where[0]).startswith("127."):
+                return str(where[0])
+    raise BadInput(f"{name} has no address but loopback", "where: its own /etc/hosts, or the cluster's DNS")
+
+
+def about(env: Mapping[str, str], at: str) -> dict[str, Any]:
+    return {"id": int(env["SLURM_NODEID"]), "name": name_of(env), "address": at, "processes": processes(env)}
+
+
+def processes(env: Mapping[str, str]) -> int:
+    """One for each card that the job has here; cards may differ from node to node."""
+    return int(env.get("MOTLEY_PROCESSES") or env.get("SLURM_GPUS_ON_NODE") or 1)
+
+
+def ports(job_id: int) -> tuple[int, tuple[int, int]]:
+    """The heartbeat's, and those of its groups: two jobs may share a node."""
+    places = (PORTS[1] - PORTS[0]) // PORTS_OF_A_JOB
+    first = PORTS[0] + job_id % places * PORTS_OF_A_JOB
+    return first, (first + 1, first + PORTS_OF_A_JOB - 1)
+
+
+def cluster_of(env: Mapping[str, str], told: list[dict[str, Any]], nic: str) -> dict[str, Any]:
+    """The cluster_config of this node."""
+    nodes = [
+        {key: node[key] for key in ("name", "address", "processes")} for node in sorted(told, key=lambda n: n["id"])
+    ]
+    heartbeat, groups = ports(int(env["SLURM_JOB_ID"]))
+    return {
+        "run": env["MOTLEY_RUN"],
+        "node": name_of(env),
+        "token": env["MOTLEY_TOKEN"],
+        "nodes": nodes,
+        "interface": nic,
+        "presence_port": heartbeat,
+        "group_ports": list(groups),
+    }
+
+
+def join(env: Mapping[str, str], job: Path) -> None:
+    told = [json.loads(line) for line in env["MOTLEY_NODES"].splitlines() if line.startswith("{")]
+    own = next(node for node in told if node["name"] == name_of(env))
+    home = job / f"place-{own['id']}"
+    furnish(home, Path(env["MOTLEY_HOME"]))
+    launched = paths.logs(home, env["MOTLEY_RUN"]) / paths.LAUNCH
+    launched.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(paths.logs(job, env["MOTLEY_RUN"]) / paths.LAUNCH, launched)
+    nic = nic_of(own["address"])
+    config = home / paths.CLUSTER
+    config.touch(mode=0o600)
+    config.write_text(json.dumps(cluster_of(env, told, nic)))  # JSON is YAML
+    cores = len(os.sched_getaffinity(0))
+    own_settings = {
+        "MOTLEY_HOME": str(home),
+        "MOTLEY_NODE": own["name"],
+        "GLOO_SOCKET_IFNAME": nic,
+        "NCCL_SOCKET_IFNAME": f"={nic}",
+        "HF_HOME": f"{home}/.cache/huggingface",
+        "UNSLOTH_COMPILE_LOCATION": f"{home}/.cache/unsloth",
+        "TRITON_CACHE_DIR": f"{home}/.cache/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{home}/.cache/inductor",
+    }
+    threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
+    words = ["-m", "train", "agent", "--cluster", str(config), "--config", str(job / paths.SETTINGS)]
+    os.execve(sys.executable, [sys.executable, *words], {**threads, **env, **own_settings})
+
+
+def furnish(home: Path, shared: Path) -> None:
+    """What all places read is there once."""
+    (home / "config").mkdir(parents=True, exist_ok=True)
+    (home / "models").mkdir(exist_ok=True)
+    for name in ("models/base", "data", "env", "code"):
+        if not (home / name).is_symlink():
+            (home / name).symlink_to(shared / name)
+
+
+def nic_of(own: str) -> str:
+    """The network card that has this address, as the kernel lists them."""
+    size, entry = 4096, 40
+    buffer = array.array("B", bytes(size))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        request = struct.pack("iL", size, buffer.buffer_info()[0])
+        filled: int = struct.unpack("iL", fcntl.ioctl(asked.fileno(), SIOCGIFCONF, request))[0]
+    listed = buffer.tobytes()[:filled]
+    for start in range(0, filled, entry):
+        name = listed[start : start + 16].split(b"\0")[0].decode()
+        if socket.inet_ntoa(listed[start + 20 : start + 24]) == own:
+            return name.partition(":")[0]
+    raise BadInput(f"no network card here has {own}", "where: this machine's name leads to an address of another one")
+
+
+def over(job: Path, run: str, since: float) -> int:
+    """How the run itself ended, as any place of this start of the job says."""
+    states = set()
+    for file in job.glob(f"place-*/logs/runs/{run}/{paths.AGENT}"):
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            facts = json.loads(file.read_text())
+            states |= {facts["state"]} if facts["time"] >= since else set()
+    return DONE if "done" in states else FAILED if "failed" in states else GOES_ON
