@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from console import rent_machine
-from console.infra.node import Silent
+from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from console.launch_request import as_words
 from console.rent import lease as leases
@@ -45,10 +45,12 @@ def rent(
     vault: str,
     yes: bool,
     timer: bool,
+    keeper: str,
 ) -> int:
     wanted = wanted_of(gpu, hours, usd_h, model, settings)
     if timer:
         timers.require()
+    stays_on = rent_machine.keeper_node(keeper) if keeper else None
     book, secret = Book(leases.folder()), shop.key(vault)
     market = shop.market(secret)
     for line in looked(market, book):
@@ -56,14 +58,16 @@ def rent(
     if living := book.leases():
         raise BadInput(why_not_now(living[0]))
     good, balance = chosen(market, wanted)
-    keeper = wording.timer_keeps(good.usd_h) if timer else wording.nobody_else(good.usd_h)
+    worst = wording.worst(good.usd_h, timer=timer, keeper=keeper)
     plan = wording.plan_lines(
-        good, wanted, market=market.name, fee=market.fee, balance=balance, at=time.time(), keeper=keeper
+        good, wanted, market=market.name, fee=market.fee, balance=balance, at=time.time(), worst=worst
     )
     for line in plan:
         say(line)
     if poor := wording.too_poor(good, wanted, balance):
         raise BadInput(poor, fix="fix: fewer hours, or more money on the account")
+    if stays_on and (why := rent_machine.kept_by(stays_on, market, None)):
+        raise BadInput(f"{keeper} cannot give it back: {why}", fix="fix: another --keeper that reaches the internet")
     if not yes and not agreed("rent it? [y/N] "):
         say("nothing was rented")
         return 1
@@ -74,7 +78,8 @@ def rent(
             timers.arm(book, lease, secret)
 
     with book.alone():
-        return rent_it(Shop(market=market, book=book, watch=watch), good, hours, inventory)
+        shop_here = Shop(market=market, book=book, watch=watch)
+        return rent_it(shop_here, good, hours, inventory, stays_on)
 
 
 def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> needs.Needs:
@@ -105,7 +110,7 @@ def agreed(question: str) -> bool:
     return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
 
 
-def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str) -> int:
+def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, stays_on: Node | None) -> int:
     market, book = shop_here.market, shop_here.book
     terms = Terms(
         offer=good.offer,
@@ -117,7 +122,8 @@ def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str) -> 
     lease = take(shop_here, terms)
     say(f"{lease.name}  {lease.host} port {lease.port}: it is yours until {wording.clock(lease.until)}")
     try:
-        why = rent_machine.prepare(lease)
+        why = rent_machine.kept_by(stays_on, market, lease) if stays_on else ""
+        why = why or rent_machine.prepare(lease)
     except BaseException:
         gone_back(market, book, want_back(book, lease, "it was interrupted before it was proven"))
         raise

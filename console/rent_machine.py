@@ -19,9 +19,13 @@ from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent
 from console.inventory.check import check
+from console.rent import keeper
+from console.rent.clore import Clore
 from console.rent.lease import Book, Lease, between, folder, now
+from console.rent.market import Market
 from console.rent.wording import IDLE_S
 from console.words import say
+from train.errors import BadInput
 from train.runlog import paths
 
 ROOT = Path(__file__).parents[1]
@@ -74,6 +78,29 @@ def answers(lease: Lease) -> bool:
 def node_of(lease: Lease) -> Node | None:
     inventory = check(Path(lease.inventory))
     return next((node for node in from_inventory(inventory) if node.name == lease.name), None)
+
+
+def keeper_node(name: str) -> Node:
+    """NODE of inventory/homelab, or FOLDER:NODE."""
+    folder, _, short = name.rpartition(":")
+    inventory = check(Path(folder or ROOT / "inventory/homelab"))
+    for node in from_inventory(inventory):
+        if node.name == short:
+            return node
+    names = ", ".join(inventory.nodes) or "none"
+    raise BadInput(
+        f"there is no node '{short}' in {inventory.path}: {names}", fix="fix: --keeper NODE, one that stays on"
+    )
+
+
+def kept_by(node: Node, market: Market, lease: Lease | None) -> str:
+    """Why that node cannot give it back; without a lease it tries whether it could."""
+    assert isinstance(market, Clore)
+    try:
+        command = node.command([node.python, "-"])
+    except Silent as why:
+        return str(why)
+    return keeper.arm(command, market, lease, left_s=lease.left_s(now()) if lease else 0.0)
 
 
 def run_ends_s(lease: Lease) -> float:

@@ -231,6 +231,7 @@ VERBS = {
             Option("hours", "how long at most", "N", default=0.0),
             Option("max", "the most for an hour, in dollars, with the fee", "N", default=0.0, goes_as="usd_h"),
             Option("model", "what is to be trained there: a card that is too small is left out", "NAME"),
+            Option("keeper", "a node of inventory/homelab that gives it back if this machine sleeps", "NODE"),
             Option(
                 "timer", "a timer of your systemd gives it back after a sleep or restart; it keeps the key in a file"
             ),

@@ -20,7 +20,7 @@ def refused_lines(refused: Sequence[tuple[Offer, str]]) -> list[str]:
 
 
 def plan_lines(
-    good: Good, needs: Needs, *, market: str, fee: float, balance: Mapping[str, float], at: float, keeper: str
+    good: Good, needs: Needs, *, market: str, fee: float, balance: Mapping[str, float], at: float, worst: str
 ) -> list[str]:
     offer, most = good.offer, good.usd_h * needs.hours
     until = clock(at + needs.hours * 3600)
@@ -35,19 +35,19 @@ def plan_lines(
         f"account   {money(balance, good.currency)}",
         f"back      at {until} in any case; sooner when its run has ended and is fetched,",
         f"          after {IDLE_S / 60:.0f} minutes without a run, or at once if it is not proven within ten minutes",
-        f"worst     {keeper}",
+        f"worst     {worst}",
         "leaves    model, rows and adapter lie on a stranger's machine: never what nobody else may read",
         "          nothing of your own machines goes there; its host key can be compared with nothing",
         "one       one rented machine per run, with all of its cards: ports of several containers do not meet",
     ]
 
 
-def nobody_else(usd_h: float) -> str:
-    return f"this machine asleep or off at that time: billed at {usd_h:.2f} $/h until it wakes"
-
-
-def timer_keeps(usd_h: float) -> str:
-    return f"this machine asleep or off at that time: its timer gives it back when it wakes; till then {usd_h:.2f} $/h"
+def worst(usd_h: float, *, timer: bool, keeper: str) -> str:
+    asleep = "this machine asleep or off at that time"
+    if keeper:
+        return f"{asleep}: {keeper} gives it back (not after a restart of it)"
+    until = "its timer gives it back when it wakes; till then" if timer else "until it wakes it is billed at"
+    return f"{asleep}: {until} {usd_h:.2f} $/h"
 
 
 def money(balance: Mapping[str, float], currency: str) -> str:

@@ -15,7 +15,7 @@ import pytest
 from console import rent_commands, rent_machine
 from console.inventory.check import check
 from console.rent import clore, watcher
-from console.rent.lease import Book, folder
+from console.rent.lease import Book, Lease, folder
 from lab.market import KEY, Books, serve
 from train.errors import BadInput, CheckFailed
 
@@ -53,7 +53,9 @@ def in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rent(**other: object) -> int:
-    return rent_commands.rent(**{**WISH, "yes": True, "timer": False, "inventory": "inventory/rented", **other})  # type: ignore[arg-type]
+    return rent_commands.rent(
+        **{**WISH, "yes": True, "timer": False, "keeper": "", "inventory": "inventory/rented", **other}
+    )  # type: ignore[arg-type]
 
 
 def test_without_a_yes_nothing_is_ordered_and_the_plan_is_shown(
@@ -197,3 +199,42 @@ def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
     books.faults["my_orders"] = ["500"] * 20
     rent_commands.before_any("status")
     assert capsys.readouterr().err == ""
+
+
+def test_a_keeper_is_tried_before_anything_is_ordered_and_has_the_order_after(
+    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def kept_by(node: object, market: object, lease: Lease | None) -> str:
+        asked.append(("order" if lease else "try", len(books.orders)))
+        return ""
+
+    monkeypatch.setattr(rent_machine, "kept_by", kept_by)
+    assert rent(keeper="inventory/loopback:gpu-master") == 0
+    assert asked == [("try", 0), ("order", 1)]
+    assert "gpu-master gives it back" in capsys.readouterr().out
+
+
+def test_a_keeper_that_cannot_means_no_order(books: Books) -> None:
+    with pytest.raises(BadInput, match="there is no node 'gpu-mister'"):
+        rent(keeper="inventory/loopback:gpu-mister")
+    books.faults["my_orders"] = ["", "500", "500", "500", "500"]
+    with pytest.raises(BadInput, match="cannot give it back: the market"):
+        rent(keeper="inventory/loopback:gpu-master")
+    assert books.orders == {}
+
+
+def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent()
+    started: list[str] = []
+    monkeypatch.setattr(watcher, "start", lambda lease, key, place: started.append(lease.name))
+    (lease,) = Book(folder()).leases()
+    with Book(folder()).part(lease, "watched"):
+        rent_commands.before_any("status")
+    assert started == []
+    (folder() / "looked").unlink()
+    rent_commands.before_any("status")
+    assert started == ["rented-1000"]
