@@ -24,8 +24,10 @@ from console import (
     notify,
     pause,
     play,
+    rent_commands,
     restart,
     run_commands,
+    slurm_conf,
     status,
     tensorboard_view,
     torchrun,
@@ -37,7 +39,7 @@ from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
-from train.errors import BadInput
+from train.errors import BadInput, CheckFailed
 from train.plan import own_recipe
 from train.plan.catalogue import catalogue
 from train.plan.pictures import SUFFIXES
@@ -75,7 +77,7 @@ def run_verb(verb: str, words: list[str]) -> int:
         return act(verb, args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
-        return 2
+        return 1 if isinstance(wrong, CheckFailed) else 2
     except KeyboardInterrupt as stopped:
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
         print(f"\nstopped; {left}", file=sys.stderr)
@@ -140,11 +142,13 @@ def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
 def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
-    if "limit" in options and "words" in options:  # ./motley pause NODE
+    rent_commands.before_any(verb)
+    if VERBS[verb].rest == "NODE":  # ./motley pause gpu-worker-1
         options["limit"] = " ".join([options["limit"], *options.pop("words")])
-    if "inventory" not in options or verb == "inventory":
+    if "inventory" not in options or verb in ("inventory", "rent"):
         return ACTS[verb](**options)
-    inventory = checked(options.pop("inventory"))
+    nodes = options.get("nodes") or options.get("limit") or ""
+    inventory = checked(rent_commands.inventory_of(nodes, options.pop("inventory")))
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return ACTS[verb](inventory, **options)
@@ -262,7 +266,8 @@ def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
 
 
 def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, **asked: Any) -> int:
-    return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
+    with rent_commands.used(inventory):
+        return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
 
 
 def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
@@ -303,7 +308,11 @@ ACTS: dict[str, Callable[..., int]] = {
     "export": use_result.export,
     "tensorboard": tensorboard_view.tensorboard,
     "clean": run_commands.clean,
+    "rent": rent_commands.rent,
+    "rented": rent_commands.show_rented,
+    "give-back": rent_commands.give_back,
     "doctor": doctor.run,
+    "slurm-conf": slurm_conf.slurm_conf,
     "check-versions": check_versions.check,
     "undo": do_undo,
 }

@@ -20,6 +20,7 @@ GROUPS = {
     "start": "set up your machines",
     "train": "run a training, and watch it",
     "results": "what a run has made",
+    "rent": "a bigger machine for some hours",
     "trouble": "find what is wrong, and undo",
 }
 
@@ -216,6 +217,25 @@ VERBS = {
         (INVENTORY, RUN, RESULTS, Option("port", "where the browser finds it", "N", default=6006)),
     ),
     "clean": Verb("results", "delete the checkpoints of finished runs, after asking", (INVENTORY, RUN, YES)),
+    "rent": Verb(
+        "rent",
+        "rent one machine: a plan with its price, asked, proven, given back by itself",
+        (
+            Option("gpu", "its card, as the market calls it", "'RTX 4090'"),
+            Option("hours", "how long at most", "N", default=0.0),
+            Option("max", "the most for an hour, in dollars, with the fee", "N", default=0.0, goes_as="usd_h"),
+            Option("model", "what is to be trained there: a card that is too small is left out", "NAME"),
+            Option(
+                "timer", "a timer of your systemd gives it back after a sleep or restart; it keeps the key in a file"
+            ),
+            Option("set", "other variables of that launch", "NAME=VALUE", default=[], also=("e",), goes_as="settings"),
+            VAULT,
+            YES,
+            Option("inventory", "where rented machines are", "FOLDER", default="inventory/rented"),
+        ),
+    ),
+    "rented": Verb("rent", "what is rented, until when, and what it has cost", (VAULT, JSON)),
+    "give-back": Verb("rent", "give the rented machine back now; the bill", (VAULT, YES)),
     "doctor": Verb(
         "trouble",
         "what is wrong with the cluster, each with its cause and fix",
@@ -227,6 +247,11 @@ VERBS = {
             Option("full", "read every file of environment, models and data; minutes"),
             JSON,
         ),
+    ),
+    "slurm-conf": Verb(
+        "start",
+        "slurm.conf for these machines, from what they say of themselves; installs nothing",
+        (INVENTORY, Option("to", "write the files there, instead of showing them", "FOLDER")),
     ),
     "check-versions": Verb(
         "trouble", "what must agree between the nodes, and whether it does", (INVENTORY, NODES, FIX, JSON)

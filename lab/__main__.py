@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from console import hints
 from console.words import drawn
-from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping
+from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping, slurm
 from lab import lab as labs
 from lab.demo_sites import ROOT
 from lab.host import Host
@@ -123,6 +123,8 @@ def do_up(args: argparse.Namespace) -> None:
             print(f"base   {suite} {labs.elapsed(since)}")
             since = time.monotonic()
     lab = labs.up(place, args.profile, args.base, args.layer, args.shape)
+    if "slurm" in args.layer:
+        slurm.start(lab)
     (ROOT / ".motley").mkdir(exist_ok=True)
     demo.hand_over(ROOT)
     print(f"lab    {'  '.join(f'{host.name} ✓' for host in lab.hosts)}   {labs.elapsed(since)}")

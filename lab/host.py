@@ -20,6 +20,8 @@ from lab.shapes.shape import NETWORK, Machine, Shape
 from lab.shell import HANG_S, LabError, outcome, run
 
 SUPERVISE = Path(__file__).parent / "supervise.sh"
+SHARED = "/srv/shared"
+"""A folder of all hosts of a lab that has one (Slurm's), as over NFS; cut off from the network, a host keeps it."""
 NSPAWN_SETTINGS = {"SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}
 
 
@@ -150,6 +152,7 @@ class Host:
             f"--network-namespace-path=/run/netns/{self.namespace}",
             f"--bind-ro={self.hardware}:/run/simulated-hardware",
             f"--bind={self.kernel_log}:/dev/kmsg",
+            *([f"--bind={self.place.shared}:{SHARED}"] if self.place.shared.exists() else []),
             *(["--bind=/dev/net/tun"] if Path("/dev/net/tun").exists() else []),  # a VPN's device
         ]
         with (self.folder / "console.log").open("a") as console:

@@ -88,7 +88,7 @@ def up(
         if _read(place):
             raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
         clear(place)  # whatever a crash may have left
-        place.root.mkdir(parents=True)
+        (place.shared if "slurm" in layers else place.root).mkdir(parents=True)
         lab = Lab(place=place, profile=chosen, suite=suite or base.default_suite(), installations=installations)
         _remember(lab)
         network.build_switch(place, chosen)

@@ -7,11 +7,12 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lab import disk
+from lab import disk, real_packages
 from lab.base import Base
 from lab.place import CACHE
 from lab.profile import CLUSTER_HOME, USER
@@ -20,6 +21,7 @@ from plugins.module_utils.motley import env_files
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 ENV = f"{CLUSTER_HOME}/env"
+SLURM = ("slurmctld", "slurmd", "slurm-client", "munge")
 
 
 def train(base: Base) -> Path:
@@ -28,7 +30,13 @@ def train(base: Base) -> Path:
     return ensure([base.root], "train", locks, _install_train)
 
 
-LAYERS: dict[str, Callable[[Base], Path]] = {"train": train}
+def slurm(base: Base) -> Path:
+    """The suite's own Slurm, with nothing configured; lab/slurm.py does that."""
+    recipe = repr((base.suite, SLURM)).encode()
+    return ensure([base.root], "slurm", recipe, lambda root: _install_slurm(base, root))
+
+
+LAYERS: dict[str, Callable[[Base], Path]] = {"train": train, "slurm": slurm}
 
 
 def ensure(below: Sequence[Path], name: str, recipe: bytes, install: Callable[[Path], None]) -> Path:
@@ -82,3 +90,12 @@ def _record_as_bootstrap_does(root: Path, python: str) -> dict[str, Any]:
     record = {"lock": lock, "python": python, "packages": packages, "made": "as a layer of the lab"}
     (env / "motley-env.json").write_text(json.dumps(record))
     return record
+
+
+def _install_slurm(base: Base, root: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=root) as folder:
+        files = real_packages.download(base.suite, root, SLURM, Path(folder))
+        quiet = ["env", "DEBIAN_FRONTEND=noninteractive", "dpkg", "--force-unsafe-io", "-i"]
+        run("chroot", root, *quiet, *(f"/{file.relative_to(root)}" for file in files), timeout_s=300)
+    # The packages of a host's kernel lie below: it must not forget them.
+    shutil.rmtree(root.parent / "upper/var/lib/dpkg")

@@ -28,6 +28,11 @@ class Place:
         return STATE / self.name
 
     @property
+    def shared(self) -> Path:
+        """What all hosts share, in a lab that has such a folder."""
+        return self.root / "shared"
+
+    @property
     def cgroup(self) -> str:
         return f"motley-lab/{self.name}"
 

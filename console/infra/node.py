@@ -85,6 +85,10 @@ class Node(ABC):
     def unpause(self) -> Facts:
         return self._ask("unpause")
 
+    def stop_after(self, seconds: float) -> Facts:
+        """The node does so by itself, and goes on with it: nobody is to train there any more."""
+        return self._ask("expire", after_s=seconds)
+
     def runs(self) -> Facts:
         return self._ask("runs")
 
@@ -99,14 +103,22 @@ class Node(ABC):
     def try_notify(self, address: str) -> Facts:
         """A test message by the node: why it did not go out. It reads the address from standard input."""
         about = f"Notice('test', 'motley', {f'{self.name} can send'!r})"
-        lines = [text("train.notify"), "import json", f"print(json.dumps({{'why': send({address!r}, {about})}}))"]
+        return self._read_by(text("train.notify"), f"{{'why': send({address!r}, {about})}}", NOTIFY_S)
+
+    def slurm_facts(self) -> Facts:
+        """What slurm.conf says of it."""
+        return self._read_by(text(f"{MOTLEY}.slurm_facts"), "facts()", ANSWER_S)
+
+    def _read_by(self, module: str, expression: str, timeout_s: float) -> Facts:
+        """What a module that needs none of ours finds there."""
+        lines = [module, "import json", f"print(json.dumps({expression}))"]
         words = self.command([self.python, "-"])
         try:
             done = subprocess.run(
-                words, input="\n".join(lines), capture_output=True, text=True, timeout=NOTIFY_S, check=False
+                words, input="\n".join(lines), capture_output=True, text=True, timeout=timeout_s, check=False
             )
         except subprocess.TimeoutExpired:
-            raise Silent(f"it gave no answer within {NOTIFY_S:.0f} s") from None
+            raise Silent(f"it gave no answer within {timeout_s:.0f} s") from None
         if done.returncode:
             raise Silent(self.why(done.stderr.strip().splitlines()))
         return dict(json.loads(done.stdout))

@@ -146,7 +146,8 @@ class Agents:
 
 
 def _ports() -> int:
-    return 20000 + 64 * secrets.randbelow(150)
+    """The heartbeat's; up to 60 more are for groups. Free ones of others are elsewhere (`cluster.free_port`)."""
+    return 20_000 + 64 * secrets.randbelow(140)
 
 
 def alive(pid: int) -> bool:

@@ -49,6 +49,7 @@ SAVE_S = 6.0
 KEEP_S = 45.0
 """An agent that still says so may be bringing the last checkpoint to a slow disk."""
 FRESH_S = 3.0
+AGAIN_S = 30.0
 
 
 # -- what runs -------------------------------------------------------------------------------------------------------
@@ -194,6 +195,23 @@ def stop(home: Path) -> dict[str, Any]:
     }
 
 
+def expire(home: Path, after_s: float) -> dict[str, Any]:
+    """Stop whatever runs here after so long, and from then on: a process of its own session, which nobody waits for."""
+    end_at = time.clock_gettime(time.CLOCK_BOOTTIME) + after_s
+    if os.fork() == 0:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        while True:
+            left = end_at - time.clock_gettime(time.CLOCK_BOOTTIME)
+            time.sleep(min(30.0, left) if left > 0 else 0)
+            if left <= 0:
+                stop(home)
+                time.sleep(AGAIN_S)
+    return {"after_s": after_s}
+
+
 def keeps(home: Path, run: str) -> bool:
     """Whether an agent without workers is at work: it writes down each second how it is."""
     if any(facts["part"] == "worker" for facts in processes(home).values()):
@@ -332,6 +350,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "stop": stop,
     "pause": pause,
     "unpause": unpause,
+    "expire": expire,
     "report": report,
     "logs": logs,
     "runs": runs,

@@ -1,0 +1,96 @@
+"""slurm.conf and gres.conf for machines of one's own, from what they say of themselves; shown, never installed.
+
+python -m console slurm-conf [--to FOLDER] [--inventory FOLDER]
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from console import render
+from console.infra.choose import from_inventory
+from console.infra.node import ask_all
+from console.inventory.read import Inventory
+from console.words import say
+
+FILES = {"slurm.conf": "slurm.conf.j2", "gres.conf": "gres.conf.j2", "cgroup.conf": "cgroup.conf.j2"}
+OPTIONS: dict[str, str] = {
+    "AuthType": "auth/munge",
+    "SlurmUser": "slurm",
+    "StateSaveLocation": "/var/lib/slurm/slurmctld",
+    "SlurmdSpoolDir": "/var/lib/slurm/slurmd",
+    "ProctrackType": "proctrack/cgroup",
+    "TaskPlugin": "task/affinity,task/cgroup",
+    "SelectType": "select/cons_tres",
+    "SelectTypeParameters": "CR_Core",
+    "MpiDefault": "none",
+    "ReturnToService": "2",  # a machine that was off is back without a word of root's
+    "JobRequeue": "1",
+    "KillWait": "60",  # a run saves when it is cancelled
+    "MinJobAge": "3600",
+}
+"""Debian's and Ubuntu's own folders; the rest is Slurm's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    type: str
+    file: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Machine:
+    """A node as slurm.conf describes it."""
+
+    name: str
+    address: str
+    sockets: int
+    cores: int
+    """Of each socket."""
+    threads: int
+    """Of each core."""
+    memory_mb: int
+    cards: tuple[Card, ...] = ()
+
+    @property
+    def cpus(self) -> int:
+        return self.sockets * self.cores * self.threads
+
+    @property
+    def gres(self) -> str:
+        kinds = itertools.groupby(card.type for card in self.cards)
+        return ",".join(f"gpu:{kind}:{len(list(same))}" for kind, same in kinds)
+
+
+def rendered(cluster: str, nodes: Sequence[Machine], own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """File → content. `own`: options that replace ours; the first node gets the controller of Slurm."""
+    values = {"cluster": cluster, "nodes": nodes, "options": OPTIONS | dict(own or {})}
+    return {name: render.rendered(template, values) for name, template in FILES.items()}
+
+
+def machine(name: str, address: str, facts: Mapping[str, Any]) -> Machine:
+    cards = tuple(Card(**card) for card in facts["cards"])
+    counts = {key: int(facts[key]) for key in ("sockets", "cores", "threads", "memory_mb")}
+    return Machine(name=name, address=address, cards=cards, **counts)
+
+
+def slurm_conf(inventory: Inventory, *, to: str) -> int:
+    answers, silent = ask_all(from_inventory(inventory), lambda node: node.slurm_facts())
+    if silent:
+        for name, reason in silent.items():
+            say(f"{name}  {reason}")
+        say("the files name every machine, so all must answer\nfix: switch it on, or take it out of the inventory")
+        return 1
+    nodes = [machine(name, str(inventory.nodes[name]["motley_address"]), facts) for name, facts in answers.items()]
+    for name, text in rendered("home", nodes).items():
+        if to:
+            Path(to).mkdir(parents=True, exist_ok=True)
+            (Path(to) / name).write_text(text)
+            say(str(Path(to) / name))
+        else:
+            say(text)
+    return 0
