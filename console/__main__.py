@@ -100,7 +100,7 @@ def from_where_it_was_called(args: argparse.Namespace, given: set[str], folder: 
         setattr(args, kind, moved(kind, getattr(args, kind), folder))
     if "settings" in given:
         args.settings = [moved_setting(setting, folder) for setting in args.settings]
-    if getattr(args, "words", []) and not getattr(args, "module", "none"):
+    if getattr(args, "words", []) and not args.module:
         args.words[0] = str(folder / args.words[0])
 
 
@@ -143,8 +143,6 @@ def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
     rent_commands.before_any(verb)
-    if "limit" in options and "words" in options:  # ./motley pause NODE
-        options["limit"] = " ".join([options["limit"], *options.pop("words")])
     if "inventory" not in options:
         return ACTS[verb](**options)
     infra = options.pop("infra")

@@ -274,6 +274,14 @@ for _name, _verb in VERBS.items():
         VERBS[_name] = replace(_verb, options=(*_verb.options, INFRA))
 
 
+class Joined(argparse.Action):
+    """Names that stand alone, beside those behind --nodes."""
+
+    def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, __: str | None = None) -> None:
+        names = values if isinstance(values, list) else []
+        setattr(namespace, self.dest, " ".join(filter(None, [getattr(namespace, self.dest, ""), *names])))
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """A word that it does not know gets the nearest that it does."""
@@ -306,7 +314,7 @@ def parser(name: str, prog: str = "./motley") -> Parser:
             kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
         made.add_argument(*option.flags, **kind)
     if verb.rest == "NODE":
-        made.add_argument("words", nargs="*", metavar=verb.rest, help="which")
+        made.add_argument("limit", nargs="*", metavar=verb.rest, help="which", default="", action=Joined)
     elif verb.rest:
         made.add_argument("words", nargs=argparse.REMAINDER, metavar=verb.rest, help="and its own arguments")
     return made

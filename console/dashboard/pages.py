@@ -133,7 +133,7 @@ def in_words(feed: Feed, *, done: bool, away: list[str]) -> str:
     if state.state == "training" and away:
         return f"training without {', '.join(away)}"
     words = state.state if state.last or state.state != "training" else "starting"
-    return f"{words}: {state.reason}" if state.state == "waiting" and state.reason else words
+    return f"waiting: {state.reason.removeprefix('waiting ')}" if state.state == "waiting" and state.reason else words
 
 
 def names(feed: Feed) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -13,23 +14,25 @@ from pathlib import Path
 from typing import Any
 
 ANSWER_S = 60.0
+FAR = 50
 
 
 class Browser:
     def __init__(self, program: str, folder: Path) -> None:
         ours_read, theirs_write = os.pipe()
         theirs_read, ours_write = os.pipe()
+        # The program finds the two pipes as its descriptors 3 and 4: from numbers that are neither.
+        far_read, far_write = (fcntl.fcntl(pipe, fcntl.F_DUPFD, FAR) for pipe in (theirs_read, theirs_write))
         self.read_from, self.write_to, self.unread, self.number = ours_read, ours_write, b"", 0
         self.events: list[dict[str, Any]] = []
-        # The program finds the two pipes as its descriptors 3 and 4.
         words = [
-            *("sh", "-c", f'exec "$@" 3<&{theirs_read} 4>&{theirs_write}', "sh", program, "--headless", "--no-sandbox"),
+            *("bash", "-c", f'exec "$@" 3<&{far_read} 4>&{far_write}', "bash", program, "--headless", "--no-sandbox"),
             *("--disable-gpu", "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"),
         ]
         with (folder.parent / "browser.txt").open("wb") as log:
-            self.process = subprocess.Popen(words, pass_fds=(theirs_read, theirs_write), stdout=log, stderr=log)
-        os.close(theirs_read)
-        os.close(theirs_write)
+            self.process = subprocess.Popen(words, pass_fds=(far_read, far_write), stdout=log, stderr=log)
+        for pipe in (theirs_read, theirs_write, far_read, far_write):
+            os.close(pipe)
 
     def __enter__(self) -> Browser:
         return self

@@ -60,6 +60,9 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     assert tab.text("#word") == "training"
     live.happens("away", ["gpu-worker-2"], "paused until 18:00", node="gpu-worker-2")
     shows(tab, "steps aside: paused until 18:00", '[data-node="gpu-worker-2"]')
+    live.says("waiting", reason="waiting for a majority, until 18:00")
+    shows(tab, "waiting: for a majority, until 18:00", "#word")
+    live.says("training")
     end = {"event": "done", "time": time.time(), "step": live.step, "loss": 1.1, "seconds": 9}
     live.write("events.jsonl", end)
     live.happens("ended", [], "done: all 2000 steps are trained")
