@@ -2,8 +2,8 @@
 
 The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
 what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
-activations follow the usual accounting of what a backward pass keeps: within 5 % of what a CPU was measured to take,
-not yet held against a card.
+activations follow the usual accounting of what a backward pass keeps: a CPU without checkpointing took up to a quarter
+more, not yet held against a card.
 """
 
 from __future__ import annotations
