@@ -2,8 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 PY := .venv/bin/python
-VERBS := demo inventory check bootstrap notify-test plan launch torchrun status follow logs stop runs fetch report ask eval export \
-  tensorboard clean doctor slurm-conf check-versions undo
+VERBS := demo inventory check bootstrap notify-test plan launch torchrun status dashboard follow logs stop pause unpause runs fetch \
+  report ask eval export tensorboard clean rent rented give-back doctor slurm-conf check-versions undo
 OTHERS := $(shell sed -n 's/^\([a-z-]*\):.*## .*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 # A name that a target does not know stops it before anything is made: `make undo LIMT=…` would undo every machine.

@@ -22,7 +22,9 @@ from console import (
     make_words,
     new_inventory,
     notify,
+    pause,
     play,
+    rent_commands,
     restart,
     run_commands,
     slurm_conf,
@@ -37,7 +39,7 @@ from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local, on_slurm
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
-from train.errors import BadInput
+from train.errors import BadInput, CheckFailed
 from train.plan import own_recipe
 from train.plan.catalogue import catalogue
 from train.plan.pictures import SUFFIXES
@@ -75,7 +77,7 @@ def run_verb(verb: str, words: list[str]) -> int:
         return act(verb, args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
-        return 2
+        return 1 if isinstance(wrong, CheckFailed) else 2
     except KeyboardInterrupt as stopped:
         left = "what was done stays" if isinstance(stopped, interrupt.Halfway) else "nothing was changed"
         print(f"\nstopped; {left}", file=sys.stderr)
@@ -140,12 +142,14 @@ def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
 def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
+    rent_commands.before_any(verb)
     if "inventory" not in options:
         return ACTS[verb](**options)
-    if verb == "inventory":
-        del options["infra"]
+    infra = options.pop("infra")
+    if verb in ("inventory", "rent"):
         return ACTS[verb](**options)
-    inventory = checked(of_infra(options.pop("infra"), options.pop("inventory")))
+    nodes = options.get("nodes") or options.get("limit") or ""
+    inventory = checked(of_infra(infra, rent_commands.inventory_of(nodes, options.pop("inventory"))))
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return ACTS[verb](inventory, **options)
@@ -262,12 +266,21 @@ def do_report(*, run: str, results: Path) -> int:
     return 0
 
 
+def do_dashboard(inventory: Inventory, *, run: str, port: int, lan: bool) -> int:
+    from console.dashboard.server import dashboard  # noqa: PLC0415  a web server, only where it is needed
+
+    if run and not is_name(run):
+        raise BadInput(fetch.no_name(run))
+    return dashboard(inventory, run=run, port=port, lan=lan)
+
+
 def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
 
 def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, **asked: Any) -> int:
-    return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
+    with rent_commands.used(inventory):
+        return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
 
 
 def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
@@ -277,8 +290,8 @@ def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str
     return [*flags, *launch_request.as_words([*settings, *pairs])]
 
 
-def do_demo(*, recipe: str, fast: bool, folders: bool, base: str, infra: str) -> NoReturn:
-    given = {"recipe": recipe, "base": base, "infra": infra}
+def do_demo(*, recipe: str, fast: bool, folders: bool, infra: str, rent: str, base: str) -> NoReturn:
+    given = {"recipe": recipe, "base": base, "infra": infra, "rent": rent}
     named = [word for name, value in given.items() if value for word in (f"--{name}", value)]
     words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
     os.chdir(ROOT)
@@ -294,9 +307,12 @@ ACTS: dict[str, Callable[..., int]] = {
     "launch": do_launch,
     "torchrun": torchrun.torchrun,
     "status": status.status,
+    "dashboard": do_dashboard,
     "follow": run_commands.follow,
     "logs": run_commands.logs,
     "stop": run_commands.stop,
+    "pause": pause.pause,
+    "unpause": pause.unpause,
     "notify-test": notify.test,
     "runs": status.runs,
     "fetch": fetch.fetch,
@@ -306,6 +322,9 @@ ACTS: dict[str, Callable[..., int]] = {
     "export": use_result.export,
     "tensorboard": tensorboard_view.tensorboard,
     "clean": run_commands.clean,
+    "rent": rent_commands.rent,
+    "rented": rent_commands.show_rented,
+    "give-back": rent_commands.give_back,
     "doctor": doctor.run,
     "slurm-conf": slurm_conf.slurm_conf,
     "check-versions": check_versions.check,

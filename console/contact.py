@@ -16,10 +16,15 @@ def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.N
     found = []
     for name, values in nodes.items():
         if (not only or name in only) and not is_local(values):
-            keys = ("motley_address", "motley_current_address")
+            keys = ("motley_address", "motley_current_address") if is_template(values) else ("ansible_host",)
             addresses = dict.fromkeys(str(values[key]) for key in keys if key in values)
             found.append(hostkeys.NodeAddresses(name, tuple(addresses), int(values.get("ansible_port", 22))))
     return found
+
+
+def is_template(values: dict[str, Any]) -> bool:
+    """As group_vars have it: ansible_host is one of the other two. A machine elsewhere says itself where it is."""
+    return "{{" in str(values.get("ansible_host", "{{"))
 
 
 def pin_new(inventory: Inventory, only: list[str], repin: list[str]) -> bool:

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import shlex
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +19,13 @@ from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from console.slurm_files import options_of
 from train.errors import BadInput
-from train.plan import request
+from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
 MOST_RUNS = 100
 """Of a sweep."""
-LAUNCH_ONLY = ("nodes", *SWITCHES, *ON_SLURM)
+LAUNCH_ONLY = ("nodes", "at", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -44,6 +45,8 @@ class Asked:
     slurm_gpu_gb: float | None = None
     sweep: list[dict[str, str]] = field(default_factory=list)
     """Settings of each run, where there are several."""
+    not_before: float = 0.0
+    """When the run may begin; 0: now."""
 
 
 def read(
@@ -69,6 +72,8 @@ def read(
     options, wrong_options = slurm_options(own, infra)
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
     findings += [*wrong_options, *wrong_sweep]
+    not_before, wrong_time = begin(own.get("at"))
+    findings += wrong_time
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     try:
         request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
@@ -85,6 +90,7 @@ def read(
         slurm_options=options,
         sweep=swept,
         slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
+        not_before=not_before,
     )
 
 
@@ -95,6 +101,8 @@ def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]
         return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
     if own.get("nodes") not in (None, "", "all") and infra == "slurm":
         return [], ["nodes: Slurm chooses them\nfix: slurm_options=--nodes=3, or --nodelist=NAMES in it"]
+    if own.get("at") and infra == "slurm":
+        return [], ["at: Slurm keeps the time\nfix: slurm_options=--begin=22:00"]
     gb = str(own.get("slurm_gpu_gb") or 1)
     wrong = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
     try:
@@ -120,6 +128,16 @@ def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], l
         except BadInput as wrong:
             return [], [f"sweep: {wrong}"]
     return found, []
+
+
+def begin(clock: Any) -> tuple[float, list[str]]:
+    """The next time that the clock here shows this."""
+    if clock in (None, ""):
+        return 0.0, []
+    try:
+        return aside.next_time(str(clock), time.time()), []
+    except BadInput as wrong:
+        return 0.0, [str(wrong)]
 
 
 def as_words(settings: list[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from console.words import clock, drawn
 from train.plan import sizes
+from train.plan.fit import NodeFit
 from train.plan.memory import GIB
 from train.plan.nodes import gb
 from train.plan.plan import Plan, predicted
@@ -20,7 +21,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     config = plan.request.config
     head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
-    needs = {entry.node.node: entry.memory.total for entry in plan.fit.nodes}
+    entries = {entry.node.node: entry for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
         route = node.look["route"]
@@ -30,7 +31,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
             (
                 node.name,
                 node.computes_on,
-                f"{f'{needs[node.name] / GIB:.1f}' if known else '?'} of {node.bytes / GIB:.0f} GB{each}",
+                memory_words(entries[node.name], node.bytes, known=known) + each,
                 f"{route.get('nic', '?')} {speed}".strip(),
                 gb(node.look["free_bytes"]),
                 shares[node.name],
@@ -44,6 +45,11 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
         lines_ += [f"  {line}" for line in advice]
     lines_ += [f"  {line}" for line in sizes.as_text(plan.sizes, "-e ")]
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
+
+
+def memory_words(entry: NodeFit, has_bytes: int, *, known: bool) -> str:
+    needs = f"{entry.memory.total / GIB:.1f}" if known else "?"
+    return f"{needs} of {has_bytes / GIB:.0f} GB{', streams' if entry.place.weights == 'stream' else ''}"
 
 
 def shared_rows(plan: Plan) -> dict[str, str]:
@@ -74,6 +80,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     return [
         ("model", model),
         ("memory", "" if plan.fit.facts else unknown),
+        *(("streams", f"{entry.node.node}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("data", plan.request.dataset.reason),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ FILES = {
 }
 """Path below motley_home → template and mode. The cluster's file holds the run's token, the script what you
 set in motley_render_environment: both are the user's alone."""
+ASIDE = {
+    "hours": "motley_hours",
+    "on_battery": "motley_on_battery",
+    "in_use": "motley_step_aside",
+    "programs": "motley_step_aside_programs",
+}
 AGENT = [
     *("env/bin/python", "-m", "train", "agent"),
     *("--cluster", "config/cluster_config.yaml", "--config", "config/training_config.yaml"),
@@ -36,7 +43,13 @@ def as_yaml(value: Any) -> str:
 
 
 def files(
-    plan: dict[str, Any], node: str, token: str, ports: dict[str, Any], more: dict[str, Any]
+    plan: dict[str, Any],
+    node: str,
+    token: str,
+    ports: dict[str, Any],
+    more: dict[str, Any],
+    *,
+    aside: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
     """Path, content and mode of each file of one node."""
     own = next(entry for entry in plan["nodes"] if entry["name"] == node)
@@ -46,6 +59,7 @@ def files(
         "token": token,
         "nodes": plan["nodes"],
         "nic": own["card"],
+        "aside": aside or {},
         "settings": settings_of(plan, own),
         "help": plan["help"],
         **ports,
@@ -54,6 +68,12 @@ def files(
         {"path": path, "content": rendered(template, values), "mode": mode} for path, (template, mode) in FILES.items()
     ]
     return [launch_script(plan, node, more, command=AGENT, offline=True), *made, launched(plan)]
+
+
+def aside_of(values: Mapping[str, Any], not_before: float) -> dict[str, Any]:
+    """When this machine steps aside, as its owner has set it, and when the run may begin."""
+    found = {key: values[name] for key, name in ASIDE.items() if values.get(name)}
+    return {**({"not_before": not_before} if not_before else {}), **found}
 
 
 def launch_script(
@@ -103,6 +123,8 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
     if settings.get("device") == "auto":
         settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part
+    if "weights" in settings:
+        settings["weights"] = own["weights"]
     model = plan["model"]
     in_catalogue = model["source"] == "catalogue" and not model.get("in_4bit")
     if "model" in settings and model["source"] != "new":
@@ -131,6 +153,7 @@ def launched(plan: dict[str, Any], **more: Any) -> dict[str, Any]:
         "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],
         **more,
+        "streams": [entry["name"] for entry in plan["nodes"] if entry["weights"] == "stream"],
     }
     content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
     return {"path": f"logs/runs/{plan['run']}/launch.json", "content": content, "mode": 0o644}

@@ -11,7 +11,7 @@ from typing import Any
 from console.words import clock, first, progress_bar
 from train.notify import Notice
 from train.runlog.events import metric_words, sample_line
-from train.runlog.notices import Notices
+from train.runlog.notices import STEPS_ASIDE, Notices
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
 
 UNHEARD_S = 8.0
@@ -107,6 +107,8 @@ class RunView:
                 return [
                     f"held-out loss {event['loss']:.4f}{metrics} after step {step}{' (best so far)' * event['best']}"
                 ]
+            case "early_stop":
+                return [f"ends early at step {step}: {reason} · the result is step {event['best']}"]
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
             case "profile":
@@ -116,7 +118,7 @@ class RunView:
             case "woke":
                 return [f"{event['node']} woke up: {reason}"]
             case "lost":
-                return [f"⚡ {names} lost at step {step} · {reason.removeprefix(f'lost {names} ').strip('()')}"]
+                return [lost_line(names, int(event["step"]), reason)]
             case "waiting" if gap:  # at the start the live line shows it
                 return [f"… waiting: {reason}"]
             case "failed" | "stalled" | "unfit" if "epoch" in event:  # an agent's; a trainer's is shown at the end
@@ -216,6 +218,12 @@ class RunView:
         heat = [gpu.get("temperature.gpu", "") for gpu in self.gpus.get(name, [])]
         words = [*([f"{used:.1f} GB"] if used else []), *(f"{degrees} °C" for degrees in heat if degrees and used)]
         return f" ({', '.join(words)})" if words else ""
+
+
+def lost_line(names: str, step: int, reason: str) -> str:
+    if STEPS_ASIDE in reason:
+        return f"⏸ {names} steps aside at step {step} · {reason.rpartition(f'({STEPS_ASIDE}: ')[2].strip('()')}"
+    return f"⚡ {names} lost at step {step} · {reason.removeprefix(f'lost {names} ').strip('()')}"
 
 
 def rates(step: Event) -> list[str]:

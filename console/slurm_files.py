@@ -61,7 +61,10 @@ def script(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> di
 def of_run(plan: dict[str, Any], one: dict[str, Any]) -> list[dict[str, Any]]:
     own = plan | {"run": one["run"], "settings": plan["settings"] | one["settings"] | {"run": one["run"]}}
     own["given"] = plan["given"] | one["swept"]
-    settings = render.settings_of(own, plan["nodes"][0])
+    streams = [node for node in plan["nodes"] if node["weights"] == "stream"]
+    settings = render.settings_of(
+        own, next(iter([*streams, *plan["nodes"]]))
+    )  # one file for all: as the smallest needs
     del settings["home"]  # each place has its own, $MOTLEY_HOME
     values = {"run": own["run"], "settings": settings, "help": plan["help"]}
     job = f"jobs/{own['run']}"

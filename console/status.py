@@ -108,10 +108,11 @@ def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:
 
 def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     if not look["on"]:
-        return f"no run here · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
+        paused = f" · paused {look['paused']}" if look.get("paused") else ""
+        return f"no run here{paused} · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
     view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
-    if count := rows_of(step).get(name):
+    if view.get("state") != "away" and (count := rows_of(step).get(name)):
         words.append(f"{count} rows")
         used = gpu_gb(step, name)
         words += [f"{used:.1f} GB on the GPU"] if used else []

@@ -20,6 +20,7 @@ GROUPS = {
     "start": "set up your machines",
     "train": "run a training, and watch it",
     "results": "what a run has made",
+    "rent": "a bigger machine for some hours",
     "trouble": "find what is wrong, and undo",
 }
 
@@ -60,6 +61,8 @@ class Verb:
 
 INVENTORY = Option("inventory", "the folder that describes the machines", "FOLDER", default="inventory/homelab")
 NODES = Option("nodes", "these nodes only: NAME[,NAME]", "NAMES", also=("limit",), goes_as="limit")
+LASTS = Option("for", "how long, such as 2h; otherwise until unpause", "TIME", goes_as="lasts")
+NODE = replace(NODES, also=("limit", "node"))
 RUN = Option("run", "its name (default: the newest)", "NAME")
 JSON = Option("json", "the same as data", goes_as="as_json")
 RESULTS = Option("results", "where fetched runs lie", "FOLDER", default=Path("results"))
@@ -87,6 +90,7 @@ ASKED = (
     Option("epochs", "how often it goes through the data", "N"),
     replace(NODES, goes_as="nodes"),
     Option("resume", "continue this run", "RUN"),
+    Option("at", "begin at this time: all is prepared now", "22:00"),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
     Option(
         "set",
@@ -114,6 +118,7 @@ VERBS = {
             Option("fast", "a tiny model instead of a real one", also=("demo-fast",)),
             Option("folders", "in three folders, as without root"),
             Option("infra", "slurm: on a Slurm of three simulated machines", "NAME", ("ssh", "slurm")),
+            Option("rent", "a rented machine instead, with a simulated market and no money", "fake", choices=("fake",)),
             Option("base", "Debian or Ubuntu suite of the simulated machines", "SUITE"),
         ),
     ),
@@ -159,6 +164,16 @@ VERBS = {
         rest="FILE …",
     ),
     "status": Verb("train", "which run is running, where, how far; or which was the last", (INVENTORY, JSON)),
+    "dashboard": Verb(
+        "train",
+        "the run as a live page in a browser; Ctrl-C leaves the run alone",
+        (
+            INVENTORY,
+            RUN,
+            Option("port", "where the browser finds it", "N", default=7007),
+            Option("lan", "let others in your network read along; they can also stop it"),
+        ),
+    ),
     "follow": Verb("train", "watch the run; Ctrl-C leaves it alone", (INVENTORY, VAULT, JSON)),
     "logs": Verb(
         "train",
@@ -171,6 +186,13 @@ VERBS = {
         ),
     ),
     "stop": Verb("train", "save and stop the run on every node; no process is left", (INVENTORY,)),
+    "pause": Verb(
+        "train",
+        "somebody needs a machine: it leaves the run and frees its memory, the others continue",
+        (INVENTORY, replace(NODE, help="which"), LASTS),
+        rest="NODE",
+    ),
+    "unpause": Verb("train", "it may train again", (INVENTORY, replace(NODE, help="which; default: all")), rest="NODE"),
     "runs": Verb("train", "every run on every node", (INVENTORY, JSON)),
     "fetch": Verb(
         "results", "bring adapter or model and event logs of a run to results/RUN", (INVENTORY, RUN, RESULTS)
@@ -202,6 +224,26 @@ VERBS = {
         (INVENTORY, RUN, RESULTS, Option("port", "where the browser finds it", "N", default=6006)),
     ),
     "clean": Verb("results", "delete the checkpoints of finished runs, after asking", (INVENTORY, RUN, YES)),
+    "rent": Verb(
+        "rent",
+        "rent one machine: a plan with its price, asked, proven, given back by itself",
+        (
+            Option("gpu", "its card, as the market calls it", "'RTX 4090'"),
+            Option("hours", "how long at most", "N", default=0.0),
+            Option("max", "the most for an hour, in dollars, with the fee", "N", default=0.0, goes_as="usd_h"),
+            Option("model", "what is to be trained there: a card that is too small is left out", "NAME"),
+            Option("keeper", "a node of inventory/homelab that gives it back if this machine sleeps", "NODE"),
+            Option(
+                "timer", "a timer of your systemd gives it back after a sleep or restart; it keeps the key in a file"
+            ),
+            Option("set", "other variables of that launch", "NAME=VALUE", default=[], also=("e",), goes_as="settings"),
+            VAULT,
+            YES,
+            Option("inventory", "where rented machines are", "FOLDER", default="inventory/rented"),
+        ),
+    ),
+    "rented": Verb("rent", "what is rented, until when, and what it has cost", (VAULT, JSON)),
+    "give-back": Verb("rent", "give the rented machine back now; the bill", (VAULT, YES)),
     "doctor": Verb(
         "trouble",
         "what is wrong with the cluster, each with its cause and fix",
@@ -233,6 +275,14 @@ for _name, _verb in VERBS.items():
         VERBS[_name] = replace(_verb, options=(*_verb.options, INFRA))
 
 
+class Joined(argparse.Action):
+    """Names that stand alone, beside those behind --nodes."""
+
+    def __call__(self, _: Any, namespace: argparse.Namespace, values: Any, __: str | None = None) -> None:
+        names = values if isinstance(values, list) else []
+        setattr(namespace, self.dest, " ".join(filter(None, [getattr(namespace, self.dest, ""), *names])))
+
+
 class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """A word that it does not know gets the nearest that it does."""
@@ -241,6 +291,11 @@ class Parser(argparse.ArgumentParser):
         close = [nearest(word, known, otherwise="") for word in wrong if "unrecognized" in message]
         more = " ".join(filter(None, close)) or f"see: {self.prog} --help"
         self.exit(2, f"{self.prog}: {message}\n{more}\n")
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Options may stand behind the nodes as well; behind a script all is the script's."""
+        takes_nodes = any(action.nargs == "*" for action in self._actions)
+        return (self.parse_intermixed_args if takes_nodes else super().parse_args)(args, namespace)
 
 
 def parser(name: str, prog: str = "./motley") -> Parser:
@@ -259,7 +314,9 @@ def parser(name: str, prog: str = "./motley") -> Parser:
             }
             kind |= {"action": "append"} if isinstance(option.default, list) else {"type": type(option.default)}
         made.add_argument(*option.flags, **kind)
-    if verb.rest:
+    if verb.rest == "NODE":
+        made.add_argument("limit", nargs="*", metavar=verb.rest, help="which", default="", action=Joined)
+    elif verb.rest:
         made.add_argument("words", nargs=argparse.REMAINDER, metavar=verb.rest, help="and its own arguments")
     return made
 

@@ -11,7 +11,21 @@ from collections.abc import Callable
 
 from console import hints
 from console.words import drawn
-from lab import base, cgroups, demo, faults, inventory, layer, network, profile, shapes, shaping, slurm, slurm_demo
+from lab import (
+    base,
+    cgroups,
+    demo,
+    demo_rent,
+    faults,
+    inventory,
+    layer,
+    network,
+    profile,
+    shapes,
+    shaping,
+    slurm,
+    slurm_demo,
+)
 from lab import lab as labs
 from lab.demo_sites import ROOT
 from lab.host import Host
@@ -53,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     demonstration.add_argument("--recipe", default="sft", choices=("sft", "pretrain"))
     demonstration.add_argument("--fast", action="store_true", help="a tiny model instead of a real one")
     demonstration.add_argument("--infra", default="ssh", choices=("ssh", "slurm"), help="where it trains")
+    demonstration.add_argument("--rent", choices=("fake",), help="a rented machine, with the lab's market")
     demonstration.add_argument("--folders", action="store_true", help="in three folders, as without root")
     on_lab("inventory", do_inventory, "the inventory as Ansible reads it")
     return top
@@ -139,6 +154,8 @@ def do_up(args: argparse.Namespace) -> None:
 def do_demo(args: argparse.Namespace) -> int:
     if args.infra == "slurm":
         return slurm_demo.main("bookworm")
+    if args.rent:
+        return demo_rent.main()
     return demo.main(recipe=args.recipe, fast=args.fast, folders=args.folders, suite=args.base)
 
 

@@ -16,7 +16,7 @@ from lab.lab import Lab
 from lab.place import Place
 from lab.profile import CLUSTER_HOME, PASSWORD, USER
 from lab.shell import LabError, outcome
-from plugins.module_utils.motley import run_files, start_stop_status
+from plugins.module_utils.motley import run_files, run_processes, start_stop_status
 
 ROOT = Path(__file__).parents[1]
 RUN = "demo"
@@ -152,7 +152,7 @@ class Folders:
 
     def down(self) -> None:
         for node in NODES:
-            if start_stop_status.processes(self.home(node)) and run_files.named_run(self.home(node)) == RUN:
+            if run_processes.processes(self.home(node)) and run_files.named_run(self.home(node)) == RUN:
                 start_stop_status.stop(self.home(node))
 
     def console(self, verb: str, *words: str) -> list[str]:
@@ -164,7 +164,7 @@ class Folders:
     def lose(self) -> None:
         """At once and all of it, as a machine dies; only its connections are closed in order."""
         deadline = time.monotonic() + 10
-        while found := start_stop_status.processes(self.home(LOST)):
+        while found := run_processes.processes(self.home(LOST)):
             for pid in found:
                 start_stop_status.end(pid, 9)
             if time.monotonic() > deadline:

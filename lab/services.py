@@ -12,11 +12,15 @@ from lab.place import Place
 JOIN = 'for c in $1; do echo $$ >"$c/cgroup.procs" || exit 1; done; shift; exec "$@"'
 
 
-def start(place: Place, name: str, namespace: str, command: Sequence[str | Path]) -> None:
+def start(
+    place: Place, name: str, namespace: str, command: Sequence[str | Path], *, starts_hosts: bool = False
+) -> None:
+    """One that starts hosts sees the cgroups of this machine, which `ip netns exec` hides."""
+    enter = ["nsenter", f"--net=/run/netns/{namespace}"] if starts_hosts else ["ip", "netns", "exec", namespace]
     groups = " ".join(str(folder) for folder in cgroups.create(_group(place, name)))
     with (place.root / f"{name}.log").open("a") as log:
         subprocess.Popen(
-            ["bash", "-c", JOIN, "-", groups, "ip", "netns", "exec", namespace, *command],
+            ["bash", "-c", JOIN, "-", groups, *enter, *command],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -34,6 +34,8 @@ def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
         return LocalNode(name=name, home=home)
     keys = ("ansible_host", "motley_address", "motley_current_address")
     addresses = [str(values[key]) for key in keys if key in values]
+    if "{{" not in addresses[0] and addresses[0] == str(values.get("ansible_host")):
+        addresses = addresses[:1]  # a machine elsewhere: what it calls itself is no address here
     return SshNode(
         name=name,
         home=home,

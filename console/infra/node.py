@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
-    *(f"{TRAIN}.{name}" for name in ("layout", "runlog.paths", "runlog.tail")),
-    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files")),
+    *(f"{TRAIN}.{name}" for name in ("layout", "pause", "runlog.paths", "runlog.tail")),
+    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing")),
 )
 ANSWER_S = 6.0
 NOTIFY_S = 45.0
@@ -84,6 +84,17 @@ class Node(ABC):
     def stop(self, timeout_s: float = STOP_S) -> Facts:
         """Save, stop, and report what is left."""
         return self._ask("stop", timeout_s)
+
+    def stop_after(self, seconds: float) -> Facts:
+        """The node does so by itself, and goes on with it: nobody is to train there any more."""
+        return self._ask("expire", after_s=seconds)
+
+    def pause(self, lasts: str) -> Facts:
+        """It leaves the run that is running, or the next one, until it is unpaused; `lasts`: 2h, or empty."""
+        return self._ask("pause", STOP_S, lasts=lasts)
+
+    def unpause(self) -> Facts:
+        return self._ask("unpause")
 
     def runs(self) -> Facts:
         return self._ask("runs")

@@ -15,7 +15,9 @@ from typing import Any
 
 from console.inventory.finding import Finding, nearest
 from console.strict_yaml import Vaulted, load
+from train.errors import BadInput
 from train.layout import HOME, PORTS
+from train.plan.aside import IN_USE, ON_BATTERY, windows
 
 ADDRESS = "an IPv4 address such as 192.168.1.100"
 FOLDER = re.compile(r"~?(/[\w.+@-]+)+/?")
@@ -73,6 +75,17 @@ def _is_amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
+def _is_hours(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and bool(windows(value))
+    except BadInput:
+        return False
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_text(item) for item in value)
+
+
 def _is_ports(value: Any) -> bool:
     return ports_of(value) is not None
 
@@ -83,6 +96,10 @@ def ports_of(value: Any) -> tuple[int, int] | None:
     return (first, last) if 1024 <= first < last < 65536 else None
 
 
+def _one_of(choices: list[Any]) -> Key:
+    return Key("one of " + ", ".join(map(str, choices)), lambda value: value in choices)
+
+
 KEYS: dict[str, Key] = {
     "infra": Key("ssh or slurm", lambda value: value in ("ssh", "slurm")),
     "motley_address": Key(ADDRESS, is_address, on_node_only=True),
@@ -91,6 +108,10 @@ KEYS: dict[str, Key] = {
     "motley_gpu": Key("a card's name such as RTX 4070, or none", _is_text, on_node_only=True),
     "motley_kwh_price": Key("a number such as 0.32", _is_amount),
     "motley_idle_watts": Key("a number such as 55", _is_amount),
+    "motley_hours": Key('when it may train, such as "22:00-07:00", in quotes', _is_hours),
+    "motley_on_battery": _one_of([*ON_BATTERY]),
+    "motley_step_aside": _one_of([*IN_USE]),
+    "motley_step_aside_programs": Key("a list of programs such as [blender]", _is_names),
     "motley_role": Key("head or worker", lambda value: value in ("head", "worker"), on_node_only=True),
     "motley_subnet": Key("your network with its size, such as 192.168.1.0/24", is_network),
     "motley_gateway": Key(ADDRESS, is_address),
@@ -125,10 +146,6 @@ TYPES: dict[str, Key] = {
     "str": Key("a text", _is_text),
     "path": Key("a path", _is_text),
 }
-
-
-def _one_of(choices: list[Any]) -> Key:
-    return Key("one of " + ", ".join(map(str, choices)), lambda value: value in choices)
 
 
 # What a type alone does not say.

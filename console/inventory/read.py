@@ -12,9 +12,12 @@ from typing import Any
 
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import Key, judge_keys
+from console.rent import rented
 from console.strict_yaml import YamlError, load
 
 GROUP = "cluster"
+RENTED = "rented.yml"
+"""What makes an inventory of leases (plugins/inventory/motley_rented.py)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -50,6 +53,8 @@ def on_slurm(values: Mapping[str, Any]) -> bool:
 def hosts_file(path: Path) -> Path:
     if not path.is_dir():
         return path
+    if (path / RENTED).exists():
+        return path / RENTED
     return next(filter(_is_program, sorted(path.iterdir())), path / "hosts.yml")
 
 
@@ -63,6 +68,8 @@ def _is_program(file: Path) -> bool:
 
 def _load(hosts_file: Path) -> Any:
     """The file itself, or for a program (the lab's inventory) what it prints, in the shape of a file."""
+    if hosts_file.name == RENTED:
+        return {GROUP: {"hosts": rented.hosts()}}
     if not _is_program(hosts_file):
         return load(hosts_file)
     done = subprocess.run([hosts_file.resolve(), "--list"], capture_output=True, text=True, check=False)
@@ -104,7 +111,10 @@ def read(hosts_file: Path, inventory: Inventory, keys: dict[str, Key]) -> None:
         inventory.findings += judge_keys(settings, f"{hosts_file}, {name}", keys, on_node=True)
         beside = _variables_beside(folder / "host_vars", str(name), keys, inventory, on_node=True)
         inventory.nodes[str(name)] = {**shared, **beside, **settings}
-    if not inventory.nodes:
+    if not inventory.nodes and hosts_file.name == RENTED:
+        fix = './motley rent --gpu "RTX 4090" --hours 3 --max 0.50'
+        inventory.findings.append(Finding(what="no machine is rented now", where=str(hosts_file), fix=fix))
+    elif not inventory.nodes:
         fix = "name at least one machine below 'hosts:'"
         inventory.findings.append(Finding(what="there is no machine in it", where=str(hosts_file), fix=fix))
 

@@ -143,7 +143,7 @@ def guarded_ssh(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Findin
         ranges += [known["motley_firewall_high_ports"]] if known["motley_firewall_guard_high_ports"] else []
         port = values.get("ansible_port", 22)
         spans = [span for span in map(ports_of, ranges) if span and is_port(port) and span[0] <= port <= span[1]]
-        if spans and known["motley_firewall_manage"]:
+        if spans and known["motley_firewall_manage"] and values.get("motley_manage_host") is not False:
             what = "SSH's port {} lies in {}-{}, which the firewall guards".format(port, *spans[0])
             fix = "it stays open to all, as every port where sshd listens; what else listens there does not"
             yield Finding(what=what, where=f"{where}, {name}", fix=fix)

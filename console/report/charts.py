@@ -235,8 +235,13 @@ def exact(value: float | None) -> str:
 def legend(lines: Sequence[Line]) -> str:
     if len(lines) < 2:
         return ""
-    items = (f'<i{faint(line)} style="background:{line.colour}"></i>{html.escape(line.name)}' for line in lines)
+    items = (f'<i class="{swatch(line.colour)}{" faint" * line.faint}"></i>{html.escape(line.name)}' for line in lines)
     return f'<ul class="legend">{"".join(f"<li>{item}</li>" for item in items)}</ul>'
+
+
+def swatch(colour: str) -> str:
+    """The class of a colour: a live page allows no styles in its text."""
+    return f"c{colour.removeprefix('var(--n').removesuffix(')')}"
 
 
 def faint(line: Line) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from console.report.news import happened
 from train.plan.config import RunConfig, kind_of
 from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
-from train.runlog.state import Event, by_node, history, nodes_of, replay, time_of
+from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read
 
 
@@ -90,17 +90,31 @@ def newest_run(results: Path) -> Path:
 def read_history(folder: Path) -> History:
     """`folder` holds the files of a run, or a folder for each node with them."""
     state, changes = replay([*_gather(folder, EVENTS), *_gather(folder, MEMBERS)])
-    starts = [change.event for change in changes if change.kind == "start"]
-    if not starts:
+    if not any(change.kind == "start" for change in changes):
         raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: make fetch RUN={folder.name}")
-    steps = history(change.event for change in changes)
     launched = [_json(file) for file in sorted(folder.rglob(LAUNCH))]
+    return history_of(
+        state,
+        changes,
+        _gather(folder, GPU),
+        launch=launched[0] if launched else {},
+        fetched=any((folder / name).is_dir() for name in MADE),
+        trace=TRACE if (folder / TRACE).exists() else "",
+        plan=next(filter(None, (launch.get("foretold") for launch in launched)), {}),
+        answers=_json(folder / ANSWERS),
+    )
+
+
+def history_of(state: RunState, changes: list[Change], readings: list[Event], **beside: Any) -> History:
+    """Of a run that is over, or still running: from what happened so far."""
+    starts = [change.event for change in changes if change.kind == "start"]
+    steps = history(change.event for change in changes)
     trained = [change.event["step"] for change in changes if change.kind == "step"]
     evals = {change.event["step"]: change.event for change in changes if change.kind == "eval"}
     wrote = {change.event["step"]: change.event for change in changes if change.kind == "samples"}
     computed = {node for step in steps for node, gb in by_node(step, "gpu_gb").items() if gb}
     cards: dict[str, list[Event]] = {}
-    for reading in _gather(folder, GPU):
+    for reading in readings:
         cards.setdefault(str(reading["node"]), []).append(reading)
     return History(
         run=state.run,
@@ -116,11 +130,7 @@ def read_history(folder: Path) -> History:
         verdict=state.verdict,
         cards={node: readings for node, readings in cards.items() if node in computed},
         idle_cards=sorted(cards.keys() - computed),
-        launch=launched[0] if launched else {},
-        fetched=any((folder / name).is_dir() for name in MADE),
-        trace=TRACE if (folder / TRACE).exists() else "",
-        plan=next(filter(None, (launch.get("foretold") for launch in launched)), {}),
-        answers=_json(folder / ANSWERS),
+        **beside,
     )
 
 

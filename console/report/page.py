@@ -9,11 +9,12 @@ from typing import Any
 
 import jinja2
 
+from console.report.charts import swatch
 from console.report.energy import energy, node_kwh
 from console.report.history import History
 from console.report.news import numbered
 from console.report.parts import part_charts
-from console.report.series import all_charts, colour, waiting_by_node
+from console.report.series import all_charts, colour, first_charts, waiting_by_node
 from console.words import duration
 from train.plan.shares import split_rows
 from train.runlog.events import metric_words
@@ -22,11 +23,15 @@ from train.runlog.state import Event, by_node, node_of
 TEMPLATE = Path(__file__).parents[2] / "templates"
 
 
-def write_page(history: History, file: Path) -> Path:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Of the report and of the live page: the same templates."""
+    return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined
     )
-    text = environment.get_template("report.html.j2").render(**view(history))
+
+
+def write_page(history: History, file: Path) -> Path:
+    text = environment().get_template("report.html.j2").render(**view(history))
     file.parent.mkdir(parents=True, exist_ok=True)
     draft = file.with_suffix(".draft")
     draft.write_text(text, encoding="utf-8")
@@ -34,9 +39,10 @@ def write_page(history: History, file: Path) -> Path:
     return file
 
 
-def view(history: History) -> dict[str, Any]:
+def view(history: History, *, whole: bool = True) -> dict[str, Any]:
+    """`whole`: with the charts that are folded away."""
     nodes = node_table(history)
-    drawn = [chart for chart in all_charts(history) if chart["svg"]]
+    drawn = [chart for chart in (all_charts(history) if whole else first_charts(history)) if chart["svg"]]
     tokens = sum(step["tokens"] for step in history.steps)
     told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
     return {
@@ -163,7 +169,7 @@ def node_table(history: History) -> list[dict[str, Any]]:
     rows = [sum(by_node(step, "rows").get(node, 0.0) for step in history.steps) for node in history.nodes]
     parts = split_rows(100, rows) if sum(rows) else [0] * len(rows)
     return [
-        node_row(history, node, taken) | {"colour": colour(number), "part": part}
+        node_row(history, node, taken) | {"colour": swatch(colour(number)), "part": part}
         for number, (node, taken, part) in enumerate(zip(history.nodes, rows, parts, strict=True))
     ]
 

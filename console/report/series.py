@@ -40,6 +40,10 @@ def all_charts(history: History) -> list[dict[str, str]]:
     ]
 
 
+def first_charts(history: History) -> list[dict[str, str]]:
+    return [loss_chart(history)] if history.steps else []
+
+
 def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
     return {"key": key, "title": title, "text": text, "svg": svg}
 

@@ -16,14 +16,14 @@ from pathlib import Path
 from lab import deb, fake_packages, layer, real_packages, repository
 from lab.base import Base
 from lab.deb import Deb
-from lab.shapes import debian_ifupdown, debian_root, desktop_2404, encrypted, igpu_only, lived_in, server_2604
+from lab.shapes import debian_ifupdown, debian_root, desktop_2404, encrypted, igpu_only, lived_in, rented, server_2604
 from lab.shapes import shape as parts
 from lab.shapes.shape import Machine, Shape
 from lab.shell import LabError, outcome, run
 
 SHAPES: dict[str, Shape] = {
     module.SHAPE.name: module.SHAPE
-    for module in (server_2604, desktop_2404, debian_ifupdown, debian_root, encrypted, igpu_only, lived_in)
+    for module in (server_2604, desktop_2404, debian_ifupdown, debian_root, encrypted, igpu_only, rented, lived_in)
 }
 """In the order in which they lie on one another: who sets up the network comes first."""
 

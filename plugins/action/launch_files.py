@@ -25,7 +25,9 @@ class ActionModule(ActionBase):
         run = plan["run"]
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
-            files = render.files(plan, node, args["token"], dict(args["ports"]), dict(args.get("environment") or {}))
+            aside = render.aside_of(known["hostvars"][node], float(args.get("not_before") or 0))
+            more = dict(args.get("environment") or {})
+            files = render.files(plan, node, args["token"], dict(args["ports"]), more, aside=aside)
             address = notify.for_node(known["hostvars"][node])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}

@@ -58,12 +58,23 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
         looks={name: host["motley_plan_look"]["look"] | {"missed": missed[name]} for name, host in hosts.items()},
         versions={name: host["motley_plan_versions"]["versions"] for name, host in hosts.items()},
         processes={name: host["motley_processes"] for name, host in hosts.items() if "motley_processes" in host},
+        weights={
+            name: weights_of(name, host["motley_weights"]) for name, host in hosts.items() if "motley_weights" in host
+        },
         off=off,
         proof_mbit=receipt.link_mbit(state / "receipts"),
         calibrated=calibrated(hosts),
         code=package_hash(ROOT / "train"),
         files=lambda model: hub.files(model, token),
     )
+
+
+def weights_of(name: str, value: Any) -> str:
+    if value not in ("auto", "gpu", "stream"):
+        raise BadInput(
+            f"{name}: motley_weights: '{value}' is none of auto|gpu|stream\nfix: correct it in the inventory"
+        )
+    return str(value)
 
 
 def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:

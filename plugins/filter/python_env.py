@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from plugins.module_utils.motley.env_files import of_wheel
+from requirements.fetch_wheels import UNHASHED, for_python
 from requirements.wheelhouse import lock_id
 from train.nvidia_driver import numbers, older
 
@@ -92,6 +93,13 @@ def motley_env_wheels(files: Data, looks: list[Data]) -> Data:
     return {name: facts for name, facts in files.items() if of_wheel(name) in harmed or name.startswith("uv-")}
 
 
+def motley_env_itself(sets: list[str], python: str, requirements: str) -> list[Data]:
+    """The locks of these sets as a machine with this Python reads them, where it fetches the wheels itself."""
+    parts = [part for name in sets for part in (name, UNHASHED.get(name)) if part]
+    texts = {part: for_python((Path(requirements) / f"{part}.txt").read_text(), python) for part in parts}
+    return [{"text": text, "hashed": part not in UNHASHED.values()} for part, text in texts.items()]
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
@@ -101,4 +109,5 @@ class FilterModule:
             "motley_lock_id": motley_lock_id,
             "motley_env_wrong": motley_env_wrong,
             "motley_env_wheels": motley_env_wheels,
+            "motley_env_itself": motley_env_itself,
         }

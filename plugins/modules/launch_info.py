@@ -20,7 +20,7 @@ from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
-from ansible.module_utils.motley.start_stop_status import UNIT
+from ansible.module_utils.motley.run_processes import UNIT
 from ansible.module_utils.train.runlog.paths import AGENT, CLUSTER, EVENTS, LAUNCH, checkpoints, logs, made
 
 DOCUMENTATION = r"""

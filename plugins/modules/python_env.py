@@ -44,6 +44,9 @@ options: {
   "lock": {"type": "str", "default": "", "description": "Id of the locked set"},
   "wheels": {"type": "path", "description": "Folder that holds the wheels (build)"},
   "files": {"type": "dict", "default": {}, "description": "The wheels, and uv's: name to {size, sha256} (build)"},
+  "itself": {"type": "list", "elements": "dict", "default": [],
+    "description": "Requirements that the machine fetches from an index by itself, instead of wheels (text, hashed)"},
+  "index": {"type": "list", "elements": "str", "default": [], "description": "uv's options that say which index"},
   "keep_wheels": {"type": "bool", "default": false, "description": "Whether the wheels stay after the build"},
   "imports": {"type": "list", "elements": "str", "default": [],
     "description": "Modules that must load before the switch"}
@@ -61,6 +64,13 @@ UNFIT = "run again; if it stays so, the locked set does not fit this machine"
 UV_INSTALL = (
     *("pip", "install", "--quiet", "--color=never", "--no-config", "--offline", "--no-index", "--no-build"),
     *("--no-deps", "--require-hashes", "--link-mode=hardlink", "--requirement=-"),
+)
+UV_FETCH = (
+    *("pip", "install", "--quiet", "--color=never", "--no-config", "--no-build"),
+    *("--no-deps", "--link-mode=hardlink", "--requirement=-"),
+)
+NO_INDEX = (
+    "can that machine reach the package index? see motley_python_env_index; or motley_python_env_fetch: controller"
 )
 RUN_IS_ON = ("systemctl", "is-active", "--quiet", "motley-awake.service")
 
@@ -240,13 +250,19 @@ def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None 
     shutil.rmtree(cache, ignore_errors=True)  # a power cut may have left files in it that are not whole
     cache.mkdir(parents=True)
     uv = unpack_uv(wheels, files, cache)
+    places = [f"--cache-dir={cache}", f"--python={env}/bin/python"]
+    for part in params.get("itself", []):
+        text = "\n".join(line for line in part["text"].splitlines() if only is None or env_files.of_lock(line) in only)
+        checked = ["--require-hashes"] if part["hashed"] else []
+        words = [str(uv), *UV_FETCH, *checked, *params["index"], *places]
+        run(words, "its packages could not be fetched by the machine itself", NO_INDEX, text)
     lines = [
         "{}=={} --hash=sha256:{}".format(*name.split("-")[:2], facts["sha256"])
         for name, facts in files.items()
         if not name.startswith("uv-") and (only is None or env_files.of_wheel(name) in only)
     ]
-    places = [f"--find-links={wheels}", f"--cache-dir={cache}", f"--python={env}/bin/python"]
-    run([str(uv), *UV_INSTALL, *places], "a wheel was refused", DAMAGED, "\n".join(lines))
+    if not params.get("itself"):
+        run([str(uv), *UV_INSTALL, f"--find-links={wheels}", *places], "a wheel was refused", DAMAGED, "\n".join(lines))
     shutil.rmtree(cache)  # its files are hard links of the installed ones, whose times change with it
     env_files.write_down(env)
 

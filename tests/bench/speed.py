@@ -18,9 +18,8 @@ def rows_per_second(
     hosts: list[Host], *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None, **settings: Any
 ) -> float:
     """Of `count` steps after `skip` of them under quota; the start-up runs without."""
-    run = torchrun.train(
-        f"b{next(COUNTER)}", hosts, rows_per_step=rows, max_steps=400, micro_batch=MICRO_BATCH, **settings
-    )
+    chosen = {"max_steps": 400, "micro_batch": MICRO_BATCH} | settings
+    run = torchrun.train(f"b{next(COUNTER)}", hosts, rows_per_step=rows, **chosen)
     return measured(run, rows=rows, skip=skip, count=count, percent=percent)
 
 

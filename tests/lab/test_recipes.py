@@ -4,18 +4,16 @@ are those of one process."""
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from lab import faults
 from lab.profile import CLUSTER_HOME as HOME
 from lab.profile import USER
-from tests.support import pace
+from tests.support import pace, photos
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
 from tests.support.watching import Watching
@@ -24,7 +22,8 @@ pytestmark = pytest.mark.long
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 LOST_S, BACK_S = 60, 90
 SAME = 1e-5
-"""Of a loss, after steps whose sums of fp32 were added up in another order."""
+"""Of the first loss, after steps whose sums of fp32 were added up in another order. Learning rates are small enough:
+at a large one such a difference grows to 1e-3 in twenty steps, also in one process with another micro-batch."""
 
 
 @dataclass(frozen=True)
@@ -49,47 +48,30 @@ def texts(folder: Path) -> Path:
     return made
 
 
-def photos(folder: Path) -> Path:
-    """Of three classes, each of a hue, in noise; as bitmaps, which need no library to be written."""
-    random = Random(1)
-    for number, name in enumerate(("red", "green", "blue")):
-        for one in range(60):
-            file = folder / "photos" / name / f"{one}.bmp"
-            file.parent.mkdir(parents=True, exist_ok=True)
-            dots = [[random.randrange(60) + 150 * (colour == number) for colour in (2, 1, 0)] for _ in range(16 * 16)]
-            data = bytes(value for dot in dots for value in dot)
-            head = struct.pack("<2sIHHI", b"BM", 54 + len(data), 0, 0, 54)
-            file.write_bytes(head + struct.pack("<IiiHHIIiiII", 40, 16, 16, 1, 24, 0, len(data), 0, 0, 0, 0) + data)
-    return folder / "photos"
-
-
-OWN = {
-    "recipe": REPOSITORY / "examples/table.py",
-    "dataset": REPOSITORY / "examples/energy.csv",
-    "rows_per_step": 48,
-    "width": 256,
-}
+OWN: dict[str, object] = {"recipe": REPOSITORY / "examples/table.py", "dataset": REPOSITORY / "examples/energy.csv"}
+OWN |= {"rows_per_step": 48, "width": 1024, "learning_rate": 3e-5}
+NEW: dict[str, object] = {"recipe": "pretrain", "dataset": texts, "rows_per_step": 48, "max_seq_length": 64}
+NEW |= {"hidden_size": 64, "layers": 3}
 DRILLS = {
     "sft": Drill(
         {"model": "tiny", "dataset": "stdlib-qa", "max_seq_length": 64, "rows_per_step": 24, "profile": "5-7"},
         ("adapter", "trace.json.gz"),
     ),
-    "pretrain": Drill(
-        {
-            "dataset": texts,
-            "hidden_size": 64,
-            "layers": 3,
-            "vocab_size": 512,
-            "max_seq_length": 64,
-            "rows_per_step": 48,
-        },
-        ("model/model.safetensors",),
-    ),
+    "pretrain": Drill(NEW | {"vocab_size": 512}, ("model/model.safetensors", "model/tokenizer.json")),
+    "tokenizer": Drill(NEW | {"tokenizer": "tiny"}, ("model/model.safetensors", "model/tokenizer.json")),
     "images": Drill(
-        {"dataset": photos, "model": "resnet18", "width": 16, "image_size": 32, "rows_per_step": 24, "warmup_steps": 5},
+        {
+            "dataset": lambda folder: photos.write(folder / "photos"),
+            "model": "resnet18",
+            "width": 16,
+            "image_size": 32,
+            "rows_per_step": 24,
+            "learning_rate": 0.0002,
+        },
         ("model/model.safetensors", "model/labels.json"),
+        steps=300,
     ),
-    "own": Drill(OWN, ("model/model.safetensors", "model/recipe.py"), steps=1500),
+    "own": Drill(OWN, ("model/model.safetensors", "model/recipe.py"), steps=1000),
 }
 
 
@@ -101,11 +83,11 @@ def person(ready_trio: Person) -> Iterator[Person]:
     ready_trio.types("stop")
 
 
-@pytest.mark.parametrize("recipe", DRILLS)
-def test_the_curve_of_one_process_whatever_happens(person: Person, recipe: str, tmp_path: Path) -> None:
-    drill = DRILLS[recipe]
+@pytest.mark.parametrize("name", DRILLS)
+def test_the_curve_of_one_process_whatever_happens(person: Person, name: str, tmp_path: Path) -> None:
+    drill = DRILLS[name]
     settings = {name: value(tmp_path) if callable(value) else value for name, value in drill.settings.items()}
-    settings = {"recipe": recipe} | settings | {"run": recipe, "max_steps": drill.steps, "save_every": 10}
+    settings = {"recipe": name} | settings | {"run": name, "max_steps": drill.steps, "save_every": 10}
     settings |= {"eval_every": drill.steps // 2}
     launched = Watching(
         person, "launch", *(word for pair in settings.items() for word in ("-e", "{}={}".format(*pair)))
@@ -120,20 +102,20 @@ def test_the_curve_of_one_process_whatever_happens(person: Person, recipe: str, 
     launched.hears(rf"{OLD} back · 3 of 3", BACK_S)
     launched.hears(rf"done · {drill.steps} steps", 600)
     assert launched.ends(30) == 0
-    together, alone = losses(person, HOME, recipe), losses(person, in_one_process(person, recipe), "alone")
+    together, alone = losses(person, HOME, name), losses(person, in_one_process(person, name), "alone")
     assert sorted(together) == sorted(alone) == list(range(1, drill.steps + 1))
-    away = max(abs(together[step] - alone[step]) / alone[step] for step in alone)
-    print(f"{recipe}: losses at most {away:.1e} from those of one process")
+    away = max(abs(together[step] - alone[step]) for step in alone) / alone[1]
+    print(f"{name}: losses {alone[1]:.3g} to {alone[drill.steps]:.3g}, at most {away:.1e} from those of one process")
     assert away < SAME
     fetched = tmp_path / "results"
-    said = person.types("fetch", "--run", recipe, "--results", str(fetched))
+    said = person.types("fetch", "--run", name, "--results", str(fetched))
     assert said.rc == 0 and f"the same on {MASTER}, {LAPTOP}, {OLD}" in said.out, said.out
-    assert all((fetched / recipe / name).exists() for name in drill.made), said.out
+    assert all((fetched / name / file).exists() for file in drill.made), said.out
 
 
-def in_one_process(person: Person, recipe: str) -> str:
+def in_one_process(person: Person, name: str) -> str:
     """The same rows and settings, on the head alone; where it keeps its files."""
-    home = f"/home/{USER}/alone-{recipe}"
+    home = f"/home/{USER}/alone-{name}"
     train = f"{HOME}/env/bin/python -m train run --config {HOME}/config/training_config.yaml --home {home} --run alone"
     environment = f"PYTHONPATH={HOME}/code HF_HUB_OFFLINE=1 OMP_NUM_THREADS=1"
     words = f"cd {HOME} && {environment} exec {train} --balance even"
@@ -142,6 +124,8 @@ def in_one_process(person: Person, recipe: str) -> str:
 
 
 def losses(person: Person, home: str, run: str) -> dict[int, float]:
-    file = person.cluster[MASTER].disk.root / f"{home}/logs/runs/{run}/events.jsonl".lstrip("/")
-    events = [json.loads(line) for line in file.read_text().splitlines()]
-    return {event["step"]: float(event["loss"]) for event in events if event["event"] == "step"}
+    """From the event logs of all nodes: the last step before the power went may be known to one of them alone."""
+    logs = [host.disk.root / f"{home}/logs/runs/{run}/events.jsonl".lstrip("/") for host in person.cluster.lab.hosts]
+    events = [json.loads(line) for log in logs if log.exists() for line in log.read_text().splitlines()]
+    steps = sorted((event for event in events if event["event"] == "step"), key=lambda event: float(event["time"]))
+    return {event["step"]: float(event["loss"]) for event in steps}

@@ -110,6 +110,27 @@ def test_a_second_launch_brings_nothing(tiny: Person) -> None:
     assert "Hand files from node to node" not in said.out
 
 
+def test_a_node_streams_by_its_inventory_and_the_curve_is_the_same(tiny: Person) -> None:
+    hosts, settings = tiny.cluster.hosts, {"model": "tiny", "max_steps": 4, "rows_per_step": 6}
+    held = tiny.launches(**settings, run="held", starts=True)
+    tiny.writes({"gpu-worker-2": {"motley_weights": "stream"}}, motley_render_environment={"OMP_NUM_THREADS": 1})
+    streamed = tiny.launches(**settings, run="streamed", starts=True)
+    assert held.rc == 0 and "streams" not in held.out, held.out
+    assert streamed.rc == 0 and "gpu-worker-2: as set; 3 MB of layers come from its files" in streamed.out, streamed.out
+    for host, weights in zip(hosts, ("gpu", "gpu", "stream"), strict=True):
+        assert f"weights: {weights} " in host.run("cat", f"{HOME}/config/training_config.yaml")
+    curves = [losses_of(host, run) for host in hosts for run in ("held", "streamed")]
+    assert all(curve == pytest.approx(curves[0], rel=1e-6) for curve in curves) and len(curves[0]) == 4
+    adapter = f"{HOME}/results/streamed/adapter/adapter_model.safetensors"
+    assert len({host.run("sha256sum", adapter) for host in hosts}) == 1
+    assert "weights stream: as set" in hosts[2].run("cat", f"{HOME}/logs/runs/streamed/events.jsonl")
+
+
+def losses_of(host: Host, run: str) -> list[float]:
+    lines = host.run("cat", f"{HOME}/logs/runs/{run}/events.jsonl").splitlines()
+    return [event["loss"] for event in map(json.loads, lines) if event["event"] == "step"]
+
+
 def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None:
     settings = {"model": "tiny", "rows_per_step": 12, "max_seq_length": 64, "motley_plan_calibrate": "true"}
     before = tiny.plans(**settings | {"motley_plan_calibrate": "false"})

@@ -28,6 +28,8 @@ class Agents:
         self.processes = processes or {}
         self.running: dict[str, subprocess.Popen] = {}
         self.token, self.port = secrets.token_hex(8), _ports()
+        self.more: dict = {}
+        """Of cluster.yaml."""
         self.net = 1 + secrets.randbelow(250)
 
     def folder(self, name: str) -> Path:
@@ -44,7 +46,7 @@ class Agents:
             for i, other in enumerate(self.names)
         ]
         facts = {"run": "run", "node": name, "token": self.token, "nodes": nodes, "interface": "lo"}
-        facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | changes
+        facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | self.more | changes
         (folder / "cluster.yaml").write_text(json.dumps(facts))
         settings = self.options | {"home": str(folder)}
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
@@ -144,7 +146,8 @@ class Agents:
 
 
 def _ports() -> int:
-    return 20000 + 64 * secrets.randbelow(150)
+    """The heartbeat's; up to 60 more are for groups. Free ones of others are elsewhere (`cluster.free_port`)."""
+    return 20_000 + 64 * secrets.randbelow(140)
 
 
 def alive(pid: int) -> bool:

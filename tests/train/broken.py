@@ -113,6 +113,29 @@ def rests(step: int) -> None:
     loop.update = resting
 
 
+def rests_in_evaluation(step: int) -> None:
+    """Nothing broken: it is stopped in the midst of the evaluation after this step."""
+    look = milestones.held_out_loss
+
+    def resting(run):
+        if run.step == step:
+            run.reporter.say("resting")
+            time.sleep(600)
+        return look(run)
+
+    milestones.held_out_loss = resting
+
+
+def forgets_checkpoint(step: int) -> None:
+    """The second node was away when this one was written."""
+    write = checkpoint.write
+
+    def writing(root, at, *words, **named):
+        return root / f"step-{at}" if RANK == 1 and at == step else write(root, at, *words, **named)
+
+    checkpoint.write = writing
+
+
 def lingers(step: int) -> None:
     """Nothing broken: it is stopped in the middle of this step and of a round, and its end takes so long that the step
     could still be reported."""

@@ -57,11 +57,12 @@ def environment(node: str = "node-0") -> dict[str, str]:
 
 
 def free_port() -> int:
-    """Below those that the kernel gives away: it is used seconds later, after the libraries are read."""
+    """Below those that the kernel gives away: it is used seconds later, after the libraries are read. And above those
+    of agents and heartbeats, as a group's store listens on all addresses."""
     while True:
-        port = 20_000 + secrets.randbelow(12_000)
+        port = 30_000 + secrets.randbelow(2_700)
         with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))
             return port
 
 

@@ -50,9 +50,12 @@ def main(data: str, rows_per_step: str, *files: str) -> None:
     steps = merge([read(Path(file)) for file in files])
     rows, each = len(open_rows(Path(data))), int(rows_per_step)
     whole = sorted(steps) == list(range(1, len(steps) + 1))
-    total = next(event["total_steps"] for file in files for event in read(Path(file)) if event["event"] == "start")
+    start = next(event for file in files for event in read(Path(file)) if event["event"] == "start")
+    total, rate = start["total_steps"], start["identity"]["learning_rate"]
     compared = min(len(steps), MOST_COMPARED) if whole else 0
-    truth = reference.losses(model_folder("tiny"), Path(data), steps=compared, rows_per_step=each, of_steps=total)
+    truth = reference.losses(
+        model_folder("tiny"), Path(data), steps=compared, rows_per_step=each, of_steps=total, rate=rate
+    )
     errors = [abs(steps[i + 1]["loss"] - loss) / loss for i, loss in enumerate(truth)]
     worlds = sorted({len(event["nodes"]) for event in steps.values()})
     right = whole and rows_are_right(steps, rows, each)

@@ -68,6 +68,54 @@ def test_a_lost_head_is_replaced_and_comes_back_as_a_plain_node(three):
     assert epochs == sorted(set(epochs))
 
 
+def test_a_machine_that_somebody_needs_leaves_frees_its_memory_and_comes_back(three):
+    """By the file alone, as who sits there makes it. The head, which is also the host, as any other."""
+    for name in ("node-2", three.now("node-1")["host"]):
+        rest = [other for other in three.names if other != name]
+        held, file, began = three.workers(name), three.folder(name) / "pause", time.time()
+        file.touch()
+        pace.until(lambda held=held: not any(alive(pid) for pid in held), 5, "its memory is not free")
+        took_s = time.time() - began
+        three.together(*rest, since=began, within_s=30)
+        assert took_s < pace.seconds(5)
+        assert three.now(name)["state"] == "away" and "paused" in three.now(name)["reason"]
+        lost = [event for other in rest for event in three.members(other, "lost") if event["time"] > began]
+        assert any(f"lost {name} (steps aside: paused)" in event["reason"] for event in lost)
+        assert not three.workers(name)
+        file.unlink()
+        three.together(*three.names, within_s=40)
+        assert [event["event"] for event in three.members(name) if event["event"] in ("away", "back")][-2:] == [
+            "away",
+            "back",
+        ]
+
+
+def test_a_launch_for_later_begins_then_and_hours_hold_it_off(data, tmp_path):
+    """Outside their hours the run waits and says until when; it begins at its time, not before."""
+    one = Agents(tmp_path, ENDLESS | {"dataset": data}, size=1)
+    far = time.localtime(time.time() + 6 * 3600)
+    one.more = {"aside": {"hours": f"{far.tm_hour}:00-{far.tm_hour}:30"}}
+    one.start()
+    one.wait(lambda: one.now("node-0").get("state") == "away", 30, "it trains outside its hours")
+    assert f"waiting for a majority, until {far.tm_hour:02d}:00" in one.now("node-0")["reason"]
+    assert one.stop() == [143] and not one.events("node-0")
+    begin = time.time() + pace.seconds(4)
+    one.more = {"aside": {"not_before": begin}}
+    one.start()
+    one.together("node-0", within_s=90)
+    first = min(event["time"] for event in one.events("node-0"))
+    assert first >= begin
+    one.stop()
+
+
+def test_a_pause_with_a_time_ends_by_itself(three):
+    (three.folder("node-1") / "pause").write_text("4s\n")
+    three.wait(lambda: three.now("node-1")["state"] == "away", 20, "it does not step aside")
+    assert "until " in three.now("node-1")["reason"]
+    three.together(*three.names, within_s=60)
+    (three.folder("node-1") / "pause").unlink()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_a_planned_leave_is_announced(three, number):
     """Slurm's SIGUSR1 goes to all that an agent has started as well."""

@@ -71,7 +71,9 @@ def test_the_plan_and_the_run_decide_alike(capsys, model, sizes, backend):
     planned = json.loads(capsys.readouterr().out)["decisions"]
     nodes = (part.split("=") for part in sizes.split(","))
     devices = [
-        Device(name, "cpu" if "cpu" in size else "cuda:0", int(float(size.removeprefix("cpu:")) * GIB))
+        Device(
+            name, "cpu" if "cpu" in size else "cuda:0", int(float(size.removeprefix("cpu:")) * GIB), main_bytes=1 << 50
+        )
         for name, size in nodes
     ]
     shape = model_facts(resolve_model(model))

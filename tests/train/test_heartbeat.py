@@ -18,7 +18,7 @@ from train.plan.cluster_config import ClusterConfig, Member
 
 
 def network(size: int = 2) -> list[ClusterConfig]:
-    net, port = 1 + secrets.randbelow(250), 20000 + secrets.randbelow(9000)
+    net, port = 1 + secrets.randbelow(250), 29_000 + secrets.randbelow(1_000)
     nodes = tuple(Member(name=f"n{i}", address=f"127.1.{net}.{i + 1}") for i in range(size))
     return [ClusterConfig(run="r", node=n.name, token="secret", nodes=nodes, presence_port=port) for n in nodes]
 

@@ -1,6 +1,7 @@
 """The agents' decisions over all orders of events: a small world of nodes whose words arrive late, whose cables are cut
 and who are killed, put to sleep and brought back at any moment. A generation trains only with all of its members."""
 
+import time
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -130,6 +131,7 @@ class World:
         if not node.on:
             old = node.status
             status = NodeStatus(name=name, number=old.number, begun=old.begun, verdict=old.verdict)
+            status = replace(status, condition=old.condition, cause=old.cause)  # the file is still there
             self.nodes[name] = Node(name, status, up_since=self.time)
 
     def sleep(self, name: str) -> None:
@@ -154,6 +156,15 @@ class World:
                 if other.status.generation == node.status.generation and other.status.group == "running":
                     other.status = replace(other.status, group="failed")
 
+    def pause(self, name: str) -> None:
+        """Somebody plays on it. Its workers go with its next round; until then the others may still count on it."""
+        node = self.nodes[name]
+        node.status = replace(node.status, condition="away", cause="paused")
+
+    def unpause(self, name: str) -> None:
+        node = self.nodes[name]
+        node.status = replace(node.status, condition="fit", cause="")
+
     def pass_time(self, seconds: float) -> None:
         self.time += seconds
 
@@ -176,7 +187,7 @@ class World:
 
 def happenings(size: int):
     name = st.integers(0, size - 1).map(lambda i: f"n{i}")
-    one = st.sampled_from(["act"] * 6 + ["kill", "back", "back", "sleep", "wake", "doze", "crash"])
+    one = st.sampled_from(["act"] * 6 + ["kill", "back", "back", "sleep", "wake", "doze", "crash", "pause", "unpause"])
     return st.lists(
         st.one_of(
             st.tuples(one, name),
@@ -218,6 +229,7 @@ def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
     for name in world.order:
         world.wake(name)
         world.back(name)
+        world.unpause(name)
         world.nodes[name].failures = 0
     world.settle(60)
     assert [set(generation.members) for generation in world.training()] == [set(side)]
@@ -236,11 +248,34 @@ def test_links_of_any_kind_never_make_it_thrash(drawn):
     for name in world.order:
         world.wake(name)
         world.back(name)
+        world.unpause(name)
         world.nodes[name].failures = 0
     world.settle(60)
     before = [world.nodes[n].status.number for n in world.order]
     world.settle(30)
     assert [world.nodes[n].status.number for n in world.order] == before
+
+
+@thorough
+@given(worlds, st.data())
+def test_the_others_train_while_some_step_aside_and_with_them_when_they_are_back(drawn, data):
+    size, events = drawn
+    world = play(size, events)
+    players = data.draw(st.lists(st.sampled_from(world.order), unique=True))
+    world.cut.clear()
+    for name in world.order:
+        world.wake(name)
+        world.back(name)
+        world.nodes[name].failures = 0
+        (world.pause if name in players else world.unpause)(name)
+    world.settle(60)
+    rest = {name for name in world.order if name not in players}
+    assert [set(one.members) for one in world.training()] == ([rest] if majority(rest, world.order) else [])
+    assert not any(node.status.verdict for node in world.nodes.values()), "nobody ends a run by playing"
+    for name in players:
+        world.unpause(name)
+    world.settle(30)
+    assert [set(one.members) for one in world.training()] == [set(world.order)]
 
 
 # -- single decisions ---------------------------------------------------------------------------------------------
@@ -276,6 +311,35 @@ def test_the_first_generation_waits_for_all_but_not_for_ever():
     assert isinstance(action, Propose) and action.members == ("a", "b")
     # A launch that has trained already does not wait: its nodes are known to be missing.
     assert isinstance(decide(seen_by("a", [status("b", begun=True)], up_s=10)), Propose)
+
+
+def test_who_steps_aside_is_not_waited_for_and_is_named():
+    paused = {"condition": "away", "cause": "paused until 18:00"}
+    action = decide(seen_by("a", [status("b"), status("c", **paused)], up_s=3))
+    assert isinstance(action, Propose) and action.members == ("a", "b")
+    mine = decide(seen_by("c", [status("a"), status("b")], me=paused))
+    assert mine == Idle("c steps aside: paused until 18:00")
+    ours = Generation(number=4, host="a", members=TRIO)
+    view = seen_by("a", [status("b", **of(ours)), status("c", **of(ours), **paused)], me=of(ours))
+    action = decide(view)
+    assert isinstance(action, Propose) and action.members == ("a", "b") and action.kind == "lost"
+    assert action.reason == "lost c (steps aside: paused until 18:00)"
+
+
+def test_with_fewer_than_a_majority_it_waits_and_says_until_when():
+    at = time.mktime((2026, 11, 23, 20, 0, 0, 0, 0, -1))
+    away = [
+        status(name, condition="away", cause=f"outside its hours, until {hour}:00", until=at + 3600 * (hour - 20))
+        for name, hour in (("b", 23), ("c", 22))
+    ]
+    action = decide(seen_by("a", away, wall=at))
+    words = "b steps aside: outside its hours, until 23:00; c steps aside: outside its hours, until 22:00"
+    assert action == Idle(f"waiting for a majority, until 22:00 ({words})")
+    unknown = [status(name, condition="away", cause="on battery") for name in ("b", "c")]
+    action = decide(seen_by("a", unknown, wall=at))
+    assert action == Idle("waiting for a majority (b steps aside: on battery; c steps aside: on battery)")
+    silent = decide(seen_by("a", [status("b", condition="away", cause="paused")], (*TRIO, "d", "e"), wall=at))
+    assert isinstance(silent, Idle) and silent.reason.startswith("no answer from"), "unpausing b would not help"
 
 
 def test_of_two_the_head_continues_and_the_other_waits_and_says_so():

@@ -37,8 +37,10 @@ from train.cluster.membership import (
     Propose,
     Verdict,
     decide,
+    why_aside,
 )
 from train.cluster.notifier import NodeNotifier
+from train.cluster.step_aside import StepAside
 from train.cluster.workers import Failure, LocalWorkers, WorkersSeen, free_port
 from train.errors import BadInput
 from train.files import set_aside
@@ -95,6 +97,7 @@ class Agent:
 
         self.workers = LocalWorkers(cluster, settings, args.config, args.program)
         self.fitness, self.failures, self.newcomers = Fitness(), Failures(), Newcomers()
+        self.stepping = StepAside(settings.home_folder / paths.PAUSE, cluster.aside)
         self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
@@ -171,8 +174,7 @@ class Agent:
             number=self.memory.number,
             generation=self.generation,
             reachable=tuple(name for name in self.cluster.order if name in seen.peers),
-            condition=self.fitness.condition(seen.at),
-            cause=self.fitness.cause,
+            **self.stepping.status(self.fitness, seen.at),
             group=seen.workers.state,
             loading=seen.workers.loading,
             step=self.workers.progress.step,
@@ -189,6 +191,7 @@ class Agent:
             peers=seen.statuses,
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
             welcome=self.newcomers.welcome(seen.peers, seen.at),
+            wall=time.time(),
             up_s=seen.at - self.up_since,
             wait_all_s=self.wait_s,
             failures=failures.count,
@@ -201,6 +204,8 @@ class Agent:
 
     def _note(self, seen: Observed) -> None:
         workers, progress = seen.workers, self.workers.progress
+        if change := self.stepping.look(time.time(), seen.at):
+            self._record(*change, [self.cluster.node])
         self._note_stuck(workers.unkillable)
         if workers.state != "none" and progress.best_step > max(self.failures.step, self.failures.host_step):
             self.failures.count = 0
@@ -208,7 +213,7 @@ class Agent:
         if workers.failure:
             self._note_failure(seen, workers.failure)
         if workers.state == "done" and self.memory.verdict is None:
-            self._remember(Verdict(done=True, reason=f"all {progress.step} steps are trained"))
+            self._remember(Verdict(done=True, reason=progress.early or f"all {progress.step} steps are trained"))
         if workers.state == "running":
             self.fitness.cause = "a worker is stopped" if workers.stopped else ""
         if (self.status.condition, self.fitness.condition(seen.at)) == ("resting", "fit"):
@@ -285,7 +290,9 @@ class Agent:
     def _adopt(self, new: Generation, reason: str, change: str = "") -> None:
         if old := self.last_generation:
             if gone := [name for name in old.members if name not in new.members]:
-                self._record("lost", change or f"{', '.join(gone)} dropped by {new.host}", gone)
+                statuses = {name: peer.status for name, peer in self.heartbeat.snapshot().items()}
+                words = change or why_aside(gone, statuses) or f"{', '.join(gone)} dropped by {new.host}"
+                self._record("lost", words, gone)
             if come := [name for name in new.members if name not in old.members]:
                 self._record("joined", change or f"{', '.join(come)} added by {new.host}", come)
         self.generation = self.last_generation = new

@@ -22,7 +22,21 @@ from train.runlog.tail import Tail
 
 ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
-KINDS = ("up", "plan", "lost", "joined", "waiting", "failed", "stalled", "unfit", "woke", "leaving", "ended")
+KINDS = (
+    "up",
+    "plan",
+    "lost",
+    "joined",
+    "waiting",
+    "failed",
+    "stalled",
+    "unfit",
+    "woke",
+    "away",
+    "back",
+    "leaving",
+    "ended",
+)
 
 
 class MemberLog:
@@ -110,6 +124,8 @@ class TrainerProgress:
     """The highest step that this agent has seen: only beyond it is progress."""
     loss: float = 0.0
     done: bool = False
+    early: str = ""
+    """Why the run ended before its last step."""
     since: float = field(default_factory=now)
     setup_s: float = 0.0
     """The longest time from start to first step so far."""
@@ -135,6 +151,7 @@ class TrainerProgress:
         self.old = False
         self.started = self.since = now()
         self.stepped = self.done = False
+        self.early = ""
         self.step_s = 0.0
 
     def __post_init__(self) -> None:
@@ -162,6 +179,8 @@ class TrainerProgress:
         if kind == "checkpoint" and not self.old and not event.get("staged"):
             self.save_s, self.saved = 4 * float(event["seconds"]), True
         self.done = self.done or kind == "done"
+        if kind == "early_stop" and not self.old:
+            self.early = f"ended early at step {event['step']} ({event['reason']}); the best is step {event['best']}"
         self.step = int(event.get("step", self.step))
         self.loss = float(event.get("loss", self.loss)) if kind == "step" else self.loss
         if kind == "step" and not self.old:

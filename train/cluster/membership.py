@@ -17,7 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from train import pause
 from train.cluster.ledger import EMPTY, Ledger
+from train.runlog.notices import STEPS_ASIDE
 
 MOST_FAILURES = 8
 SETTLE_S = 2.0
@@ -51,8 +53,11 @@ class NodeStatus:
     generation: Generation | None = None
     reachable: tuple[str, ...] = ()
     condition: str = "fit"
-    """fit, unfit (its own workers cannot run), resting (the same, with a retry later) or leaving."""
+    """fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps aside for whoever
+    uses the machine) or leaving."""
     cause: str = ""
+    until: float = 0.0
+    """When it will no longer be away, where that is known."""
     group: str = "none"
     """Its workers, in its generation: none, running, failed, done."""
     loading: bool = False
@@ -80,6 +85,8 @@ class NodeView:
     """Seconds since each of them answered last."""
     welcome: Collection[str] | None = None
     """Peers that have answered long enough to join (None: all): one that comes and goes has to wait."""
+    wall: float = 0.0
+    """The time of the day here."""
     up_s: float = 1e9
     """Seconds since this agent started, or woke."""
     wait_all_s: float = 60.0
@@ -146,11 +153,13 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
     unfit = {name: node.cause for name, node in everyone.items() if node.condition in ("unfit", "resting")}
     if not majority([name for name in view.order if name not in unfit], view.order):
         return End(Verdict(done=False, reason="; ".join(f"{name}: {cause}" for name, cause in unfit.items())))
+    if me.condition == "away":
+        return Idle(_why_away(view, everyone) or f"{me.name} steps aside: {me.cause}")
     if me.name in unfit:
         return Idle(f"skipped{' for now' if me.condition == 'resting' else ''}: {me.cause}")
     fit = {name: node for name, node in everyone.items() if node.condition == "fit"}
     if not majority(fit, view.order):
-        return Idle(why_too_few(fit, view.order))
+        return Idle(_why_away(view, everyone) or why_too_few(fit, view.order))
     newest = _newest_generation(fit, view.order)
     if newest is None:
         return _begin(view, fit)
@@ -165,6 +174,23 @@ def why_too_few(fit: Collection[str], order: Sequence[str]) -> str:
     if 2 * len(fit) == len(order):
         return f"no answer from {missing}; of two halves the one with {order[0]} continues, this one waits"
     return f"no answer from {missing}; {len(fit)} of {len(order)} are no majority, waiting"
+
+
+def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
+    """Where too few are left because others step aside: who, and when enough will be back."""
+    away = {name: node for name, node in everyone.items() if node.condition == "away"}
+    fit = [name for name, node in everyone.items() if node.condition == "fit"]
+    if not away or not majority([*fit, *away], view.order):
+        return ""
+    words = "; ".join(f"{name} steps aside: {node.cause}" for name, node in away.items())
+    if majority(fit, view.order):
+        return words
+    for name in sorted(away, key=lambda name: away[name].until or float("inf")):
+        fit.append(name)
+        if majority(fit, view.order):
+            known = away[name].until
+            return f"waiting for a majority{', ' + pause.words(known, view.wall) if known else ''} ({words})"
+    return words
 
 
 def backoff_s(failures: int) -> float:
@@ -203,7 +229,8 @@ def _next_number(view: NodeView) -> int:
 def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
     """Nobody follows anything: the first of those who can publishes a generation."""
     first = next(iter(fit))
-    missing = [name for name in view.order if name not in fit]
+    away = [node.name for node in view.peers.values() if node.condition == "away"]
+    missing = [name for name in view.order if name not in fit and name not in away]
     if first != view.me.name:
         return Idle(f"waiting for {first} to begin")
     if missing and not any(node.begun for node in fit.values()) and view.up_s < view.wait_all_s:
@@ -287,7 +314,17 @@ def why_lost(name: str, node: NodeStatus | None) -> str:
         return f"{name} (silent)"
     if node.condition == "fit":
         return f"{name} (it and another member do not reach each other)"
+    if node.condition == "away":
+        return f"{name} ({STEPS_ASIDE}: {node.cause})"
     return f"{name} ({node.condition}{': ' + node.cause if node.cause else ''})"
+
+
+def why_aside(names: Iterable[str], known: Mapping[str, NodeStatus | None]) -> str:
+    """As its host would have said it: it is the host itself that steps aside."""
+    nodes = {name: known.get(name) for name in names}
+    if not all(node and node.condition == "away" for node in nodes.values()):
+        return ""
+    return f"lost {', '.join(why_lost(name, node) for name, node in nodes.items())}"
 
 
 def why_stalled(view: NodeView, members: Mapping[str, NodeStatus]) -> str:

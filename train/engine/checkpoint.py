@@ -28,6 +28,7 @@ from train.files import file_hash, whole_folder
 from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights
 
 OUTER = "outer.safetensors"
+WEIGHTS = ("adapter_model.safetensors", "model.safetensors")
 WRITE_ERRORS = (OSError, SafetensorError)  # a full disk comes as either
 
 
@@ -44,7 +45,7 @@ class Saved:
 
 
 def weights_file(model: nn.Module) -> str:
-    return "adapter_model.safetensors" if hasattr(model, "peft_config") else "model.safetensors"
+    return WEIGHTS[0] if hasattr(model, "peft_config") else WEIGHTS[1]
 
 
 def write_weights(folder: Path, model: nn.Module, named: Named) -> None:
@@ -87,6 +88,11 @@ def write(
     return target
 
 
+def intact(root: Path, step: int) -> Saved | None:
+    folder = root / f"step-{step}"
+    return None if damage(folder) else Saved(folder, json.loads((folder / "state.json").read_text()))
+
+
 def newest_intact(root: Path) -> tuple[Saved | None, list[str]]:
     """The newest checkpoint that is whole, and what was wrong with newer ones."""
     problems: list[str] = []
@@ -125,14 +131,18 @@ def prune(root: Path, newest: int, keep: int, best_step: int | None) -> None:
 
 
 def load(saved: Saved, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    weights = load_file(saved.folder / weights_file(model))
     named = trained_weights(model)
+    load_weights(saved, named)
+    set_optimizer_state(named, optimizer, load_file(saved.folder / "optimizer.safetensors"), saved.state["optimizer"])
+
+
+def load_weights(saved: Saved, named: Named) -> None:
+    weights = load_file(next(file for name in WEIGHTS if (file := saved.folder / name).exists()))
     if weights.keys() != named.keys():
         raise ValueError(f"{saved.folder} holds other weights than this model trains")
     with torch.no_grad():
         for name, parameter in named.items():
             parameter.copy_(weights[name])
-    set_optimizer_state(named, optimizer, load_file(saved.folder / "optimizer.safetensors"), saved.state["optimizer"])
 
 
 def outer(saved: Saved) -> dict[str, Tensor]:
@@ -142,6 +152,6 @@ def outer(saved: Saved) -> dict[str, Tensor]:
 
 
 def copy_weights(checkpoint: Path, folder: Path) -> None:
-    for name in ("adapter_model.safetensors", "adapter_config.json", "model.safetensors", "config.json"):
+    for name in (*WEIGHTS, "adapter_config.json", "config.json"):
         if (checkpoint / name).exists():
             shutil.copy2(checkpoint / name, folder / name)

@@ -17,6 +17,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
     import torch
 
     cuda = torch.cuda.is_available()
+    main = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if config.device == "cuda" and not cuda:
         raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: make doctor; on it: nvidia-smi")
     if cuda and config.device != "cpu":
@@ -26,10 +27,11 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         bf16 = has_bf16(local_rank)
         device = f"cuda:{local_rank}"
     else:
-        memory, bf16, device = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), True, "cpu"
+        memory, bf16, device = main, True, "cpu"
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) if base else 0
     has = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
-    return Device(node, device, memory, bf16=bf16, base_bytes=weights, **has)
+    wanted = config.holding.weights
+    return Device(node, device, memory, bf16=bf16, base_bytes=weights, main_bytes=main, weights=wanted, **has)
 
 
 def has_bf16(gpu: int) -> bool:

@@ -21,8 +21,9 @@ from torch.profiler import record_function
 
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step, to_tensors
+from train.engine.early_stop import is_over
 from train.engine.microbatch import chunks, step_down
-from train.engine.milestones import Milestones, between_steps, saves_after
+from train.engine.milestones import Milestones, between_steps, make_up, saves_after
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
@@ -73,8 +74,9 @@ class Run:
 def train(run: Run) -> None:
     config, world, strategy = run.config, run.world, run.strategy
     profile = Profile(run)
+    make_up(run)
     since = time.perf_counter()
-    while run.step < run.total_steps:
+    while not is_over(run):
         if profile.begin(run.step + 1):
             since = time.perf_counter()
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)

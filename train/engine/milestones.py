@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.engine import checkpoint, consistency, staging
+from train.engine import checkpoint, consistency, early_stop, staging
 from train.engine.batches import sums_over
+from train.engine.early_stop import Gains
 from train.files import whole_folder
 from train.plan.shares import spans, split_rows
 from train.recipes.model_card import CARD
@@ -27,8 +28,11 @@ class Milestones:
     """The last one at which all of it had its turn."""
     proven: int = -1
     saved: int = -1
+    evaluated: int = 0
+    """An evaluation that a signal broke off is made again when the run resumes."""
     best: dict[str, Any] | None = None
-    """Step and loss of the best evaluation."""
+    """Step, loss and metrics of the best evaluation."""
+    gains: Gains = field(default_factory=Gains)
     newest: float | None = None
     """Loss of the last evaluation."""
     metrics: dict[str, float] = field(default_factory=dict)
@@ -46,19 +50,33 @@ def between_steps(run: Run) -> bool:
     for act, now in due.items():
         if now:
             act(run)
+    if early_stop.ends_early(run):
+        save(run)
+        evaluate_base(run)
     return any(due.values())
+
+
+def make_up(run: Run) -> None:
+    """An evaluation that a signal broke off, where the run resumes: `patience` counts each."""
+    if not run.step or run.step == run.milestones.evaluated or not due_at(run, run.step)[evaluate]:
+        return
+    evaluate(run)
+    if early_stop.is_over(run):
+        save(run)
+        evaluate_base(run)
 
 
 def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
     """What has its turn after this step, the first since the last settled one at which all ranks hold the same."""
-    config, settled, last = run.config, run.milestones.settled, step == run.total_steps
+    config, made, last = run.config, run.milestones, step == run.total_steps
+    settled, eval_every = made.settled, early_stop.eval_every(config, run.total_steps)
 
-    def passed(every: int) -> bool:
-        return step // every > settled // every
+    def passed(every: int, since: int = settled) -> bool:
+        return step // every > since // every
 
     return {
         prove: settled == 0 or passed(config.proof_every),
-        evaluate: last or bool(config.eval_every and passed(config.eval_every)),
+        evaluate: last or bool(eval_every and passed(eval_every, made.evaluated)),
         save: last or passed(config.save_every),
         evaluate_base: last,
     }
@@ -84,15 +102,18 @@ def prove(run: Run) -> None:
 
 def evaluate(run: Run) -> None:
     """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    made = run.milestones
     if not (found := held_out_loss(run)):
+        made.evaluated = run.step
         return
     loss, targets, metrics = found
-    best = run.milestones.best
-    better = best is None or loss < best["loss"]
-    run.milestones.newest, run.milestones.metrics = loss, metrics
-    if better:
-        run.milestones.best = {"step": run.step, "loss": loss}
-    run.reporter.held_out(run.step, loss, targets, metrics, best=better)
+    with run.trained.lock:  # a process that is leaving saves all of this or none
+        better = made.best is None or loss < made.best["loss"]
+        made.evaluated, made.newest, made.metrics = run.step, loss, metrics
+        made.gains.learn(loss)
+        if better:
+            made.best = {"step": run.step, "loss": loss, "metrics": metrics}
+        run.reporter.held_out(run.step, loss, targets, metrics, best=better)
     show_samples(run)
     if better:
         save(run)
@@ -162,6 +183,8 @@ def state_of(run: Run) -> dict[str, Any]:
     return {
         "math": run.math,
         "best": run.milestones.best,
+        "evaluated": run.milestones.evaluated,
+        "gains": run.milestones.gains.as_dict(),
         "proven": run.milestones.proven,
         "shares": dict(zip(run.balance.names, run.balance.shares, strict=True)),
         "speeds": run.balance.speeds,
@@ -173,7 +196,8 @@ def state_of(run: Run) -> dict[str, Any]:
 
 
 def write_result(run: Run) -> Path:
-    """results/RUN/adapter or model (last) and results/RUN/best, as PEFT or transformers loads them."""
+    """results/RUN/adapter or model (last; with patience the best) and results/RUN/best, as PEFT or transformers loads
+    them."""
     target, made = run.config.result_folder / run.config.RESULT, run.milestones
     with whole_folder(target) as draft:
         checkpoint.write_weights(draft, run.module.model, run.trained.named)

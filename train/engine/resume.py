@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from train.engine import checkpoint
+from train.engine.early_stop import Gains
 from train.engine.loop import Run
 from train.engine.milestones import Milestones
 from train.errors import BadInput
@@ -41,7 +42,9 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict
     step = int(state["step"])
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
     here = step if saved and saved.step == step else -1
-    run.milestones = Milestones(settled=step, saved=here, best=state["best"])
+    gains = Gains(**state.get("gains", {}))
+    evaluated = int(state.get("evaluated", step))
+    run.milestones = Milestones(settled=step, saved=here, best=state["best"], evaluated=evaluated, gains=gains)
     if run.trained.scaler and state["scaler"]:
         run.trained.scaler.load_state_dict(state["scaler"])
     return f"resumed at step {step}, from {run.balance.names[source]}"

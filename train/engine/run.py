@@ -46,7 +46,7 @@ def train_run(
 ) -> tuple[Run, dict[str, Any]]:
     """The run at its end, and its receipt; none from a process that writes no files. `recipe`: where it is no module
     and no file."""
-    from train.engine import loop, milestones
+    from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
     from train.parallel.world import join
     from train.runlog.events import person
@@ -64,6 +64,7 @@ def train_run(
     receipt: dict[str, Any] = {}
     try:
         loop.train(run)
+        early_stop.conclude(run)
         if world.writes:
             made = milestones.write_result(run)
             receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)

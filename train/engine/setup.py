@@ -13,7 +13,7 @@ import torch
 
 from train import recipes
 from train.data.rows import Rows
-from train.engine import consistency, microbatch, resume
+from train.engine import consistency, early_stop, microbatch, resume
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import is_mixed, make_optimizer
@@ -30,7 +30,7 @@ from train.parallel.world import World
 from train.plan import decided
 from train.plan.config import RunConfig
 from train.plan.decide import choose
-from train.plan.fit import Decisions
+from train.plan.fit import Decisions, placed
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 from train.recipes import Recipe
@@ -43,7 +43,9 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     base = recipe.start(config, partial(say, out))
     config, why_decided = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    decisions = choose(config, devices, recipe.shape(config, base))
+    shape = recipe.shape(config, base)
+    decisions = choose(config, devices, shape)
+    config, why_placed = placed(config, decisions, devices[world.rank], shape)
     device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
@@ -55,6 +57,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         rows.verify()
         held_out.verify()
     trains_on = recipe.identity(base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    early_stop.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     module = recipe.build(config, decisions, base, device, rows.row_length)
 
@@ -81,7 +84,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         balance=make_balance(config, names),
         micro_batch=micro_batch,
     )
-    begin(run, decisions, wire, why_decided, [f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"])
+    why_measured = [*why_placed, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    begin(run, decisions, wire, why_decided, why_measured)
     return run
 
 
@@ -105,7 +109,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
         decided.keep(config, **decisions.as_dict(), **measured)
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {config.sync}: {run.strategy.why}"]
-    reasons += [config.rate_reason] if config.rate_reason else []
+    reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 

@@ -127,11 +127,14 @@ def measure(config: RunConfig) -> Speed:
     from train.models.weights import trained_weights
     from train.parallel.sync import FlatSync
     from train.plan.decide import choose
+    from train.plan.fit import placed
 
     recipe = recipes.of(config)
     base = recipe.start_for_trial(config)
     facts = look(config, "here", 0, base)
-    decisions = choose(config, [facts], recipe.shape(config, base))
+    shape = recipe.shape(config, base)
+    decisions = choose(config, [facts], shape)
+    config, _ = placed(config, decisions, facts, shape)
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length)
     parameters = list(trained_weights(module.model).values())
     flat = FlatSync(module, parameters, "fp32", facts.device)

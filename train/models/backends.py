@@ -37,6 +37,8 @@ class ModelSpec:
     lora_targets: str = "all-linear"
     rslora: bool = False
     gradient_checkpointing: str = "false"
+    weights: str = "gpu"
+    """gpu: the base is held where it is computed with; stream: its layers come when they are (stream.py)."""
     max_seq_length: int = 512
     seed: int = 3407
     adapter: Path | None = None

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
+from train.models import streamed
 from train.models.backends import ModelSpec
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
+from train.plan.memory import LOSS_CHUNK_TOKENS
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -24,7 +29,9 @@ def build(spec: ModelSpec) -> nn.Module:
     logging.disable_progress_bar()
     model = _base(spec)
     model.config.use_cache = False
-    if spec.gradient_checkpointing != "false":
+    if spec.weights == "stream":
+        model.enable_input_require_grads()  # each layer is a checkpoint of its own
+    elif spec.gradient_checkpointing != "false":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     if spec.method == "full":
@@ -40,10 +47,44 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
-    logits = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False).logits[:, :-1]
+    """The scores over the vocabulary are far larger than all that they come from: they exist for a chunk of the target
+    tokens at a time, and of a prompt not at all."""
+    whole: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
+    backbone = whole.get_decoder()
+    states = backbone(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0][:, :-1]
     targets = batch["labels"][:, 1:]
-    kept = targets != -100  # only these become fp32: a prompt's logits cost no second copy
-    return F.cross_entropy(logits[kept].float(), targets[kept], reduction="sum")
+    kept = targets != -100
+    states, targets = states[kept], targets[kept]
+    loss_of = partial(_chunk_loss, _without_backbone(whole, backbone))
+    if len(targets) <= LOSS_CHUNK_TOKENS:
+        return loss_of(states, targets)
+    chunks = zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True)
+    if not torch.is_grad_enabled():
+        return torch.stack([loss_of(*chunk) for chunk in chunks]).sum()
+    found = [checkpoint(loss_of, *chunk, use_reentrant=False, preserve_rng_state=False) for chunk in chunks]
+    return torch.stack(found).sum()
+
+
+def _without_backbone(whole: Any, backbone: nn.Module) -> Any:
+    """The model as it computes scores from the backbone's states, with all that a family does to them: gemma2 caps
+    them, granite divides them. Its weights are the same ones."""
+    head = copy.copy(whole)
+    head._modules = {name: Given() if part is backbone else part for name, part in whole._modules.items()}
+    return head
+
+
+class Given(nn.Module):  # type: ignore[misc]
+    """In a backbone's place: its states are what comes in."""
+
+    def forward(self, inputs_embeds: Tensor, **_: Any) -> Any:
+        from transformers.modeling_outputs import BaseModelOutputWithPast
+
+        return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)
+
+
+def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
+    scores = head(inputs_embeds=states[None], use_cache=False).logits[0]
+    return F.cross_entropy(scores.float(), targets, reduction="sum")
 
 
 def _base(spec: ModelSpec) -> Any:
@@ -58,9 +99,11 @@ def _base(spec: ModelSpec) -> Any:
     form = on_disk or spec.load_in
     if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
-    if form != on_disk:  # else the files say how
-        options["quantization_config"] = _quantisation(form, dtype)
     try:
+        if spec.weights == "stream":
+            return _one_form(streamed.load(spec, config, options, form), dtype)
+        if form != on_disk:  # else the files say how
+            options["quantization_config"] = _quantisation(form, dtype)
         return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error

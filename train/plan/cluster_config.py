@@ -6,6 +6,7 @@ token: 5f…                          # one launch's secret: agents without it a
 nodes:                              # in the agreed order, the head first; the same on every node
   - {name: gpu-master, address: 10.77.0.11, processes: 1}
   - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}
+aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
 interface: enp3s0                   # the NIC that leads to the others
 presence_port: 29400
 group_ports: [29410, 29489]         # another one for each plan
@@ -14,12 +15,13 @@ group_ports: [29410, 29489]         # another one for each plan
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from train.plan.aside import AsideRules, rules
 from train.plan.config import nearest, read_yaml
 from train.plan.run_name import RULE, is_name
 
@@ -42,6 +44,7 @@ class ClusterConfig:
     interface: str = ""
     presence_port: int = HEARTBEAT_PORT
     group_ports: tuple[int, int] = GROUP_PORTS
+    aside: AsideRules = field(default_factory=AsideRules)
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -89,6 +92,7 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
         interface=str(values.get("interface") or ""),
         presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),
         group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
+        aside=rules(values.get("aside") or {}),
     )
 
 

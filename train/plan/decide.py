@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan import catalogue, obstacles, sizes, speedup
+from train.plan import catalogue, obstacles, sizes, speedup, streaming
 from train.plan.config import RunConfig
 from train.plan.fit import Decisions, Fit, fit, predict, setup_for
 from train.plan.memory import GIB, Setup, fits, parameters
@@ -39,7 +39,8 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
-    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED)
+    streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
+    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams)
     prediction, computing = {}, []
     if len(known.rows_per_s) == len(nodes):
         computing = machines(nodes, known, mbit)
@@ -101,6 +102,8 @@ def fit_base(
                 raise
     if found:
         shape = catalogue.facts_of(found, model["folder"] or model["hub"])
+    elif model.get("in_4bit") and isinstance(shape, catalogue.Facts):
+        shape = replace(shape, on_disk="4bit")
     model["comes_from"] = ("folder" if model["folder"] else "hub") if found else "head"
     if model["folder"]:
         lacking = [node.name for node in nodes]  # it may have changed: the relay looks, file by file
@@ -132,13 +135,14 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFac
     """What `auto` becomes on these devices; BadInput where what is set cannot be had there. Without the model's shape
     (a family whose memory is not known) the size of its files has to do."""
     gpu = all(device.is_gpu for device in devices)
+    streams = streaming.who_streams(config, shape, setup_for(config, config.gradient_checkpointing), devices)
     if config.optimizer == "adamw8bit" and not gpu:
         without = _names(device for device in devices if not device.is_gpu)
         raise BadInput(f"optimizer: adamw8bit needs a GPU, which {without} has not", fix="use optimizer: adamw")
-    backend, why_backend = _backend(config, devices, shape, gpu)
+    backend, why_backend = _backend(config, devices, shape, gpu, streams)
     precision, why_precision = _precision(config, devices, gpu)
     checkpointing, why_checkpointing = _checkpointing(config, backend, gpu)
-    setup = setup_for(config, backend, checkpointing)
+    setup = setup_for(config, checkpointing)
     load_in, why_load = _load_in(config, devices, shape, setup, gpu)
     reasons = (
         f"backend {backend}: {why_backend}",
@@ -150,7 +154,7 @@ def choose(config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFac
 
 
 def _backend(
-    config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFacts | None, gpu: bool
+    config: RunConfig, devices: Sequence[Device], shape: catalogue.AnyFacts | None, gpu: bool, streams: list[str]
 ) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
     wanted = config.holding.backend
@@ -167,6 +171,8 @@ def _backend(
         return "hf", MIXES
     if without:
         return "hf", f"unsloth is not installed on {without}"
+    if streams:
+        return "hf", f"unsloth cannot stream, and {', '.join(streams)} must"
     return "unsloth", "a GPU and unsloth on every node"
 
 

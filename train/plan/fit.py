@@ -26,6 +26,7 @@ from train.plan.memory import (
     trained_parameters,
 )
 from train.plan.nodes import Device
+from train.plan.streaming import HELD, Place, on_node, place
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
@@ -55,6 +56,7 @@ class NodeFit:
     fits: bool
     micro_batch_up_to: int
     fix: dict[str, Any] | None
+    place: Place = HELD
 
     @property
     def fix_text(self) -> str:
@@ -95,7 +97,18 @@ class Fit:
         return all(node.fits for node in self.nodes)
 
 
-def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str = "16bit") -> Setup:
+def placed(
+    config: RunConfig, decisions: Decisions, node: Device, facts: AnyFacts | None
+) -> tuple[RunConfig, list[str]]:
+    """The settings of one node, with where its base is in place of `auto`, and why."""
+    if not hasattr(config, "weights"):
+        return config, []
+    where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
+    own: dict[str, Any] = {"weights": where.weights}
+    return replace(config, **own), [f"weights {where.weights}: {where.why}"] if where.why else []
+
+
+def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
     """What memory depends on, of a run with these settings."""
     held = config.holding
     named = LINEARS if held.lora_targets == "all-linear" else held.lora_targets.split(",")
@@ -107,7 +120,6 @@ def setup_for(config: RunConfig, backend: str, checkpointing: str, load_in: str 
         micro_batch=config.micro_batch or 1,
         checkpointing=CHECKPOINTING[checkpointing],
         optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
-        fused_loss=backend == "unsloth",
         full=held.full,
     )
 
@@ -126,16 +138,17 @@ def fit(
         raise BadInput(
             f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
         )
-    setup = setup_for(config, decisions.backend, decisions.gradient_checkpointing, decisions.load_in)
-    return Fit(model, facts, setup, decisions, [fit_node(facts, setup, device) for device in devices], mbit)
+    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    places = [place(config.holding.weights, facts, setup, device) for device in devices]
+    nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
+    return Fit(model, facts, setup, decisions, nodes, mbit)
 
 
-def fit_node(facts: AnyFacts | None, setup: Setup, node: Device) -> NodeFit:
+def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
-        return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None)
-    # A CPU holds the base in fp32 and computes the loss unfused.
-    own = setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit", fused_loss=False)
+        return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
+    own = replace(on_node(setup, node), weights=where.weights)
     enough = fits(facts, own, node.memory_bytes)
     changes = None if enough else changes_that_fit(facts, own, node.memory_bytes)
     return NodeFit(
@@ -144,6 +157,7 @@ def fit_node(facts: AnyFacts | None, setup: Setup, node: Device) -> NodeFit:
         fits=enough,
         micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
         fix=changes and {FLAGS.get(name, name): value for name, value in changes.items()},
+        place=where,
     )
 
 
@@ -168,6 +182,9 @@ def as_json(fit: Fit) -> dict[str, Any]:
                 "fits": node.fits,
                 "micro_batch_up_to": node.micro_batch_up_to,
                 "fix": node.fix,
+                "weights": node.place.weights,
+                "weights_why": node.place.why,
+                "main_memory_missing_bytes": node.place.missing_bytes,
             }
             for node in fit.nodes
         ],

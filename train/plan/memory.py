@@ -22,7 +22,10 @@ USABLE = 0.92
 BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
 """4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-LOSS_CHUNK_TOKENS = 1024
+LOSS_CHUNK_TOKENS = 512
+"""Tokens whose scores over the vocabulary are there at a time."""
+STREAMED_LAYERS = 2
+"""That are there at a time: one is computed with, the next one comes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,10 +41,10 @@ class Setup:
     """None: as `run` chooses by itself, with on a GPU and without on a CPU."""
     optimizer_bytes: int = 8
     """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
-    fused_loss: bool = True
-    """Unsloth computes the loss in pieces; transformers holds all logits, twice in fp32."""
     device: str = "cuda"
     full: bool = False
+    weights: str = "gpu"
+    """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,9 +127,21 @@ def base_bytes(facts: AnyFacts, setup: Setup) -> int:
     """Of what is frozen."""
     if setup.full or isinstance(facts, PictureFacts):
         return 0
-    total, quantized = parameters(facts), linear_parameters(facts)
+    wide = max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
+    if setup.weights == "stream":
+        head = facts.vocab * facts.hidden + facts.hidden
+        return int(STREAMED_LAYERS * layer_bytes(facts, setup) / facts.layers + head * wide)
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    return int(layer_bytes(facts, setup) + (embeddings + facts.hidden) * wide)
+
+
+def layer_bytes(facts: Facts, setup: Setup) -> int:
+    """Of all layers of the base."""
     per_weight = BYTES_PER_WEIGHT[setup.load_in]
-    return int(quantized * per_weight + (total - quantized) * max(per_weight, 2.0))
+    quantized = linear_parameters(facts)
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    others = parameters(facts) - quantized - embeddings - facts.hidden
+    return int(quantized * per_weight + others * max(per_weight, 2.0))
 
 
 def activations(facts: AnyFacts, setup: Setup) -> int:
@@ -140,6 +155,7 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
     block = 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate
     lora = len(setup.lora_targets) * setup.lora_r * 2
     checkpointing = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
+    checkpointing = checkpointing or setup.weights == "stream"
     held = facts.layers * facts.hidden + block + lora if checkpointing else facts.layers * (block + lora)
     unpacked = 0
     if setup.load_in in ("4bit", "8bit"):  # the largest layer is unpacked to 16 bit where it is used
@@ -148,12 +164,10 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:
-    """The output over the vocabulary as computed, in fp32, and its gradient."""
+    """The output over the vocabulary as computed, in fp32, and its gradient: of a chunk of tokens at a time."""
     if isinstance(facts, PictureFacts):
         return setup.micro_batch * facts.classes * 12
-    tokens = setup.row_length * setup.micro_batch
-    if setup.fused_loss:
-        tokens = min(tokens, LOSS_CHUNK_TOKENS)
+    tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
     return tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
 
 

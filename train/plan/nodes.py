@@ -30,6 +30,10 @@ class Device:
     bitsandbytes: bool = True
     base_bytes: int = 0
     """Of the base's files, where they are here already."""
+    main_bytes: int = 0
+    """Main memory beside a GPU, for one process."""
+    weights: str = ""
+    """Where the base is, if that is set for this node alone."""
 
     @property
     def is_gpu(self) -> bool:
@@ -45,6 +49,8 @@ class LaunchFacts:
     versions: Mapping[str, dict[str, str | None]]
     processes: Mapping[str, int] = field(default_factory=dict)
     """Where the inventory sets them."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """gpu or stream, where the inventory sets it."""
     off: Mapping[str, str] = field(default_factory=dict)
     """Nodes that were to take part and do not answer, and why."""
     proof_mbit: float = 0.0
@@ -68,6 +74,8 @@ class PlanNode:
     processes: int
     bytes: int
     """Memory that one process may count on."""
+    weights: str = ""
+    """Where the base is, if the inventory says so."""
 
     @property
     def bf16(self) -> bool:
@@ -83,7 +91,9 @@ class PlanNode:
 
     def as_device(self, *, unsloth: bool) -> Device:
         gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
-        return Device(self.name, self.device, self.bytes, bf16=self.bf16 or not gpu, unsloth=unsloth, bitsandbytes=gpu)
+        has = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
+        main = self.look["memory_bytes"] // self.processes
+        return Device(self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, **has)
 
 
 def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
@@ -94,7 +104,8 @@ def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
         count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
         memory = min(card["bytes"] for card in look["cards"]) if cuda else look["memory_bytes"] // count
         kind = "cuda" if cuda else "cpu"
-        found.append(PlanNode(name=name, address=address, look=look, device=kind, processes=count, bytes=memory))
+        more = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
+        found.append(PlanNode(name=name, address=address, look=look, device=kind, **more))
     return found
 
 
@@ -124,16 +135,19 @@ def speeds(
     settings: Mapping[str, Any],
     calibrated: Mapping[str, Mapping[str, float]] | None = None,
     counted: Iterable[str] = (),
+    streams: Iterable[str] = (),
 ) -> Speeds:
     """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
-    the recipe's own a speed depends on."""
-    alike = (*COUNTED_ALIKE, *counted)
+    the recipe's own a speed depends on; `streams`: the nodes whose base is streamed."""
+    alike = [name for name in (*COUNTED_ALIKE, *counted) if name != "weights"]
     rates: dict[str, float] = {}
     fixed: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
         for entry in node.look["measured"]:
             before = entry["launched"].get("all", {})
+            if (node.name in entry["launched"].get("streams", ())) != (node.name in streams):
+                continue
             if before and all(before.get(name) == settings.get(name) for name in alike):
                 for name, rate in entry["speeds"].items():
                     rates.setdefault(name.partition(":")[0], rate)

@@ -11,6 +11,7 @@ from train.plan import odd_versions
 from train.plan.fit import Fit
 from train.plan.nodes import PlanNode, gb
 from train.plan.odd_versions import Versions
+from train.plan.streaming import lacks
 
 KEPT_FREE_BYTES = 2_000_000_000
 """What checkpoints, rows and logs of a run may take beside the model."""
@@ -96,7 +97,7 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
         return []
     lines = [
         f"{entry.node.node} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
-        f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on)"
+        f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
         for entry in small
     ]
     fitting = [node.name for node in nodes if node.name not in {entry.node.node for entry in small}]

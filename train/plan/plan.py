@@ -143,6 +143,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "nodes": [
             {key: value for key, value in asdict(node).items() if key != "look"}
             | {"card": node.look["route"].get("nic"), "home": node.look["home"], "cores": node.look["cores"]}
-            for node in plan.nodes
+            | {"weights": entry.place.weights}
+            for node, entry in zip(plan.nodes, plan.fit.nodes, strict=True)
         ],
     }

@@ -33,6 +33,8 @@ class Holding:
     """All weights are trained, and exchanged."""
     lora_r: int = 16
     lora_targets: str = "all-linear"
+    weights: str = "gpu"
+    """Where the frozen base is: gpu, stream or auto."""
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -101,6 +103,7 @@ class RunConfig:
     timeout_s: float = option(300.0, "agree", "a peer silent for so long has failed")
 
     eval_every: int = option(0, "agree", "steps between evaluations on the held-out rows; 0: only at the end")
+    patience: int = option(0, "agree", "evaluations without a gain of 0.1 % until the run ends; 0: it never does")
     eval_rows: int = option(256, "agree", "held-out rows that an evaluation looks at, at most")
     save_every: int = option(50, "agree", "steps between checkpoints")
     keep: int = option(3, "agree", "checkpoints kept, beside the best")
@@ -116,7 +119,7 @@ class RunConfig:
                 raise BadInput(f"{spec.name}: '{value}' is none of {'|'.join(allowed)}{nearest(value, allowed)}")
         for name in ("rows_per_step", "save_every", "keep", "proof_every", "max_seq_length", "eval_rows"):
             at_least(self, name, 1)
-        for name in ("warmup_steps", "eval_every", "weight_decay", "grad_clip", "seed", "max_bad"):
+        for name in ("warmup_steps", "eval_every", "patience", "weight_decay", "grad_clip", "seed", "max_bad"):
             at_least(self, name, 0)
         for name in ("max_steps", "micro_batch"):
             if getattr(self, name) is not None:
@@ -241,6 +244,9 @@ def at_least(config: RunConfig, name: str, least: float) -> None:
 def _check_parts(config: RunConfig) -> None:
     if not 0 <= config.eval_fraction < 1:
         raise BadInput(f"eval_fraction: {config.eval_fraction} is not from 0 to below 1")
+    if config.patience and not config.eval_fraction:
+        fix = "eval_fraction=0.05, or leave patience out"
+        raise BadInput(f"patience: {config.patience} needs held-out rows, and eval_fraction is 0", fix=fix)
     if not 0.1 <= config.memory_ceiling <= 1:
         raise BadInput(f"memory_ceiling: {config.memory_ceiling} is not between 0.1 and 1")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from train.errors import BadInput
 from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.settings import Holding, RunConfig, at_least, option
 
@@ -15,7 +16,7 @@ class SftConfig(RunConfig):
     PREPARES: ClassVar[str] = "train.data.prepare"
     RESULT: ClassVar[str] = "adapter"
     REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
-    COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend")
+    COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend", "weights")
 
     model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
     train_on: str = option(
@@ -32,11 +33,16 @@ class SftConfig(RunConfig):
         "auto", "math", "how the frozen base is held: 4bit|8bit|16bit|auto", ("auto", "16bit", "8bit", "4bit")
     )
     backend: str = option("auto", "agree", "unsloth (GPU) or hf (transformers + peft)", ("auto", "hf", "unsloth"))
+    weights: str = option(
+        "auto", "node", "where the frozen base is: gpu|stream (layer by layer)|auto", ("auto", "gpu", "stream")
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
+        if self.weights == "stream":
+            _check_stream(self)
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -55,6 +61,7 @@ class SftConfig(RunConfig):
             full=self.method == "full",
             lora_r=self.lora_r,
             lora_targets=self.lora_targets,
+            weights=self.weights,
         )
 
     @property
@@ -75,3 +82,12 @@ class SftConfig(RunConfig):
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
         return words if self.pack else [*words, "--no-pack"]
+
+
+def _check_stream(config: SftConfig) -> None:
+    if config.method == "full":
+        raise BadInput("weights: stream is for a frozen base, and method=full trains it", fix="use weights: gpu")
+    if config.backend == "unsloth":
+        raise BadInput("weights: stream and backend: unsloth do not go together", fix="use backend: hf")
+    if config.load_in == "8bit":
+        raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")

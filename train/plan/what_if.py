@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import Any
 
 from train.errors import BadInput
 from train.plan import fit, own_recipe, sizes, speedup
@@ -24,16 +25,18 @@ from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE, parameters
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
+from train.plan.streaming import lacks
 
 COUNTS = (
     "recipe", "size", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "tie_embeddings", "tokenizer",
     "vocab_size", "tokens_per_step", "image_size", "width", "max_seq_length", "micro_batch", "load_in", "lora_r",
-    "lora_targets", "method", "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step",
+    "lora_targets", "method", "weights", "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step",
     "max_steps", "sync", "wire",
 )  # fmt: skip
 """Settings that memory depends on, or the prediction: the last four."""
 
 
+PLENTY_GB = 1 << 20
 UNKNOWN = "how many weights it has, what memory it needs and what travels shows only when the model is built"
 
 
@@ -41,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default=argparse.SUPPRESS, help="catalogue name, hub id or local folder")
     parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
     add_settings(parser, COUNTS)
+    parser.add_argument("--main-memory", default="", help="NAME=GB,… beside a graphics card; where unknown, plenty")
     parser.add_argument("--without-bf16", default="", help="NAME,… whose GPU is too old for it")
     parser.add_argument("--without-unsloth", default="", help="NAME,… that have it not")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
@@ -101,6 +105,10 @@ def parse_machines(args: argparse.Namespace) -> list[speedup.Machine]:
 
 def parse_nodes(args: argparse.Namespace) -> list[Device]:
     old, without = (args.without_bf16.split(","), args.without_unsloth.split(","))
+    try:
+        main = parse_speeds(args.main_memory)
+    except ValueError as error:
+        raise BadInput(f"main_memory: {str(error).split(' is not')[0]} is not NAME=GB") from None
     nodes = []
     for part in args.nodes.split(","):
         name, _, size = part.strip().partition("=")
@@ -114,8 +122,15 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
             )
         device = "cpu" if size.startswith("cpu:") else "cuda"
         # A node that computes on its CPU has the set without bitsandbytes.
-        has = {"bf16": name not in old, "unsloth": name not in without, "bitsandbytes": device == "cuda"}
-        nodes.append(Device(name, device, int(gigabytes * GIB), **has))
+        has: dict[str, Any] = {
+            "bf16": name not in old,
+            "unsloth": name not in without,
+            "bitsandbytes": device == "cuda",
+        }
+        beside = int(main.get(name, PLENTY_GB) * GIB)
+        nodes.append(Device(name, device, int(gigabytes * GIB), main_bytes=beside, **has))
+    if unknown := sorted(main.keys() - {node.node for node in nodes}):
+        raise BadInput(f"main_memory: {', '.join(unknown)} is not among the nodes", fix="name it in --nodes")
     return nodes
 
 
@@ -149,5 +164,6 @@ def node_line(node: fit.NodeFit) -> str:
     m = node.memory
     parts = (m.base, m.adapter + m.gradients, m.optimizer, m.activations + m.logits, m.runtime)
     figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
-    mark = f"✓ up to {node.micro_batch_up_to} rows at a time" if node.fits else f"✗ {node.fix_text}"
+    mark = f"✓ up to {node.micro_batch_up_to} rows at a time" if node.fits else f"✗ {node.fix_text}{lacks(node.place)}"
+    mark += f", streams: {node.place.why}" if node.place.why else ""
     return f"{node.node.node:14}{node.node.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"

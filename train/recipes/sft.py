@@ -52,7 +52,7 @@ def shape(config: SftConfig, start: Path) -> Facts | None:
 
 
 def build(config: SftConfig, decisions: Decisions, base: Path, device: str, row_length: int) -> LossModule:
-    names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed")
+    names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed", "weights")
     wanted = {name: getattr(config, name) for name in names}
     wanted |= {name: value for name, value in decisions.as_dict().items() if name != "backend"}
     backend = backends.get(decisions.backend)

@@ -24,6 +24,7 @@ SCHEMA: dict[str, tuple[str, ...]] = {
     "local": ("step", "steps", "reason"),
     "eval": ("step", "loss", "targets", "best", "metrics"),
     "samples": ("step", "lines"),
+    "early_stop": ("step", "best", "loss", "reason"),
     "proof": ("step", "adapter"),
     "checkpoint": ("step", "folder", "seconds", "staged"),
     "profile": ("step", "first", "bytes", "seconds"),

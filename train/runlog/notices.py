@@ -8,6 +8,8 @@ from train.notify import Notice
 from train.runlog.state import Change, Event
 
 LOST_S = 600.0
+STEPS_ASIDE = "steps aside"
+"""In the agents' reason for a node that somebody needs for something else: no news to anybody."""
 MAJORITY_S = 60.0
 NO_MAJORITY = "no answer from"
 """How an agent's reason begins that lacks the others (train/cluster/membership.py)."""
@@ -25,7 +27,7 @@ class Notices:
         self.number = max(self.number, int(event.get("epoch", 0)))
         nodes = event.get("nodes") or []
         match change.kind:
-            case "lost":
+            case "lost" if STEPS_ASIDE not in str(event.get("reason", "")):
                 self.lost |= dict.fromkeys(nodes, event)
             case "joined":
                 self.lost = {name: known for name, known in self.lost.items() if name not in nodes}
@@ -44,6 +46,7 @@ class Notices:
                 f"{event['epoch']}-{name}",
             )
             for name, event in self.lost.items()
+            if STEPS_ASIDE not in str(event["reason"])
             if at - event["time"] >= LOST_S
         ]
         if (event := self.waiting) and state == "waiting" and at - event["time"] >= MAJORITY_S:

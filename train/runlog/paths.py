@@ -15,6 +15,7 @@ OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torc
 ANSWERS = "answers.json"
 CLUSTER, SETTINGS = "config/cluster_config.yaml", "config/training_config.yaml"  # of the run that a node was given last
 WANTED = "config/run-wanted"  # while it is there, motley-run.path starts the run
+PAUSE = "pause"  # while it is there, this node steps aside (train/pause.py)
 NOTIFY = "config/notify"  # the address of motley_notify, where the nodes send
 NODES = "nodes"  # results/RUN/nodes/NODE: the logs of each node
 

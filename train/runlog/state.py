@@ -65,6 +65,8 @@ class RunState:
     gap: Gap | None = None
     lost: dict[str, int] = field(default_factory=dict)
     """Node → the step at which it was lost."""
+    away: dict[str, Event] = field(default_factory=dict)
+    """Node → why it steps aside, and since when: its own word."""
     seen: dict[tuple[Any, ...], list[float]] = field(default_factory=dict)
 
     @property
@@ -94,6 +96,8 @@ class RunState:
             return self._start(event)
         if kind == "step":
             return self._step(event)
+        if kind == "early_stop":
+            self.total = int(event["step"])
         if kind == "proof" and not self.proven:
             self.proven = list(self.members)
         if kind in ENDS and event["time"] >= self.stepped - 1 and not (kind == "failed" and self._was_stopped()):
@@ -134,12 +138,18 @@ class RunState:
     def _member(self, event: Event) -> list[Change]:
         kind, reason = event["event"], str(event.get("reason", ""))
         old = float(event["time"]) < self.stepped - CLOCKS_S  # of another node's log, long known
-        if kind in ("up", "plan") or (old and kind not in ("ended", "woke")):
+        if kind == "up":
+            self.away.pop(event["node"], None)
+        if kind in ("up", "plan") or (old and kind not in ("ended", "woke", "away", "back")):
             return []
         if kind == "failed" and reason.startswith("peer"):  # it only noticed that another one is lost
             return []
-        if kind == "woke":
-            return self._first(event, event["time"])
+        if kind in ("woke", "away", "back"):
+            if kind == "away":
+                self.away[event["node"]] = event
+            elif kind == "back":
+                self.away.pop(event["node"], None)
+            return self._first(event, event["time"], event["node"])
         waits = (reason, SAME_WAIT_S) if kind == "waiting" else ("", float("inf"))
         new = self._first(event, event["epoch"], *event.get("nodes", ()), waits[0], within_s=waits[1])
         if not new:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..train.runlog.paths import AGENT, CLUSTER, WANTED, logs
-from . import firewall_rules, run_files, start_stop_status
+from . import firewall_rules, run_files, run_processes
 from .files import read
 from .undo_record import ROOT, Before, read_text, undone
 
@@ -109,7 +109,7 @@ def rules() -> list[Any] | None:
 
 def runs(home: Path) -> dict[str, Any]:
     """Processes of runs below this home, and what would start one."""
-    here = start_stop_status.processes(home)
+    here = run_processes.processes(home)
     agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
     run = run_files.named_run(home)
     view = run_files.read_json(logs(home, run) / AGENT)
@@ -120,8 +120,8 @@ def runs(home: Path) -> dict[str, Any]:
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
         "wanted": (home / WANTED).exists(),
-        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", start_stop_status.UNIT),
-        "result": says("systemctl", "show", "-p", "Result", "--value", start_stop_status.UNIT),
+        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_processes.UNIT),
+        "result": says("systemctl", "show", "-p", "Result", "--value", run_processes.UNIT),
     }
 
 

@@ -31,6 +31,12 @@ Files = dict[str, list[Any]]
 """Path below the environment → package ("" where none brought it), hash ("" if unknown), size, mtime, ctime."""
 
 
+def of_lock(line: str) -> str:
+    """Which package, as of_wheel says it, a line of a lock is about."""
+    name, _, version = line.partition(" ")[0].partition("==")
+    return f"{name.replace('-', '_')}-{version}".lower()
+
+
 @dataclass(frozen=True, slots=True)
 class Drift:
     changed: dict[str, list[str]]

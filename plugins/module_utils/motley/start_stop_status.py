@@ -23,11 +23,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, NOTIFY, OUTPUT, WANTED, checkpoints, made
 from ..train.runlog.paths import logs as logs_of
 from .files import read
 from .nvidia_smi import Silent, table
+from .pausing import pause, paused, unpause
 from .run_files import (
     end_of,
     kept_files,
@@ -41,61 +41,18 @@ from .run_files import (
     sha256,
     size_of,
 )
+from .run_processes import UNIT, listening, processes
 
-UNIT = "motley-run.service"
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
 OUT = "logs/run.out"
-PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 SAVE_S = 6.0
 KEEP_S = 45.0
 """An agent that still says so may be bringing the last checkpoint to a slow disk."""
 FRESH_S = 3.0
+AGAIN_S = 30.0
 
 
 # -- what runs -------------------------------------------------------------------------------------------------------
-
-
-def processes(home: Path) -> dict[int, dict[str, Any]]:
-    """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
-    found = {}
-    wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
-    for folder in Path("/proc").glob("[0-9]*"):
-        pid = int(folder.name)
-        with contextlib.suppress(OSError):  # it ended, or is another user's
-            environment = (folder / "environ").read_bytes().split(b"\0")
-            if wanted not in environment or pid == os.getpid():
-                continue
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
-                continue
-            group = (folder / "cgroup").read_text()
-            how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
-            found[pid] = {"part": part_of(words), "how": how}
-    return found
-
-
-def part_of(words: list[bytes]) -> str:
-    """torchrun's own process is a worker of the one that started it, which stands where a run's agent does."""
-    command = b"".join(words[words.index(b"train") + 1 :][:1]) if b"train" in words else b""
-    return {b"agent": "agent", b"torchrun": "agent", b"warm": "warm"}.get(command, "worker")
-
-
-def listening(home: Path) -> list[int]:
-    """Ports of runs on which a process of this very node listens."""
-    own = {str(pid) for pid in processes(home)}
-    sockets = set()
-    for pid in own:
-        for link in Path("/proc", pid, "fd").glob("*"):
-            with contextlib.suppress(OSError):
-                sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
-    ports = set()
-    for kind in ("tcp", "tcp6"):
-        for line in read(Path("/proc/net", kind)).splitlines()[1:]:
-            parts = line.split()
-            port = int(parts[1].rsplit(":", 1)[1], 16)
-            if parts[3] == "0A" and port in PORTS and parts[9] in sockets:
-                ports.add(port)
-    return sorted(ports)
 
 
 def look(home: Path) -> dict[str, Any]:
@@ -123,6 +80,7 @@ def look(home: Path) -> dict[str, Any]:
         "members": members[-8:],
         "since": ups[-1] if ups else 0,
         "checkpoint": newest_checkpoint(home, run),
+        "paused": paused(home),
         "free_bytes": shutil.disk_usage(home).free if home.exists() else 0,
         "gpus": gpus() if not here else [],
     }
@@ -235,6 +193,23 @@ def stop(home: Path) -> dict[str, Any]:
         "ports": listening(home),
         "seconds": round(time.time() - began, 2),
     }
+
+
+def expire(home: Path, after_s: float) -> dict[str, Any]:
+    """Stop whatever runs here after so long, and from then on: a process of its own session, which nobody waits for."""
+    end_at = time.clock_gettime(time.CLOCK_BOOTTIME) + after_s
+    if os.fork() == 0:
+        os.setsid()
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for stream in range(3):
+            os.dup2(nowhere, stream)
+        while True:
+            left = end_at - time.clock_gettime(time.CLOCK_BOOTTIME)
+            time.sleep(min(30.0, left) if left > 0 else 0)
+            if left <= 0:
+                stop(home)
+                time.sleep(AGAIN_S)
+    return {"after_s": after_s}
 
 
 def keeps(home: Path, run: str) -> bool:
@@ -373,6 +348,9 @@ VERBS: dict[str, Callable[..., Any]] = {
     "look": look,
     "start": start,
     "stop": stop,
+    "expire": expire,
+    "pause": pause,
+    "unpause": unpause,
     "report": report,
     "logs": logs,
     "runs": runs,

@@ -167,6 +167,21 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
     assert view.ended.lines == ("run r failed on gpu-worker-1 in step 8: the loss is nan", "fix: lower it")
 
 
+def test_a_machine_that_somebody_needs_is_not_a_loss() -> None:
+    """And nobody gets a message of it, however long it takes."""
+    view = view_of(["a", "b"])
+    reason = "lost b (steps aside: paused until 18:00)"
+    own = ("member", dict(member("away", 2.5, "b", reason="paused until 18:00")[1], node="b"))
+    log = [("event", start(0, 1.0, "a", "b")[1]), ("event", step(1, 2.0, a=5, b=3)), own]
+    log += [member("lost", 3.0, "b", reason=reason), *(("event", step(at, 2.0 * at, a=8)) for at in (2, 3))]
+    lines = shown(view, log)
+    assert lines == ["⏸ b steps aside at step 8 · paused until 18:00"]
+    assert view.state.away["b"]["reason"] == "paused until 18:00"
+    assert view.due(4000.0) == []
+    shown(view, [("member", dict(member("back", 5.0, "b")[1], node="b"))])
+    assert view.state.away == {}
+
+
 def test_shares_that_move_and_stay_are_told_once() -> None:
     view = view_of(["a", "b"])
     trembling = [step(number, float(number), a=10 + number % 5 - 2, b=10 - number % 5 + 2) for number in range(1, 40)]
@@ -195,6 +210,14 @@ def test_status_with_a_node_that_is_off() -> None:
         "  b  nobody answers at 192.168.1.5; lost at step 11",
     ]
     assert lines[3].endswith("lost  lost b (silent)")
+
+
+def test_status_says_who_steps_aside_and_who_is_paused() -> None:
+    view = {"state": "away", "reason": "b steps aside: paused until 18:00", "gpus": []}
+    lines = status_lines(["a", "b"], {"a": look(), "b": look(now=view)}, {})
+    assert lines[2] == "  b  away  b steps aside: paused until 18:00  checkpoint 10"
+    lines = status_lines(["b"], {"b": look(on=False, paused="until unpaused")}, {})
+    assert lines[1] == "  b  no run here · paused until unpaused · 5 GB free"
 
 
 def test_status_tells_a_disk_that_is_full() -> None:

@@ -17,7 +17,7 @@ PLAN: dict[str, Any] = {
     "model": {"source": "catalogue", "name": "tiny", "folder_name": "tiny"},
     "dataset": {"folder_name": "rows"},
     "electricity": {"kwh_price": None, "idle_watts": {}},
-    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu"}],
+    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu", "weights": "hold"}],
 }
 
 

@@ -114,7 +114,7 @@ def check_verb(words: list[str], whole: bool) -> None:
     phase = getattr(args, "phase", "")
     assert phase in (*PHASES, "all", "", "PHASE"), f"there is no phase {phase}"
     assert (ROOT / getattr(args, "inventory", "inventory")).exists()
-    if hasattr(args, "settings"):
+    if hasattr(args, "settings") and hasattr(args, "verbose"):
         given = {name: value for name, value in vars(args).items() if name not in ("inventory", "as_json", "follow")}
         check_extra(console.launch_words(**given))
 

@@ -9,7 +9,7 @@ import yaml
 
 from console.doctor.judge import judge
 from plugins.filter import doctor as filters
-from plugins.module_utils.motley import firewall_rules, knocking, start_stop_status
+from plugins.module_utils.motley import firewall_rules, knocking, run_processes
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
 from train.plan.cluster_config import ClusterConfig
@@ -82,7 +82,7 @@ def test_the_ports_are_those_that_a_run_takes() -> None:
     presence, group = rendered["motley_render_presence_port"], rendered["motley_render_group_ports"]
     fields = ClusterConfig.__dataclass_fields__
     assert (fields["presence_port"].default, list(fields["group_ports"].default)) == (presence, group)
-    assert set(start_stop_status.PORTS) == set(range(presence, group[1] + 1))
+    assert set(run_processes.PORTS) == set(range(presence, group[1] + 1))
     relay = yaml.safe_load((ROOT / "roles/motley_artifacts/defaults/main.yml").read_text())["motley_artifacts_port"]
     assert filters.motley_doctor_ports({}, rendered, relay) == [f"{presence}-{presence}", "29410-29489", "29890-29890"]
     own = {"motley_render_presence_port": 29401, "motley_render_group_ports": [29500, 29510]}

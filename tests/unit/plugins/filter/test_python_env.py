@@ -1,5 +1,6 @@
 """One set for the whole cluster: by the driver phase's plan, never mixed, whatever is run for which nodes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,9 +9,11 @@ from hypothesis import strategies as st
 
 from plugins.filter.python_env import (
     motley_env_choice,
+    motley_env_itself,
     motley_env_others,
     motley_env_record,
 )
+from plugins.module_utils.motley.env_files import of_lock, of_wheel
 
 GPU, OLD = ["node-gpu", "unsloth"], ["node-gpu-r570", "unsloth"]
 PLAN_580 = {"set": "node-gpu", "branch": "580", "nodes": {"a": "580", "b": "580"}}
@@ -91,3 +94,22 @@ def test_no_sequence_of_runs_mixes_sets(steps: list[tuple[set[str], dict[str, An
             record = motley_env_record(record, made["sets"], names)
             has |= {name: made["sets"] for name in names}
         assert len({tuple(sets) for sets in has.values()}) <= 1
+
+
+def test_a_machine_that_fetches_its_wheels_itself_gets_the_locks_with_their_hashes(tmp_path: Path) -> None:
+    lock = "numpy==2.4.6 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+    lock += 'colorama==0.4.6 ; sys_platform == "win32" --hash=sha256:cc\n'
+    (tmp_path / "node-gpu.txt").write_text(lock)
+    (tmp_path / "node-cpu.txt").write_text(lock)
+    (tmp_path / "torch-cpu.txt").write_text("torch==2.13.0+cpu\n")
+    (gpu,) = motley_env_itself(["node-gpu"], "3.12", str(tmp_path))
+    assert gpu["hashed"]
+    assert "numpy==2.4.6 --hash=sha256:aa" in gpu["text"]
+    assert "--hash=sha256:bb" in gpu["text"]
+    assert "colorama" not in gpu["text"], "what another system needs is left out"
+    cpu = motley_env_itself(["node-cpu"], "3.12", str(tmp_path))
+    assert [part["hashed"] for part in cpu] == [True, False], "the CPU's torch is pinned without a hash"
+
+
+def test_a_line_of_a_lock_and_a_wheel_name_a_package_alike() -> None:
+    assert of_lock("huggingface-hub==1.33.0 --hash=sha256:aa") == of_wheel("huggingface_hub-1.33.0-py3-none-any.whl")

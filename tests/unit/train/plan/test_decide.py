@@ -18,6 +18,7 @@ PLANS = json.loads(Path(__file__).with_name("plans.json").read_text())
 OLD_PLAN = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}
 SHAPE = {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22, "num_attention_heads": 32}
 SHAPE |= {"num_key_value_heads": 4, "intermediate_size": 5632, "vocab_size": 32000, "max_position_embeddings": 2048}
+LARGE = SHAPE | {"hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "intermediate_size": 13824}
 IN_4BIT = SHAPE | {"quantization_config": {"load_in_4bit": True}}
 CPU, HAS = look(), VERSIONS | {"model tiny": "h"}
 WIFI = look(route={"why": "", "nic": "wlp2s0", "mbit": None, "wireless": True})
@@ -57,9 +58,29 @@ CASES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]] = 
         {"versions": VERSIONS | {"model tinyllama": "h"}},
     ),
     "too little memory": (
-        {"model": "llama2-13b", "load_in": "16bit"},
+        {"model": "llama2-13b", "load_in": "16bit", "weights": "gpu"},
         [gpu("RTX 4090", 48), gpu("RTX 3060", 12)],
         {"versions": GPU | {"model llama2-13b": "h"}},
+    ),
+    "one streams": (
+        {"model": "llama2-13b"},
+        [gpu("RTX 4090", 24), gpu("RTX 3070", 8)],
+        {"versions": GPU | {"model llama2-13b-4bit": "h"}},
+    ),
+    "all stream": (
+        {"model": "qwen2.5-32b"},
+        [gpu("RTX 5070 Ti", 16), gpu("RTX 3070", 8), gpu("RTX 4070", 8)],
+        {"versions": GPU | {"model qwen2.5-32b-4bit": "h"}},
+    ),
+    "one streams from its files": (
+        {"model": "qwen2.5-32b"},
+        [gpu("RTX 4090", 24), gpu("RTX 3070", 8) | {"memory_bytes": 16 * GB}],
+        {"versions": GPU | {"model qwen2.5-32b-4bit": "h"}},
+    ),
+    "too little main memory": (
+        {"model": "me/large", "load_in": "4bit"},
+        [gpu("RTX 4090", 24), gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}],
+        {"versions": GPU, "files": (LARGE, 26_000_000_000)},
     ),
     "too little room": (
         {"model": "me/small"},

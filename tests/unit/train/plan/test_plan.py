@@ -309,7 +309,7 @@ def test_a_run_keeps_the_price_for_its_report_and_the_plan_shows_it() -> None:
 
 def test_a_node_keeps_to_what_it_computes_on() -> None:
     """A card that is gone one morning must not make a slow processor take its part: the node is skipped instead."""
-    own = {"home": "/h", "device": "cuda"}
+    own = {"home": "/h", "device": "cuda", "weights": "gpu"}
     found = data(made(nodes(look())))
     assert render.settings_of(found, own)["device"] == "cuda"
     assert render.settings_of(found, own | {"device": "cpu"})["device"] == "cpu"

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from console.infra.node import program
-from plugins.module_utils.motley import start_stop_status
+from plugins.module_utils.motley import pausing, start_stop_status
 from tests.support import pace
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
@@ -68,6 +68,43 @@ def test_stop_asks_the_agent_kills_what_stays_and_touches_nobody_else(
     )
     assert other.poll() is None and not (home / "config/run-wanted").exists()
     assert not here.stop(home)["was_on"]
+
+
+LEAVES = """
+import pathlib, sys, time
+file = pathlib.Path(sys.argv[3])
+print("on", flush=True)
+while not file.exists():
+    time.sleep(0.02)
+time.sleep(0.5)
+"""
+
+
+def test_pause_waits_until_the_memory_is_free_and_leaves_the_agent(
+    here: ModuleType, home: Path, starts: Starter
+) -> None:
+    agent, worker = starts(OBEYS, "train", "agent"), starts(LEAVES, "train", "run", str(home / "pause"))
+    told = here.pause(home, "2h")
+    assert pace.ended(worker, 5) == 0 and agent.poll() is None
+    assert told["was_on"] and told["left"] == [] and 0.3 < told["seconds"] < pace.seconds(5)
+    assert told["until"].startswith("until ") and here.look(home)["paused"] == told["until"]
+    assert here.unpause(home) == {"was": True, "was_on": True}
+    assert here.unpause(home) == {"was": False, "was_on": True} and here.look(home)["paused"] == ""
+    assert here.pause(home)["until"] == "until unpaused"
+
+
+def test_pause_says_what_is_still_there(
+    here: ModuleType, home: Path, starts: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pausing, "FREE_S", 0.3)
+    worker = starts(OBEYS, "train", "run")
+    assert here.pause(home)["left"] == [worker.pid]
+
+
+def test_a_script_cannot_do_without_a_machine(here: ModuleType, home: Path, starts: Starter) -> None:
+    (home / "logs/runs/r/agent.json").write_text(json.dumps({"script": "train.py"}))
+    starts(OBEYS, "train", "torchrun")
+    assert "the script train.py is running" in here.pause(home)["failed"] and not (home / "pause").exists()
 
 
 KEEPS = """

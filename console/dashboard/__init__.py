@@ -1,0 +1,1 @@
+"""./motley dashboard: the report page while it is not finished yet, in a browser."""

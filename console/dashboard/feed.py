@@ -1,0 +1,156 @@
+"""What the live page shows, read from one living node as follow does: a state that grows, and never asks the run to do
+anything. The whole event log is read once, then its end as it comes.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from console.electricity import number, watts_of
+from console.follow import Follower
+from console.infra.node import Facts, Node, Silent, ask_all
+from console.processes import end_group
+from console.report.history import History, history_of
+from console.run_in_words import RunView
+from console.status import runs_of
+from train.runlog.state import Change, Event, RunState
+
+LOOK_S = 15.0
+"""Between two looks at all machines, while somebody watches."""
+QUIET = ("step", "proof", "checkpoint", "balance")
+"""Changes that can wait for the next drawing."""
+
+
+@dataclass
+class Feed:
+    nodes: list[Node]
+    inventory: dict[str, dict[str, Any]]
+    """What hosts.yml says of each machine."""
+    run: str = ""
+    state: RunState = field(default_factory=RunState)
+    changes: list[Change] = field(default_factory=list)
+    readings: list[Event] = field(default_factory=list)
+    looks: dict[str, Facts] = field(default_factory=dict)
+    silent: dict[str, str] = field(default_factory=dict)
+    view: RunView | None = None
+    problem: str = ""
+    """Why nothing is read."""
+    urgent: int = 0
+    """Counts what should be seen at once."""
+    watched_at: float = 0.0
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def start(self) -> None:
+        for work in (self._follow_for_ever, self._look_for_ever):
+            threading.Thread(target=work, daemon=True).start()
+
+    def take(self, event: Event, *, urgent: bool = True) -> None:
+        with self.lock:
+            new = self.state.apply(event) if "time" in event and "event" in event else []
+            self.changes += new
+            self.urgent += urgent and any(change.kind not in QUIET for change in new)
+
+    def history(self) -> History | None:
+        with self.lock:
+            if not any(change.kind == "start" for change in self.changes):
+                return None
+            return history_of(self.state, list(self.changes), list(self.readings), launch=self._launch())
+
+    def _launch(self) -> dict[str, Any]:
+        prices = [found for values in self.inventory.values() if (found := number(values.get("motley_kwh_price")))]
+        idle = {name: number(values.get("motley_idle_watts")) for name, values in self.inventory.items()}
+        return {"electricity": {"kwh_price": prices[0], "idle_watts": idle}} if prices else {}
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _follow_for_ever(self) -> None:
+        while True:
+            try:
+                if self._follow_one():
+                    return
+            except Exception as error:  # one that nobody thought of: the page says so, and reading begins again
+                self.problem = f"{type(error).__name__}: {error}"
+            time.sleep(3)
+
+    def _follow_one(self) -> bool:
+        answers, silent = ask_all(self.nodes, lambda node: node.status())
+        self._looked(answers, silent)
+        running = {name: look for name, look in answers.items() if look["on"] and not look["now"].get("script")}
+        ran = sorted((look for look in answers.values() if look["run"]), key=lambda look: look["step"].get("time", 0))
+        self.run = self.run or (runs_of(running)[0] if running else ran[-1]["run"] if ran else "")
+        if not self.run:
+            self.problem = "no node answers" if not answers else "no run is running, and none was"
+            return False
+        self.problem = ""
+        nodes = [node for node in self.nodes if node.name in running] or [n for n in self.nodes if n.name in answers]
+        self._read_whole(nodes)
+        since = {name: float(look["since"]) for name, look in answers.items()}
+        self.view = FeedView(RunState(run=self.run), [node.name for node in self.nodes], since)
+        self.view.feed = self
+        Follower(self.nodes, self.view, lambda _: None, lambda: None).follow()
+        self._looked(*ask_all(self.nodes, lambda node: node.status()))
+        self.urgent += 1
+        return True
+
+    def _read_whole(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            try:
+                process = node.events_after(self.run, 0)
+            except Silent:
+                continue
+            assert process.stdout
+            try:
+                lines = process.stdout.read().split(b"\n")[1:]
+            finally:
+                end_group(process)
+            for line in filter(None, lines):
+                try:
+                    self.take(json.loads(line), urgent=False)
+                except ValueError:
+                    continue
+            if self.changes:
+                self.urgent += 1
+                return
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(LOOK_S)
+            if time.monotonic() - self.watched_at < LOOK_S and not (self.view and self.view.ended):
+                self._looked(*ask_all(self.nodes, lambda node: node.status()))
+
+    def _looked(self, answers: dict[str, Facts], silent: dict[str, str]) -> None:
+        with self.lock:
+            self.looks, self.silent = answers, silent
+            for name, look in answers.items():
+                self.read_gpus(name, look["now"].get("gpus") or look["gpus"], float(look["time"]))
+
+    def read_gpus(self, node: str, gpus: list[dict[str, str]], at: float) -> None:
+        heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
+        used = [found for gpu in gpus if (found := number(gpu.get("memory.used"))) is not None]
+        if not gpus or any(one["node"] == node and at - one["time"] < 4 for one in self.readings[-8:]):
+            return
+        facts = {"celsius": max(heat, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}
+        self.readings.append({"event": "gpu", "node": node, "time": at, **facts})
+
+
+class FeedView(RunView):
+    """What follow reads goes to the feed as well."""
+
+    feed: Feed
+
+    def take(self, node: str, kind: str, facts: dict[str, Any]) -> list[str]:
+        if kind == "now":
+            view = facts.get("now") or {}
+            with self.feed.lock:
+                self.feed.read_gpus(node, view.get("gpus") or [], float(facts["time"]))
+        else:
+            self.feed.take(facts)
+        lines = RunView.take(self, node, kind, facts)
+        if kind == "now":
+            with self.feed.lock:
+                self.feed.changes += self.feed.state.observe(facts.get("now") or {}, running=bool(facts.get("on")))
+        return lines

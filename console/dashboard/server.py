@@ -1,0 +1,280 @@
+"""Serves the live page (./motley dashboard). It only reads: `kill -9` of it changes nothing for a run.
+
+What it can do, stop and ask, it does by the verbs themselves, each as a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import html
+import json
+import secrets
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qs
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from console.dashboard.feed import Feed
+from console.dashboard.guard import Guard
+from console.dashboard.pages import REPORT, Pages
+from console.infra.choose import from_inventory
+from console.infra.node import ROOT, ask_all
+from console.inventory.read import Inventory
+from console.status import run_lines, status_lines
+from console.words import say
+from train.errors import BadInput
+
+MOST_STREAMS = 16
+EVERY_S = 0.5
+ALIVE_S = 10.0
+LONGEST_QUESTION = 4000
+LONGEST_FORM = 16 << 10
+FILES = {"run.css": "text/css", "live.css": "text/css", "run.js": "text/javascript", "live.js": "text/javascript"}
+
+
+@dataclass
+class Dashboard:
+    feed: Feed
+    pages: Pages
+    inventory: Inventory
+    streams: int = 0
+    boot: str = ""
+    """Which life of the server a stream's numbers are of."""
+
+    def app(self, hosts: Sequence[str], token: str) -> Guard:
+        self.boot = secrets.token_hex(4)
+        routes = [
+            Route("/", self.run),
+            Route("/events", self.events),
+            Route("/charts", self.charts),
+            Route("/runs", self.runs),
+            Route("/machines", self.machines),
+            Route("/ask", self.ask, methods=["GET", "POST"]),
+            Route("/stop", self.stop, methods=["GET", "POST"]),
+            Route("/{name}", self.file),
+        ]
+        return Guard(Starlette(routes=routes), hosts=hosts, token=token)
+
+    # -- pages -------------------------------------------------------------------------------------------------------
+
+    async def run(self, _: Request) -> Response:
+        self.feed.watched_at = time.monotonic()
+        await run_in_threadpool(self.pages.refresh)
+        parts = {name: text for _, name, text in self.pages.newer(0)}
+        body = "\n".join(f'<div id="part-{name}">{parts.get(name, "")}</div>' for name in ("live", *REPORT))
+        stop = f'<p><a href="/stop">stop this run</a> <code class="quiet">./motley stop{self.named()}</code>'
+        return self.page(self.feed.run or "Motley", f"{body}{stop}</p>", live=True, title=self.pages.title)
+
+    async def charts(self, _: Request) -> Response:
+        body = await run_in_threadpool(self.pages.charts)
+        return self.page("speeds, shares, heat", body.replace("<details>", "<details open>", 1) or "<p>nothing yet</p>")
+
+    async def runs(self, _: Request) -> Response:
+        answers, silent = await run_in_threadpool(ask_all, self.feed.nodes, lambda node: node.runs())
+        return self.page("all runs", self.lines(run_lines(answers, silent), "runs"))
+
+    async def machines(self, _: Request) -> Response:
+        answers, silent = await run_in_threadpool(ask_all, self.feed.nodes, lambda node: node.status())
+        names = [node.name for node in self.feed.nodes]
+        return self.page(
+            "machines", self.lines(status_lines(names, answers, silent), "status") + self.command("doctor")
+        )
+
+    def lines(self, lines: list[str], verb: str) -> str:
+        return f'<pre class="wide" tabindex="0">{html.escape(chr(10).join(lines))}</pre>{self.command(verb)}'
+
+    def command(self, verb: str) -> str:
+        return f'<p class="quiet"><code>./motley {html.escape(verb)}{self.named()}</code></p>'
+
+    def named(self) -> str:
+        return html.escape(self.pages.inventory)
+
+    def page(self, heading: str, body: str, *, live: bool = False, title: str = "", status: int = 200) -> Response:
+        text = self.pages.page(
+            "dashboard.html.j2", heading=heading, body=body, live=live, title=title or f"{heading} · Motley"
+        )
+        return HTMLResponse(text, status)
+
+    async def file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in FILES:
+            return PlainTextResponse("there is no such page\n", 404)
+        return PlainTextResponse((ROOT / "templates" / name).read_text(), media_type=FILES[name])
+
+    # -- the stream --------------------------------------------------------------------------------------------------
+
+    async def events(self, request: Request) -> Response:
+        if self.streams >= MOST_STREAMS:
+            return PlainTextResponse("too many pages are open\n", 503)
+        boot, _, number = request.headers.get("last-event-id", "").partition("-")
+        seen = int(number) if boot == self.boot and number.isdigit() else 0
+        return StreamingResponse(self.stream(seen), media_type="text/event-stream")
+
+    async def stream(self, seen: int) -> AsyncIterator[str]:
+        self.streams += 1
+        title, quiet_since = "", time.monotonic()
+        try:
+            yield "retry: 1000\n\n"
+            while True:
+                self.feed.watched_at = time.monotonic()
+                for version, name, text in self.pages.newer(seen):
+                    seen, quiet_since = version, time.monotonic()
+                    yield event("part", {"name": name, "html": text}, f"{self.boot}-{version}")
+                if self.pages.title != title:
+                    title = self.pages.title
+                    yield event("title", title)
+                if time.monotonic() - quiet_since > ALIVE_S:
+                    quiet_since = time.monotonic()
+                    yield ": still here\n\n"
+                await asyncio.sleep(EVERY_S)
+        finally:
+            self.streams -= 1
+
+    async def draw_for_ever(self) -> None:
+        while True:
+            if self.streams:
+                await run_in_threadpool(self.pages.refresh)
+            await asyncio.sleep(EVERY_S)
+
+    # -- what it can do ----------------------------------------------------------------------------------------------
+
+    async def stop(self, request: Request) -> Response:
+        run, said, status = self.feed.run, "", 200
+        if request.method == "POST":
+            if not run or await typed(request, "run") != run:
+                said, status = "That is not its name: nothing was stopped.", 400
+            else:
+                said = await self.verb(["stop", f"--inventory={self.inventory.path}"])
+        body = (
+            f"<p>This saves run <b>{html.escape(run)}</b> and ends it on every machine. It can be resumed.</p>"
+            '<form method="post" action="/stop"><p><label>Type its name: '
+            '<input name="run" autocomplete="off" required></label>'
+            f'</p><p><button>stop it</button></p></form><p id="said">{html.escape(said)}</p>{self.command("stop")}'
+        )
+        return self.page("stop", body, status=status)
+
+    async def ask(self, request: Request) -> Response:
+        if request.method == "POST":
+            question = await typed(request, "question")
+            if not question or len(question) > LONGEST_QUESTION:
+                return self.page("ask", ASK + "<p>A question has 1 to 4000 characters.</p>", status=400)
+            return StreamingResponse(self.answer(question), media_type="text/html")
+        return self.page("ask", ASK + self.command(f"ask --run {self.feed.run}"))
+
+    async def answer(self, question: str) -> AsyncIterator[str]:
+        """The page up to its end, with the answer's lines as they come."""
+        whole = self.pages.page("dashboard.html.j2", heading="ask", body="\0", live=False, title="ask · Motley")
+        before, _, after = whole.partition("\0")
+        yield f'{before}{ASK}<h2>{html.escape(question)}</h2><pre id="said">'
+        words = ["ask", f"--inventory={self.inventory.path}", f"--question={question}"]
+        words += [f"--run={self.feed.run}"] if self.feed.run else []
+        async for line in self.output(words):
+            yield html.escape(line)
+        yield f"</pre>{after}"
+
+    async def verb(self, words: list[str]) -> str:
+        return "".join([line async for line in self.output(words)])
+
+    async def output(self, words: list[str]) -> AsyncIterator[str]:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "console", *words),
+            cwd=ROOT,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        assert process.stdout
+        try:
+            async for line in process.stdout:
+                yield line.decode(errors="replace")
+            await process.wait()
+        finally:
+            if process.returncode is None:
+                process.terminate()
+
+
+ASK = (
+    '<form method="post" action="/ask"><p><label>Your question, answered before and after training:'
+    '<br><textarea name="question" rows="3" maxlength="4000" required></textarea></label></p>'
+    "<p><button>ask</button></p></form>"
+)
+
+
+async def typed(request: Request, name: str) -> str:
+    """One field of a form; empty where somebody sends more than a person types."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST_FORM:
+            return ""
+    return parse_qs(body.decode("utf-8", "replace")).get(name, [""])[0].strip()
+
+
+def event(kind: str, facts: object, number: str = "") -> str:
+    return f"event: {kind}\n{f'id: {number}' + chr(10) if number else ''}data: {json.dumps(facts)}\n\n"
+
+
+# -- serving -----------------------------------------------------------------------------------------------------------
+
+
+def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = False) -> int:
+    place = listening(port, lan=lan)
+    port = place.getsockname()[1]
+    hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses() if lan else []))]
+    token = secrets.token_urlsafe(24)
+    feed = Feed(from_inventory(inventory), inventory.nodes, run)
+    shown = "" if inventory.path == Path("inventory/homelab") else f" --inventory {inventory.path}"
+    board = Dashboard(feed, Pages(feed, shown), inventory)
+    feed.start()
+    for host in hosts if lan else hosts[:1]:
+        say(f"http://{host}/?token={token}")
+    if lan:
+        say("everybody in your network who has this address can read along, and stop the run: not over Wi-Fi of others")
+    say("Ctrl-C ends the page; the run continues without it")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(board, place, hosts, token))
+    return 0
+
+
+async def serve(board: Dashboard, place: socket.socket, hosts: Sequence[str], token: str) -> None:
+    config = uvicorn.Config(
+        board.app(hosts, token), log_level="error", access_log=False, lifespan="off", server_header=False,
+        ws="none", timeout_graceful_shutdown=1, limit_concurrency=64, h11_max_incomplete_event_size=1 << 15,
+    )  # fmt: skip
+    drawing = asyncio.create_task(board.draw_for_ever())
+    try:
+        await uvicorn.Server(config).serve(sockets=[place])
+    finally:
+        drawing.cancel()
+
+
+def listening(port: int, *, lan: bool) -> socket.socket:
+    place = socket.socket()
+    place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        place.bind(("0.0.0.0" if lan else "127.0.0.1", port))  # noqa: S104 - asked for, and said
+    except OSError as error:
+        raise BadInput(f"port {port} cannot be had: {error.strerror}", fix="another one: --port 7008") from None
+    place.listen(64)  # who opens the address at once waits for the first page
+    return place
+
+
+def own_addresses() -> list[str]:
+    """By which this machine leaves for the network; nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return []
+        return [str(probe.getsockname()[0])]

@@ -1,0 +1,164 @@
+"""Clore.ai: the five calls over its API v1. Never tried with real money; the shapes are those of its documentation.
+
+Reading is asked again where no answer comes. An order is sent once: the answer may be lost, the order is not.
+The key is in a header alone: no message has it, and no address.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
+
+from console.rent.market import Declined, Offer, Order, Request, Unanswered
+
+URL = "https://api.clore.ai/v1"
+MARK = "MOTLEY_LEASE"
+IMAGE = "cloreai/ubuntu22.04-cuda12"
+PRICES = {"USD-Blockchain": "on_demand_usd", "CLORE-Blockchain": "on_demand_clore"}
+BUSY = 5
+REASONS = {1: "it has an error of its own", 3: "it does not know this key", BUSY: "it is asked too often"}
+TRIES, RETRY_S = 4, 1.0
+Facts = dict[str, Any]
+
+
+@dataclass(kw_only=True, slots=True)
+class Clore:
+    key: str = field(repr=False)
+    url: str = URL
+    image: str = IMAGE
+    """What the container is made of: with sshd, the driver's libraries and Python 3.11 or newer."""
+    pace_s: float = 1.05
+    """It answers one request a second."""
+    timeout_s: float = 15.0
+    sleep: Callable[[float], None] = time.sleep
+    name: str = "Clore.ai"
+    fee: float = 0.05
+    _last: float = -1e9
+
+    def offers(self) -> list[Offer]:
+        return [offer_of(server) for server in self._read("marketplace", "servers")]
+
+    def order(self, request: Request) -> int:
+        made = self._ask("create_order", {
+            "renting_server": request.server, "type": "on-demand", "currency": request.currency,
+            "required_price": request.usd_h, "image": self.image, "ports": {"22": "tcp"}, "ssh_key": request.public_key,
+            "env": {MARK: request.mark},
+        })  # fmt: skip
+        if not isinstance(made.get("order_id"), int):
+            raise Unanswered("its answer to the order names no order")
+        return int(made["order_id"])
+
+    def orders(self) -> list[Order]:
+        return [order_of(order) for order in self._read("my_orders", "orders")]
+
+    def cancel(self, number: int) -> None:
+        self._again("cancel_order", {"id": number})
+
+    def balance(self) -> dict[str, float]:
+        return {str(wallet["name"]): float(wallet["balance"]) for wallet in self._read("wallets", "wallets")}
+
+    def _read(self, name: str, part: str) -> list[Facts]:
+        found = self._again(name, None).get(part)
+        if not isinstance(found, list):
+            raise Unanswered(f"its answer to {name} has no {part}")
+        return found
+
+    def _again(self, name: str, body: Facts | None) -> Facts:
+        """What may be asked twice: reading, and cancelling what is cancelled."""
+        for attempt in range(1, TRIES):
+            try:
+                return self._ask(name, body)
+            except Unanswered:
+                self.sleep(RETRY_S * attempt)
+        return self._ask(name, body)
+
+    def _ask(self, name: str, body: Facts | None) -> Facts:
+        if (early_s := self._last + self.pace_s - time.monotonic()) > 0:
+            self.sleep(early_s)
+        self._last = time.monotonic()
+        return judged(name, self._send(name, body), ordering=name == "create_order")
+
+    def _send(self, name: str, body: Facts | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"auth": self.key, "Content-Type": "application/json"}
+        request = HttpRequest(f"{self.url}/{name}", data, headers)  # noqa: S310
+        try:
+            with urlopen(request, timeout=self.timeout_s) as answer:  # noqa: S310  its caller checks the scheme
+                return json.loads(answer.read())
+        except HTTPError as error:
+            raise Unanswered(f"it answers {name} with {error.code}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise Unanswered(f"no answer to {name}: {type(error).__name__}") from None
+
+
+def judged(name: str, said: Any, *, ordering: bool) -> Facts:
+    code = said.get("code") if isinstance(said, dict) else None
+    if code == 0:
+        return dict(said)
+    if not isinstance(code, int):
+        raise Unanswered(f"its answer to {name} cannot be understood")
+    why = str(said.get("error") or REASONS.get(code) or f"code {code}")
+    if code in (1, BUSY) and not (ordering and code == BUSY):
+        raise Unanswered(why)
+    raise Declined(why)
+
+
+def offer_of(server: Mapping[str, Any]) -> Offer:
+    """Any field may be missing or odd: it is let by strangers."""
+    specs = _mapping(server.get("specs"))
+    net, usd = _mapping(specs.get("net")), _mapping(_mapping(server.get("price")).get("usd"))
+    array = server.get("gpu_array")
+    cards = array if isinstance(array, list) else []
+    coins = server.get("allowed_coins")
+    prices = {coin: _number(usd.get(name)) for coin, name in PRICES.items() if coins is None or coin in coins}
+    return Offer(
+        server=int(_number(server.get("id"))),
+        gpu=str(specs.get("gpu") or ""),
+        gpus=len(cards) or int(_number(specs.get("gpu"))) or 1,
+        gpu_gb=_number(specs.get("gpuram")),
+        cuda=_number(server.get("cuda_version")),
+        ram_gb=_number(specs.get("ram")),
+        disk_gb=disk_gb(str(specs.get("disk") or "")),
+        down_mbit=_number(net.get("down")),
+        up_mbit=_number(net.get("up")),
+        reliability=_number(server.get("reliability")),
+        country=str(net.get("cc") or "?"),
+        max_hours=_number(server.get("mrl")),
+        taken=bool(server.get("rented")),
+        usd_h={coin: price for coin, price in prices.items() if price > 0},
+    )
+
+
+def order_of(order: Mapping[str, Any]) -> Order:
+    hosts = order.get("pub_cluster") or []
+    pairs = [str(pair).split(":") for pair in order.get("tcp_ports") or []]
+    return Order(
+        number=int(order["id"]),
+        server=int(_number(order.get("renting_server"))),
+        mark=str(_mapping(order.get("env")).get(MARK) or ""),
+        host=str(hosts[0]) if hosts else "",
+        ports={int(inside): int(outside) for inside, outside in (pair for pair in pairs if len(pair) == 2)},
+    )
+
+
+def disk_gb(text: str) -> float:
+    """'NVMe 900GB', 'SSD 1.8TB': the last size of the text."""
+    found = re.findall(r"([\d.]+)\s*([GT])B", text)
+    return float(found[-1][0]) * (1000 if found[-1][1] == "T" else 1) if found else 0.0
+
+
+def _number(value: Any) -> float:
+    found = re.match(r"\s*(\d+(\.\d+)?)", str(value))
+    return float(found[1]) if found else 0.0
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,70 @@
+"""Compares what the market bills with the leases here, and does what decide.py says. Every command may call it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from console.rent import lease as leases
+from console.rent import timer
+from console.rent.decide import Action, Close, Found, GiveBack, decide
+from console.rent.lease import HELD, ORDERING, RETURNING, Book, Lease, Moment, owner
+from console.rent.market import Declined, Market, Order, Unanswered
+
+Clock = Callable[[], Moment]
+
+
+def reconcile(
+    market: Market, book: Book, clock: Clock = leases.now, *, known: Sequence[Lease] = (), only: str = ""
+) -> list[str]:
+    """A line for each thing that was done. `known`: leases whose files are gone. `only`: this mark, and no stranger's.
+
+    Unanswered: nothing is known, and what was given back is looked at again the next time.
+    """
+    lines: list[str] = []
+    for _ in range(2):  # what was given back is gone the second time
+        orders = market.orders()
+        here = book.leases()
+        here += [lease for lease in known if lease.mark not in {found.mark for found in here}]
+        here = [lease for lease in here if lease.mark == only or not only]
+        actions = decide(orders, here, clock(), only or owner(), renting=book.renting())
+        lines += [line for action in actions if (line := _do(market, book, action, clock))]
+        if not any(isinstance(action, GiveBack) for action in actions):
+            break
+    return lines
+
+
+def _do(market: Market, book: Book, action: Action, clock: Clock) -> str:
+    match action:
+        case GiveBack(order, why):
+            with contextlib.suppress(Declined):  # it is gone already
+                market.cancel(order)
+            return f"order {order} is given back: {why}"
+        case Found(lease, order):
+            return _found(book, lease, order)
+        case Close(lease, why):
+            if lease.order:  # a list that forgot it would be no proof
+                with contextlib.suppress(Declined):
+                    market.cancel(lease.order)
+            book.close(lease, why, clock(), balance(market))
+            timer.forget(book, lease.mark)
+            return f"{lease.name} is given back and paid for: {why}" if lease.order else ""
+
+
+def _found(book: Book, lease: Lease, order: Order) -> str:
+    state = HELD if lease.state == ORDERING else lease.state
+    port = order.ports.get(22, 0)
+    book.change(lease, order=order.number, state=state, why=lease.why, host=order.host, port=port)
+    return f"order {order.number} was made; it is not ordered again" if not lease.order and not lease.why else ""
+
+
+def want_back(book: Book, lease: Lease, why: str) -> Lease:
+    return book.change(lease, state=RETURNING, why=why)
+
+
+def balance(market: Market) -> dict[str, float]:
+    """For the bill alone: nothing waits for it."""
+    try:
+        return market.balance()
+    except (Unanswered, Declined):
+        return {}

@@ -1,0 +1,82 @@
+"""A timer of this user's systemd, for a machine that sleeps or restarts: it starts the watcher when the time is over,
+or as soon as the machine is awake again. It needs the key in a file (0600), which goes with the lease."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from console.rent.lease import Book, Lease
+from console.rent.shop import FOR_TIMER
+from train.errors import BadInput
+
+ROOT = Path(__file__).parents[2]
+
+
+def units() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "systemd/user"
+
+
+def name_of(mark: str) -> str:
+    return f"motley-give-back-{mark.rpartition('-')[2]}"
+
+
+def require() -> None:
+    """Before anything is ordered."""
+    if _systemctl("show-environment"):
+        raise BadInput(
+            "this user has no systemd that could keep a timer",
+            fix="fix: leave out --timer, and keep this machine awake",
+        )
+
+
+def arm(book: Book, lease: Lease, key: str) -> None:
+    _write_private(book.place / FOR_TIMER, key + "\n")
+    folder, name = units(), name_of(lease.mark)
+    folder.mkdir(parents=True, exist_ok=True)
+    market = os.environ.get("MOTLEY_MARKET", "")
+    environment = [f"MOTLEY_RENTED={book.place}", *([f"MOTLEY_MARKET={market}"] if market else [])]
+    (folder / f"{name}.service").write_text(
+        f"[Unit]\nDescription=Motley: give {lease.name} back\n"
+        f"[Service]\nType=simple\nWorkingDirectory={ROOT}\n"
+        + "".join(f'Environment="{value}"\n' for value in environment)
+        + f"ExecStart={sys.executable} -m console.rent.watcher {lease.mark}\n"
+        f"StandardInput=file:{book.place / FOR_TIMER}\nRestart=on-failure\nRestartSec=20\n"
+    )
+    at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(lease.until + 1))
+    (folder / f"{name}.timer").write_text(
+        f"[Unit]\nDescription=Motley: when {lease.name} is to be back\n"
+        f"[Timer]\nOnCalendar={at}\nPersistent=true\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"
+    )
+    if _systemctl("daemon-reload") or _systemctl("enable", "--now", f"{name}.timer"):
+        raise BadInput(f"the timer {name} could not be started", fix="fix: systemctl --user status, or without --timer")
+
+
+def forget(book: Book, mark: str) -> None:
+    folder, name = units(), name_of(mark)
+    if not (folder / f"{name}.timer").exists():
+        return
+    _systemctl("disable", "--now", f"{name}.timer")
+    for end in ("timer", "service"):
+        (folder / f"{name}.{end}").unlink(missing_ok=True)
+    _systemctl("daemon-reload")
+    (book.place / FOR_TIMER).unlink(missing_ok=True)
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.unlink(missing_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as opened:
+        opened.write(text)
+
+
+def _systemctl(*words: str) -> int:
+    try:
+        command = ["systemctl", "--user", *words]
+        return subprocess.run(command, capture_output=True, check=False, timeout=20).returncode
+    except (OSError, subprocess.TimeoutExpired):
+        return 1

@@ -1,0 +1,91 @@
+"""Looks after one lease until it has ended: a process of its own, which outlives the command that rented.
+
+python -m console.rent.watcher MARK          the key of the market comes in on standard input, and is on no disk
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from console.rent import lease as leases
+from console.rent.lease import RETURNING, Book, Lease
+from console.rent.market import Declined, Market, Unanswered
+from console.rent.reconcile import Clock, reconcile, want_back
+from console.rent.shop import market
+
+POLL_S = 20.0
+ROOT = Path(__file__).parents[2]
+Look = Callable[[Lease], str]
+"""Whether the machine is done: why it goes back before its time, or nothing."""
+
+
+def start(lease: Lease, key: str, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "watcher.log").open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "console.rent.watcher", lease.mark],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdin
+    process.stdin.write(key.encode())
+    process.stdin.close()
+
+
+def watch(
+    market: Market,
+    book: Book,
+    lease: Lease,
+    look: Look,
+    *,
+    clock: Clock = leases.now,
+    sleep: Callable[[float], None] = time.sleep,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Until its receipt is there. A file that is gone without one was lost: its order goes back, as it has no lease."""
+    if lease.state == leases.ORDERING:  # the market answers one at a time, and the order comes first
+        sleep(min(POLL_S, max(0.0, lease.left_s(clock()))))
+    while book.receipt(lease.mark) is None:
+        current = book.read(lease.mark)
+        if current is None and book.receipt(lease.mark) is None:
+            current = replace(lease, state=RETURNING, why="its lease is gone from this machine")
+        lease = current or lease
+        if lease.state == leases.READY and lease.left_s(clock()) > 0 and (why := look(lease)):
+            lease = want_back(book, lease, why)
+        try:
+            lines = reconcile(market, book, clock, known=[lease], only=lease.mark)
+        except (Unanswered, Declined) as why:
+            lines = [f"{market.name} does not answer ({why}): again in {POLL_S:.0f} s"]
+        for line in lines:
+            say(f"{time.strftime('%F %T')}  {line}")
+        if book.receipt(lease.mark) is None:
+            left = lease.left_s(clock())
+            sleep(min(POLL_S, left) if left > 0 else POLL_S)
+
+
+def main(words: list[str]) -> int:
+    from console.rent_machine import look  # noqa: PLC0415  what it imports takes half a second
+
+    book = Book(leases.folder())
+    lease = book.read(words[0])
+    if lease is None:
+        return 0
+    with book.part(lease, "watched") as ours:
+        if ours:
+            watch(market(sys.stdin.read().strip()), book, lease, look, say=lambda line: print(line, flush=True))
+    with contextlib.suppress(FileNotFoundError):
+        (book.place / f"{lease.mark}.watched").unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,281 @@
+"""./motley rent, rented, give-back; and what every other command does for machines that are rented."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from console import rent_machine
+from console.infra.node import Node, Silent
+from console.inventory.read import Inventory
+from console.launch_request import as_words
+from console.rent import lease as leases
+from console.rent import needs, rented, shop, watcher, wording
+from console.rent import timer as timers
+from console.rent.lease import READY, Book, Lease
+from console.rent.market import Declined, Market, Unanswered
+from console.rent.order import Shop, Terms, take, why_not_now
+from console.rent.reconcile import reconcile, want_back
+from console.words import say
+from plugins.filter.python_env import BRANCHES
+from plugins.module_utils.motley import hostkeys
+from train.errors import BadInput, CheckFailed
+from train.plan import request
+
+EVERY_S = 60.0
+"""How often the commands that are not about renting look at the market."""
+PATIENCE_S = 60.0
+
+
+def rent(
+    inventory: str,
+    *,
+    gpu: str,
+    hours: float,
+    usd_h: float,
+    model: str,
+    settings: list[str],
+    vault: str,
+    yes: bool,
+    timer: bool,
+    keeper: str,
+) -> int:
+    wanted = wanted_of(gpu, hours, usd_h, model, settings)
+    if timer:
+        timers.require()
+    stays_on = rent_machine.keeper_node(keeper) if keeper else None
+    book, secret = Book(leases.folder()), shop.key(vault)
+    market = shop.market(secret)
+    for line in looked(market, book):
+        say(line)
+    if living := book.leases():
+        raise BadInput(why_not_now(living[0]))
+    good, balance = chosen(market, wanted)
+    worst = wording.worst(good.usd_h, timer=timer, keeper=keeper)
+    plan = wording.plan_lines(
+        good, wanted, market=market.name, fee=market.fee, balance=balance, at=time.time(), worst=worst
+    )
+    for line in plan:
+        say(line)
+    if poor := wording.too_poor(good, wanted, balance):
+        raise BadInput(poor, fix="fix: fewer hours, or more money on the account")
+    if stays_on and (why := rent_machine.kept_by(stays_on, market, None)):
+        raise BadInput(f"{keeper} cannot give it back: {why}", fix="fix: another --keeper that reaches the internet")
+    if not yes and not agreed("rent it? [y/N] "):
+        say("nothing was rented")
+        return 1
+
+    def watch(lease: Lease) -> None:
+        watcher.start(lease, secret, book.place)
+        if timer:
+            timers.arm(book, lease, secret)
+
+    with book.alone():
+        shop_here = Shop(market=market, book=book, watch=watch)
+        return rent_it(shop_here, good, hours, inventory, stays_on)
+
+
+def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> needs.Needs:
+    for name, value in (("gpu", gpu), ("hours", hours), ("max", usd_h)):
+        if not value or (not isinstance(value, str) and not 0 < value < 1000):
+            raise BadInput(f"rent wants --{name}", 'fix: ./motley rent --gpu "RTX 4090" --hours 3 --max 0.50')
+    asked = dict(setting.split("=", 1) for setting in settings if as_words([setting]))
+    named = {**asked, **({"model": model} if model else {})}
+    found = request.read(named) if named else None
+    return needs.needs_of(gpu, hours, usd_h, cuda=min(float(branch["cuda"]) for branch in BRANCHES), request=found)
+
+
+def chosen(market: Market, wanted: needs.Needs) -> tuple[needs.Good, dict[str, float]]:
+    try:
+        offers, balance = market.offers(), market.balance()
+    except (Unanswered, Declined) as why:
+        raise BadInput(f"{market.name} does not answer: {why}", fix="fix: again later; nothing was ordered") from None
+    good, refused = needs.judge(offers, wanted, market.fee)
+    for line in wording.refused_lines(refused):
+        say(line)
+    if not good:
+        reason = "each is left out" if refused else f"of {len(offers)} offers none has that name"
+        raise CheckFailed(f"no {wanted.gpu} that could run it: {reason}", fix="fix: another --gpu, or a higher --max")
+    return good[0], balance
+
+
+def agreed(question: str) -> bool:
+    return sys.stdin.isatty() and input(question).strip().lower() in ("y", "yes")
+
+
+def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, stays_on: Node | None) -> int:
+    market, book = shop_here.market, shop_here.book
+    terms = Terms(
+        offer=good.offer,
+        currency=good.currency,
+        hours=hours,
+        public_key=hostkeys.own_key(book.place / "controller_ed25519"),
+        inventory=str(Path(inventory).resolve()),
+    )
+    lease = take(shop_here, terms)
+    say(f"{lease.name}  {lease.host} port {lease.port}: it is yours until {wording.clock(lease.until)}")
+    try:
+        why = rent_machine.kept_by(stays_on, market, lease) if stays_on else ""
+        why = why or rent_machine.prepare(lease)
+    except BaseException:
+        gone_back(market, book, want_back(book, lease, "it was interrupted before it was proven"))
+        raise
+    if why:
+        gone_back(market, book, want_back(book, lease, why))
+        raise CheckFailed(f"{lease.name} was not proven: {why}", fix="fix: again; it takes the next best offer")
+    book.change(lease, state=READY)
+    say(f"{lease.name}  proven. next: ./motley launch --nodes {lease.name} --model … --dataset …")
+    return 0
+
+
+def gone_back(market: Market, book: Book, lease: Lease) -> int:
+    """The bill; 1 where the market has not confirmed it yet."""
+    deadline = time.monotonic() + PATIENCE_S
+    while book.receipt(lease.mark) is None and time.monotonic() < deadline:
+        try:
+            reconcile(market, book, only=lease.mark)
+        except (Unanswered, Declined) as why:
+            say(f"{market.name} does not answer ({why}): asked again")
+            time.sleep(2)
+    receipt = book.receipt(lease.mark)
+    if receipt is None:
+        say(f"✗ {lease.name} is not given back yet: {market.name} does not answer; its watcher asks every 20 s")
+        return 1
+    say("given back")
+    for line in wording.bill_lines(receipt):
+        say(line)
+    say(f"receipt  {os.path.relpath(book.receipts / lease.mark)}.json")
+    return 0
+
+
+def looked(market: Market, book: Book) -> list[str]:
+    try:
+        return reconcile(market, book)
+    except (Unanswered, Declined) as why:
+        return [f"{market.name} does not answer: {why}"]
+
+
+def show_rented(*, vault: str, as_json: bool) -> int:
+    """Leases and the last bills; with a key, compared with what the market bills."""
+    book = Book(leases.folder())
+    secret = shop.key(vault) if vault else shop.known_key()
+    lines = looked(shop.market(secret), book) if secret else []
+    living = book.leases()
+    bills = sorted(filter(None, (book.receipt(file.stem) for file in book.receipts.glob("*.json"))), key=by_end)
+    if as_json:
+        say(json.dumps({"rented": [asdict(lease) | {"name": lease.name} for lease in living], "bills": bills}))
+        return 0
+    for line in [*lines, *(line for lease in living for line in wording.lease_lines(lease, leases.now()))]:
+        say(line)
+    say("" if living else "nothing is rented" + ("" if secret else f" as far as this controller knows (no {shop.KEY})"))
+    if bills:
+        say("bills")
+    for line in [line for bill in bills[-5:] for line in wording.bill_lines(bill)]:
+        say(line)
+    return 0
+
+
+def by_end(receipt: Mapping[str, Any]) -> float:
+    return float(receipt["ended"])
+
+
+def give_back(*, vault: str, yes: bool) -> int:
+    book = Book(leases.folder())
+    market = shop.market(shop.key(vault))
+    living = book.leases()
+    if living and not yes and not agreed(f"give {living[0].name} back? what was not fetched is lost [y/N] "):
+        say("nothing was given back (without a terminal: --yes)")
+        return 1
+    code = 0
+    for lease in living:
+        code = max(code, gone_back(market, book, want_back(book, lease, "you gave it back")))
+    for line in looked(market, book):
+        say(line)
+    if not living:
+        say("nothing is rented")
+    return code
+
+
+# -- every other command ---------------------------------------------------------------------------------------------
+
+
+def before_any(verb: str) -> None:
+    """A look at the market, where a key is at hand; never an error of the command itself."""
+    book, secret = Book(leases.folder()), shop.known_key()
+    living = book.leases()
+    if not (secret or living) or verb in ("rent", "rented", "give-back"):
+        return
+    if living and not secret:
+        say(f"{living[0].name} is rented: {shop.KEY} is not set, so nobody looks after it here", file=sys.stderr)
+        return
+    stamp = book.place / "looked"
+    with contextlib.suppress(OSError):
+        if time.time() - stamp.stat().st_mtime < EVERY_S:
+            return
+    with contextlib.suppress(OSError, BadInput):
+        book.place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stamp.touch()
+        try:
+            lines = reconcile(shop.market(secret, timeout_s=4.0), book)
+        except (Unanswered, Declined) as why:
+            lines = [f"{living[0].name} is rented, and the market does not answer: {why}"] if living else []
+        for line in lines:
+            say(line, file=sys.stderr)
+        for lease in book.leases():
+            with book.part(lease, "watched") as nobody:
+                pass
+            if nobody:
+                watcher.start(lease, secret, book.place)
+
+
+@contextlib.contextmanager
+def used(inventory: Inventory) -> Iterator[None]:
+    """A launch on a rented machine: when its run has ended, it is fetched and given back."""
+    book = Book(leases.folder())
+    lease = next((lease for lease in book.leases() if lease.name in inventory.nodes), None)
+    if lease is None:
+        yield
+        return
+    with book.part(lease, "used"):
+        yield
+        end_of_use(book, lease)
+
+
+def end_of_use(book: Book, lease: Lease) -> None:
+    node = rent_machine.node_of(lease)
+    try:
+        status = rent_machine.settled(node) if node else {"on": False, "run": ""}
+    except Silent as why:
+        say(f"{lease.name}  {why}: its watcher looks again; back at {wording.clock(lease.until)} in any case")
+        return
+    if status["on"]:
+        say(f"{lease.name}  when {status['run']} has ended, its watcher fetches it and gives the machine back")
+    elif not status["run"]:
+        say(f"{lease.name}  no run was begun; it is yours until {wording.clock(lease.until)}: ./motley give-back")
+    elif ended := rent_machine.fetched(book.change(lease, run=status["run"]), str(status["run"])):
+        back = want_back(book, lease, ended)
+        if secret := shop.known_key():
+            gone_back(shop.market(secret), book, back)
+        else:
+            say(f"{lease.name}  its watcher gives it back now: ./motley rented shows the bill")
+
+
+def inventory_of(nodes: str, inventory: str) -> str:
+    """launch --nodes rented-1000 means the inventory of leases; machines at home and rented ones do not mix."""
+    names = nodes.replace(",", " ").split()
+    far = [name for name in names if name.startswith(rented.PREFIX)]
+    if not far or Path(inventory).name == "rented":
+        return inventory
+    if len(far) < len(names):
+        raise BadInput(
+            f"{far[0]} cannot train together with machines at home: its ports are not reachable from here",
+            fix=f"fix: --nodes {far[0]} alone; docs/renting.md#home-and-rented-in-one-run",
+        )
+    return "inventory/rented"

@@ -1,0 +1,50 @@
+# MIT License, see LICENSE
+"""A node that somebody needs for something else leaves its run until it is unpaused. Standard library alone."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from ..train.pause import read, words
+from ..train.runlog.paths import AGENT, PAUSE
+from ..train.runlog.paths import logs as logs_of
+from .run_files import named_run, read_json
+from .run_processes import processes
+
+FREE_S = 12.0
+"""Until what a node holds in memory is free: its workers have 3.5 s to save, and then they are killed."""
+
+
+def paused(home: Path) -> str:
+    """Until when, in words; empty where it is not."""
+    found = read(home / PAUSE, time.time())
+    return (words(found.until, time.time()) or "until unpaused") if found else ""
+
+
+def pause(home: Path, lasts: str = "") -> dict[str, Any]:
+    """This node steps aside: its agent ends its workers, so that their memory is free. Waits until it is."""
+    began = time.time()
+    here = processes(home)
+    script = str(read_json(logs_of(home, named_run(home)) / AGENT).get("script", "")) if here else ""
+    if script:
+        return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: make stop"}
+    file = home / PAUSE
+    draft = file.with_name(f".{file.name}.draft")
+    draft.write_text(f"{lasts}\n" if lasts else "")
+    draft.replace(file)
+    while (left := workers(home)) and time.time() - began < FREE_S:
+        time.sleep(0.05)
+    return {"was_on": bool(here), "until": paused(home), "left": left, "seconds": round(time.time() - began, 2)}
+
+
+def unpause(home: Path) -> dict[str, Any]:
+    was = paused(home)
+    (home / PAUSE).unlink(missing_ok=True)
+    return {"was": bool(was), "was_on": bool(processes(home))}
+
+
+def workers(home: Path) -> list[int]:
+    """The fork server holds no GPU and little memory; what a worker holds is what somebody else wants."""
+    return [pid for pid, facts in processes(home).items() if facts["part"] == "worker"]

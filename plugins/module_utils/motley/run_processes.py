@@ -1,0 +1,58 @@
+# MIT License, see LICENSE
+"""The processes of a run on this node, and the ports on which they listen. Standard library alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from .files import read
+
+UNIT = "motley-run.service"
+PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
+
+
+def processes(home: Path) -> dict[int, dict[str, Any]]:
+    """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
+    found = {}
+    wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        with contextlib.suppress(OSError):  # it ended, or is another user's
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if wanted not in environment or pid == os.getpid():
+                continue
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if (folder / "stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                continue
+            group = (folder / "cgroup").read_text()
+            how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
+            found[pid] = {"part": part_of(words), "how": how}
+    return found
+
+
+def part_of(words: list[bytes]) -> str:
+    """torchrun's own process is a worker of the one that started it, which stands where a run's agent does."""
+    command = b"".join(words[words.index(b"train") + 1 :][:1]) if b"train" in words else b""
+    return {b"agent": "agent", b"torchrun": "agent", b"warm": "warm"}.get(command, "worker")
+
+
+def listening(home: Path) -> list[int]:
+    """Ports of runs on which a process of this very node listens."""
+    own = {str(pid) for pid in processes(home)}
+    sockets = set()
+    for pid in own:
+        for link in Path("/proc", pid, "fd").glob("*"):
+            with contextlib.suppress(OSError):
+                sockets.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    ports = set()
+    for kind in ("tcp", "tcp6"):
+        for line in read(Path("/proc/net", kind)).splitlines()[1:]:
+            parts = line.split()
+            port = int(parts[1].rsplit(":", 1)[1], 16)
+            if parts[3] == "0A" and port in PORTS and parts[9] in sockets:
+                ports.add(port)
+    return sorted(ports)

@@ -1,0 +1,70 @@
+"""How much slower a step is whose base is streamed from its files, on this machine's processor: whole steps of SmolLM2,
+held and streamed in turns, so that a machine that drifts drifts for both.
+
+    make bench PARTS=stream
+    python -m tests.bench.stream 2048 --repeats 3
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import subprocess
+import sys
+from contextlib import nullcontext
+
+from tests.bench.page import Figures, bench, spread
+from tests.bench.pretrain import PYTHON
+from tests.support.cluster import REPOSITORY
+
+NAME = "stream"
+TOKENS = (128, 512, 2048)
+"""Of a micro-batch: reading the base takes the same time for each."""
+STEPS = 4
+PROGRAM = """
+import json, sys, time
+import torch
+from train.models.backends import ModelSpec, get
+from train.models.model_files import model_folder
+from train.recipes.sft import full_rows
+
+tokens, steps = map(int, sys.argv[1:])
+hf, models, seconds = get("hf"), {}, {"gpu": [], "stream": []}
+for weights in seconds:
+    spec = ModelSpec(folder=model_folder("smollm2-135m"), weights=weights, gradient_checkpointing="true")
+    models[weights] = hf.build(spec)
+batch = full_rows(max(1, tokens // 256), min(tokens, 256), 1000, "cpu")
+for _ in range(steps + 1):
+    for weights, model in models.items():
+        began = time.perf_counter()
+        hf.loss_sum(model, batch).backward()
+        seconds[weights].append(time.perf_counter() - began)
+print(json.dumps({weights: sorted(found[1:])[steps // 2] for weights, found in seconds.items()}))
+"""
+
+
+def measure(_: None, tokens: int) -> Figures:
+    command = [str(PYTHON), "-c", PROGRAM, str(tokens), str(STEPS)]
+    done = subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, text=True)
+    found: Figures = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    lines = ["| tokens at a time | held, s | streamed, s | slower by |", "|---|---|---|---|"]
+    for tokens, runs in sorted(found.items(), key=lambda item: int(item[0])):
+        held, streamed = ([run[kind] for run in runs] for kind in ("gpu", "stream"))
+        slower = [100 * (s / h - 1) for h, s in zip(held, streamed, strict=True)]
+        lines.append(
+            f"| {tokens} | {spread(held, '{:.2f}')} | {spread(streamed, '{:.2f}')} | {spread(slower, '{:.0f} %')} |"
+        )
+    return lines
+
+
+def main() -> int:
+    parts = {str(tokens): functools.partial(measure, tokens=tokens) for tokens in TOKENS}
+    return bench(__doc__, NAME, nullcontext(), parts, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""A market, its renter and their clocks, in one process and without waiting: time passes when somebody sleeps."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from console.rent.clore import Clore, offer_of
+from console.rent.lease import Book, Lease, Moment
+from console.rent.market import Unanswered
+from console.rent.order import Shop, Terms
+from lab.market import FEE, KEY, Books, NoAnswer, server
+
+PRICE = 0.40
+
+
+class Killed(BaseException):
+    """kill -9: nothing is cleaned up behind it but what the kernel does."""
+
+
+@dataclass(kw_only=True)
+class World:
+    place: Path
+    passed_s: float = 0.0
+    """Since its beginning, whatever a clock shows."""
+    wall_off_s: float = 0.0
+    boots: int = 1
+    down: list[tuple[float, float]] = field(default_factory=list)
+    """When the market is not there."""
+    later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    kill_at_call: int = 0
+    calls: int = 0
+    most_at_once: int = 0
+
+    def __post_init__(self) -> None:
+        self.books = Books(servers=[server(6, usd=PRICE), server(8, usd=PRICE)], clock=lambda: self.passed_s)
+        self.book = Book(self.place)
+        self.market = Direct(self)
+
+    def clock(self) -> Moment:
+        return Moment(wall=1e9 + self.passed_s + self.wall_off_s, up=self.passed_s, boot=f"boot-{self.boots}")
+
+    def sleep(self, seconds: float) -> None:
+        """What is to happen meanwhile happens at its time."""
+        end = self.passed_s + seconds
+        for at, act in sorted((one for one in self.later if one[0] <= end), key=lambda one: one[0]):
+            self.passed_s = max(self.passed_s, at)
+            self.later.remove((at, act))
+            act()
+        self.passed_s = max(end, self.passed_s)
+
+    def shop(self) -> Shop:
+        return Shop(market=self.market, book=self.book, watch=lambda lease: None, clock=self.clock, sleep=self.sleep)
+
+    def terms(self, hours: float = 1.0) -> Terms:
+        offer = offer_of(self.books.servers[0])
+        return Terms(offer=offer, currency="USD-Blockchain", hours=hours, public_key="ssh-ed25519 AAAA")
+
+    def living(self) -> list[dict[str, Any]]:
+        return [order for order in self.books.orders.values() if order["ended"] is None]
+
+    def usd(self) -> float:
+        return sum(self.books.usd(order) for order in self.books.orders.values())
+
+    def lose_leases(self) -> None:
+        shutil.rmtree(self.place, ignore_errors=True)
+
+    def outbid(self) -> None:
+        for order in self.living():
+            self.books.end(order, "outbid")
+
+
+class Direct(Clore):
+    """Clore's own client, without the wire."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(key=KEY, pace_s=0.0, sleep=world.sleep)
+        self.world = world
+
+    def _send(self, name: str, body: Any) -> Any:
+        world = self.world
+        world.calls += 1
+        if world.calls == world.kill_at_call:
+            raise Killed
+        world.sleep(0.3)
+        if any(start <= world.passed_s < end for start, end in world.down):
+            world.sleep(self.timeout_s if random.random() < 0.5 else 0.0)
+            raise Unanswered("no answer")
+        try:
+            answer = world.books.answer(name, body or {}, self.key)
+        except (NoAnswer, ValueError):
+            world.sleep(self.timeout_s)
+            raise Unanswered("no answer") from None
+        finally:
+            world.most_at_once = max(world.most_at_once, len(world.living()))
+        if world.calls == -world.kill_at_call:
+            raise Killed
+        return answer
+
+
+def bound_usd(hours: float, poll_s: float) -> float:
+    """hours × price × fee, and one poll."""
+    return (hours * 3600 + poll_s) * PRICE * (1 + FEE) / 3600
+
+
+def ready(world: World, lease: Lease) -> Lease:
+    return world.book.change(lease, state="ready")

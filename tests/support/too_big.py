@@ -1,0 +1,85 @@
+"""The tables of docs/too-big.md, from the plan's own figures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from train.plan import fit
+from train.plan.catalogue import Facts, resolve_model
+from train.plan.config import load_config
+from train.plan.decide import choose
+from train.plan.memory import GIB, Setup, layer_bytes, memory
+from train.plan.nodes import Device
+
+MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")
+HOMES = ((8, 8), (16, 8), (16, 8, 8), (24, 12, 8), (24, 24, 16))
+TOKENS = 1024
+SOURCES = {"NVMe, 3 GB/s": 3e9, "PCIe 4 × 8, 12 GB/s": 12e9, "PCIe 4 × 16, 24 GB/s": 24e9}
+LINK_BYTES = 117.5e6
+"""A second, of 1 Gbit/s."""
+SETUP = Setup(load_in="4bit", row_length=TOKENS)
+
+
+def facts_of(name: str) -> Facts:
+    facts = resolve_model(name).facts
+    assert isinstance(facts, Facts)
+    return replace(facts, on_disk="4bit")
+
+
+def what_fits() -> list[str]:
+    lines = [row("cards, GB", *MODELS), row(*["---"] * (len(MODELS) + 1))]
+    return lines + [row("+".join(map(str, home)), *(cell(name, home) for name in MODELS)) for home in HOMES]
+
+
+def cell(name: str, home: tuple[int, ...]) -> str:
+    config, facts = load_config({"model": name, "max_seq_length": TOKENS}), facts_of(name)
+    devices = [Device(f"n{i}", "cuda", size * GIB, main_bytes=1 << 50) for i, size in enumerate(home)]
+    found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
+    words = {True: "streams", False: "held"}
+    each = [words[node.place.weights == "stream"] if node.fits else "too small" for node in found.nodes]
+    return each[0] if len(set(each)) == 1 else ", ".join(f"{gb} {word}" for gb, word in zip(home, each, strict=True))
+
+
+def what_it_takes() -> list[str]:
+    head = ("model", "card, held", "card, streamed", "main memory", *(f"read, {source}" for source in SOURCES))
+    lines = [row(*head), row(*["---"] * len(head))]
+    for name in MODELS:
+        facts = facts_of(name)
+        held, streamed = (memory(facts, replace(SETUP, weights=weights)).total for weights in ("gpu", "stream"))
+        layers = layer_bytes(facts, SETUP)
+        reads = [f"{2 * layers / speed:.1f} s" for speed in SOURCES.values()]
+        lines.append(row(name, *(f"{size / 1e9:.1f} GB" for size in (held, streamed, layers)), *reads))
+    return lines
+
+
+def over_a_lan() -> list[str]:
+    """Three nodes; seconds that 1 Gbit/s takes for a row of 1024 tokens, and for the exchange of a whole step."""
+    head = ("model", "FSDP, each micro-batch", "tensor parallel, each row", "data parallel, each step")
+    lines = [row(*head), row(*["---"] * len(head))]
+    for name in MODELS:
+        facts = facts_of(name)
+        gathered = 2 * layer_bytes(facts, SETUP) * 2 / 3
+        summed = 6 * facts.layers * (4 / 3) * 2 * TOKENS * facts.hidden
+        adapter = (4 / 3) * memory(facts, SETUP).adapter / 2
+        lines.append(row(name, *(f"{sent / LINK_BYTES:.1f} s" for sent in (gathered, summed, adapter))))
+    return lines
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    from pathlib import Path
+
+    page = Path(__file__).parents[2] / "docs/too-big.md"
+    text = page.read_text()
+    for name, table in {"fits": what_fits, "takes": what_it_takes, "lan": over_a_lan}.items():
+        before, _, rest = text.partition(f"<!-- {name} -->\n")
+        text = (
+            f"{before}<!-- {name} -->\n"
+            + "\n".join(table())
+            + f"\n<!-- /{name} -->"
+            + rest.partition(f"<!-- /{name} -->")[2]
+        )
+    page.write_text(text)

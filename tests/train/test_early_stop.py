@@ -1,0 +1,179 @@
+"""patience: the run ends where its held-out loss no longer falls, at the same step on any cluster and after any
+interruption, and what it leaves behind is its best."""
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.support import pace
+from tests.train import cluster
+from train.engine.early_stop import Gains
+from train.runlog.state import replay
+
+OPTIONS = {
+    "model": "tiny",
+    "max_steps": 80,
+    "rows_per_step": 8,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 3e-3,
+    "warmup_steps": 2,
+    "schedule": "constant",
+    "save_every": 7,
+    "eval_every": 2,
+    "patience": 3,
+    "wire": "fp32",
+}
+"""So high a rate learns the few rows by heart, and the held-out ones get worse."""
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 24)
+
+
+@pytest.fixture(scope="module")
+def alone(data, tmp_path_factory) -> cluster.Cluster:
+    return cluster.train(tmp_path_factory.mktemp("alone"), {**OPTIONS, "dataset": data})
+
+
+def evaluations(run: cluster.Cluster, rank: int = 0) -> list[tuple[int, float]]:
+    """Those that count: what was trained again after a resume is evaluated again."""
+    return sorted({event["step"]: event["loss"] for event in run.events(rank) if event["event"] == "eval"}.items())
+
+
+def only(run: cluster.Cluster, kind: str, rank: int = 0) -> dict:
+    (found,) = [event for event in run.events(rank) if event["event"] == kind]
+    return found
+
+
+def adapter(folder: Path) -> dict:
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def assert_same_end(run: cluster.Cluster, truth: cluster.Cluster, ranks: int) -> None:
+    """The step of the end, each evaluation, the best: as of one process that nothing interrupted."""
+    for rank in range(ranks):
+        found, expected = only(run, "early_stop", rank), only(truth, "early_stop")
+        assert {**found, "time": 0, "loss": 0} == {**expected, "time": 0, "loss": 0}
+        assert run.losses(rank) == pytest.approx(truth.losses(), rel=1e-4)
+        mine = evaluations(run, rank)
+        assert mine == [(step, pytest.approx(loss, rel=1e-4)) for step, loss in evaluations(truth)]
+        result = run.node_home(rank) / "results/run"
+        ours, theirs = adapter(result / "adapter"), adapter(truth.node_home(0) / "results/run/adapter")
+        assert all((ours[name] - theirs[name]).abs().max() < 1e-3 for name in theirs)
+        assert all(bool((ours[name] == weight).all()) for name, weight in adapter(result / "best").items())
+
+
+def test_gains_below_a_thousandth_count_only_together():
+    gains, without = Gains(), []
+    for loss in (2.0, 1.9985, 1.9970, 1.9990, 1.9979):
+        gains.learn(loss)
+        without.append(gains.without)
+    assert without == [0, 1, 0, 1, 2], "2.0 to 1.9970 is more than 0.1 %, and 1.9970 to 1.9979 a loss"
+    assert gains.mark == 1.9970
+
+
+def test_it_ends_three_evaluations_after_the_last_gain(alone):
+    """Worked out here again from the evaluations that the event log has."""
+    found, mark, without, end = evaluations(alone), float("inf"), 0, 0
+    for step, loss in found:
+        mark, without = (loss, 0) if loss <= mark * 0.999 else (mark, without + 1)
+        if without == 3:
+            end = step
+            break
+    event = only(alone, "early_stop")
+    assert event["step"] == end == alone.steps()[-1]["step"] == found[-1][0] < OPTIONS["max_steps"]
+    assert event["best"] == min(found, key=lambda one: one[1])[0] < end
+    state, changes = replay(alone.events())
+    assert state.total == state.step == end and "early_stop" in {change.kind for change in changes}
+
+
+def test_the_result_is_the_best_and_not_the_last(alone):
+    home, best = alone.node_home(0), only(alone, "early_stop")["best"]
+    checkpoints, result = home / "models/checkpoints/run", adapter(home / "results/run/adapter")
+    kept, last = adapter(checkpoints / f"step-{best}"), adapter(checkpoints / f"step-{alone.steps()[-1]['step']}")
+    assert all(bool((result[name] == kept[name]).all()) for name in kept)
+    assert any(bool((result[name] != last[name]).any()) for name in last)
+    card = (home / "results/run/adapter/README.md").read_text()
+    assert f"{only(alone, 'early_stop')['loss']:.3f}" in card
+
+
+def test_three_processes_end_where_one_does(alone, data, tmp_path):
+    run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3)
+    assert_same_end(run, alone, 3)
+
+
+@pytest.mark.parametrize(("number", "at"), [(signal.SIGKILL, 9), (signal.SIGTERM, 12)])
+def test_an_interrupted_run_ends_where_it_would_have(number, at, alone, data, tmp_path):
+    """Also where the second cluster's third process has no checkpoint, so gets the best weights from another."""
+    options = {**OPTIONS, "dataset": data}
+    run = cluster.Cluster(tmp_path, options, 2)
+    run.reaches(at)
+    for process in run.processes:
+        process.send_signal(number)
+    run.wait()
+    assert not (run.node_home(0) / "results").exists(), "the run ended before it was stopped"
+    again = cluster.train(tmp_path, options, 3)
+    assert only(again, "early_stop") == only(again, "early_stop", 0)
+    assert_same_end(again, alone, 2)
+    last = adapter(again.node_home(2) / "results/run/adapter")
+    assert all(bool((last[n] == w).all()) for n, w in adapter(again.node_home(0) / "results/run/adapter").items())
+
+
+def test_an_evaluation_that_a_signal_broke_off_is_made_again(alone, data, tmp_path):
+    options = {**OPTIONS, "dataset": data}
+    program = [str(Path(__file__).with_name("broken.py")), "rests_in_evaluation=8"]
+    run = cluster.Cluster(tmp_path, options, program=program)
+    pace.until(lambda: len(run.steps()) == 8 and "resting" in run.said(), pace.HANG_S, run.said)
+    run.processes[0].send_signal(signal.SIGTERM)
+    run.wait()
+    assert [step for step, _ in evaluations(run)] == [2, 4, 6]
+    assert_same_end(cluster.train(tmp_path, options), alone, 1)
+
+
+def test_a_node_that_was_away_at_the_best_gets_it_from_another(alone, data, tmp_path):
+    """Its checkpoint of the best step is gone, or never was."""
+    options, best = {**OPTIONS, "dataset": data}, only(alone, "early_stop")["best"]
+    program = [str(Path(__file__).with_name("broken.py")), f"forgets_checkpoint={best}"]
+    run = cluster.train(tmp_path, options, 2, program=program)
+    assert not (run.node_home(1) / f"models/checkpoints/run/step-{best}").exists()
+    assert (run.node_home(0) / f"models/checkpoints/run/step-{best}").exists()
+    first, second = (adapter(run.node_home(rank) / "results/run/adapter") for rank in range(2))
+    assert all(bool((first[name] == second[name]).all()) for name in first)
+
+
+def test_more_patience_continues_a_run_that_ended(alone, data, tmp_path):
+    options = {**OPTIONS, "dataset": data}
+    first = cluster.train(tmp_path, options)
+    end = len(first.steps())
+    longer = cluster.train(tmp_path, {**options, "patience": 5})
+    assert len(longer.steps()) > end
+    assert longer.losses()[:end] == pytest.approx(alone.losses(), rel=1e-4)
+    last = [event for event in longer.events() if event["event"] in ("early_stop", "done")][-1]
+    assert last["event"] == "done" and last["step"] == len(longer.steps())
+
+
+def test_patience_alone_evaluates_often_enough(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "max_steps": 40, "patience": 40, "learning_rate": 1e-2}
+    del options["eval_every"]
+    run = cluster.train(tmp_path, options)
+    assert [step for step, _ in evaluations(run)] == list(range(2, 41, 2))
+    assert "patience 40: evaluated every 2 steps" in run.said()
+    assert not [event for event in run.events() if event["event"] == "early_stop"]
+    best = min(evaluations(run), key=lambda one: one[1])[0]
+    state = json.loads((run.node_home(0) / f"models/checkpoints/run/step-{best}/state.json").read_text())
+    assert state["best"]["step"] == best < 40
+    kept = adapter(run.node_home(0) / f"models/checkpoints/run/step-{best}")
+    result = adapter(run.node_home(0) / "results/run/adapter")
+    assert all(bool((result[name] == kept[name]).all()) for name in kept), "all steps were trained; the best is kept"
+
+
+def test_without_held_out_rows_it_is_refused(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 20, 0)
+    run = cluster.Cluster(tmp_path, {**OPTIONS, "dataset": data})
+    assert run.wait() == [2]
+    assert "patience: 3, but no rows are held out" in run.said()

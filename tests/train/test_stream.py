@@ -1,0 +1,220 @@
+"""weights: stream. The same numbers as of a base that is held, in a fraction of its memory."""
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support import pace
+from tests.train import cluster, families, reference, streaming
+from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
+from tests.train.cluster import ROOT, environment
+from train.errors import BadInput
+from train.models.model_files import model_folder
+from train.models.stream import LayerWeights, Stream
+from train.plan.catalogue import FAMILIES
+from train.plan.config import load_config
+
+
+def assert_alike(folder, **spec):
+    held = streaming.train(streaming.build(folder, **spec))
+    streamed = streaming.train(streaming.build(folder, weights="stream", **spec))
+    assert streamed == held
+    return held
+
+
+@pytest.mark.parametrize("checkpointing", ["false", "true"])
+@pytest.mark.parametrize("form", ["16bit", "4bit"])
+def test_a_streamed_base_trains_bit_for_bit_like_one_that_is_held(form, checkpointing):
+    losses, _ = assert_alike(model_folder("tiny"), load_in=form, gradient_checkpointing=checkpointing)
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_of_the_catalogue_streams(family, tmp_path):
+    assert_alike(families.make(family, tmp_path, num_hidden_layers=3))
+
+
+def test_a_real_model_streams():
+    folder = model_folder("smollm2-135m")
+    held, streamed = (streaming.train(streaming.build(folder, weights=weights), 1) for weights in ("gpu", "stream"))
+    assert streamed == held
+
+
+@pytest.fixture(scope="module")
+def in_4_bit(tmp_path_factory):
+    return save_in_4bit(tmp_path_factory.mktemp("base") / "tiny-4bit")
+
+
+def test_a_base_in_4_bit_streams_from_its_files_as_it_is(in_4_bit):
+    assert_alike(in_4_bit)
+    model = streaming.build(in_4_bit, weights="stream")
+    stream = model.get_base_model().stream
+    assert not stream.kept and len(quantised_layers(model)) == LINEARS
+    linears = sum(m.in_features * m.out_features for m in model.modules() if hasattr(m, "compute_type_is_set"))
+    assert stream.bytes < 0.7 * linears  # small layers carry a table each
+
+
+def test_what_is_quantised_here_stays_in_main_memory_in_4_bit():
+    stream = streaming.build(model_folder("tiny"), weights="stream", load_in="4bit").get_base_model().stream
+    assert len(stream.kept) == 4
+    assert sum(memory.numel() for memory in stream.kept) == stream.bytes
+
+
+def test_a_base_in_16_bit_streams_where_bitsandbytes_is_missing(monkeypatch):
+    """As on every node without a GPU."""
+    monkeypatch.setitem(sys.modules, "bitsandbytes", None)
+    monkeypatch.setitem(sys.modules, "bitsandbytes.nn", None)
+    losses, _ = streaming.train(streaming.build(model_folder("tiny"), weights="stream"), 1)
+    assert len(losses) == 3
+
+
+def test_names_in_the_adapter_are_those_of_a_base_that_is_held():
+    held, streamed = (streaming.build(model_folder("tiny"), weights=weights) for weights in ("gpu", "stream"))
+    assert [name for name, _ in streamed.named_parameters()] == [name for name, _ in held.named_parameters()]
+    assert all(
+        p.untyped_storage().nbytes() <= 8 for n, p in streamed.named_parameters() if ".layers." in n and "lora" not in n
+    )
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """160 MB, twelve layers; its embeddings are tied and small."""
+    wide = {"hidden_size": 512, "intermediate_size": 1536, "head_dim": 128, "num_hidden_layers": 12}
+    folder = families.make("llama", tmp_path_factory.mktemp("large"), **wide)
+    families.make("llama", folder / "warm")
+    return folder
+
+
+def measured(folder, weights, form="16bit"):
+    program = str(ROOT / "tests/train/streaming.py")
+    done = pace.run(sys.executable, program, str(folder), weights, form, cwd=ROOT, env=environment())
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_it_needs_less_memory_by_most_of_the_base(large):
+    base_mb = sum(file.stat().st_size for file in large.glob("*.safetensors")) / 1e6
+    held, streamed = (measured(large, weights) for weights in ("gpu", "stream"))
+    assert streamed["adapter"] == held["adapter"] and streamed["losses"] == held["losses"]
+    assert held["peak_mb"] - streamed["peak_mb"] > 0.6 * base_mb, (held, streamed, base_mb)
+
+
+# -- the reader --------------------------------------------------------------------------------------------------------
+
+
+class Source:
+    """Layers that are told apart by their number; `read` shows what was read and by whom."""
+
+    def __init__(self):
+        self.events, self.may_read = [], threading.Semaphore(0)
+
+    def read(self, index):
+        assert self.may_read.acquire(timeout=pace.HANG_S)
+        self.events.append((index, threading.current_thread() is threading.main_thread()))
+        return {"w": torch.full((3, 5), float(index))}
+
+    def drop(self, index):
+        self.events.append(("dropped", index))
+
+    @property
+    def numbers(self):
+        return [index for index, _ in self.events if index != "dropped"]
+
+
+@pytest.fixture
+def stream():
+    source = Source()
+    found = Stream(source, "cpu")
+    for _ in range(3):
+        found.add(LayerWeights({"w": torch.zeros(3, 5)}, {"w": torch.float32}), None)
+    return found
+
+
+def test_a_reader_brings_the_next_layer_while_one_is_computed(stream):
+    source = stream.source
+    source.may_read.release(2)
+    first = stream.layer(0, follows=1)["w"]
+    pace.until(lambda: source.numbers == [0, 1], pace.HANG_S, every_s=0.01)
+    assert (first == 0).all()
+    assert ("dropped", 0) in source.events and not any(
+        in_main for index, in_main in source.events if index != "dropped"
+    )
+
+
+def test_up_down_and_up_again_reads_no_layer_twice_in_a_row(stream):
+    source = stream.source
+    source.may_read.release(99)
+    walk = [(0, 1), (1, 2), (2, 2), (2, 1), (1, 0), (0, 0), (0, 1), (1, 2)]
+    for index, follows in walk:
+        assert (stream.layer(index, follows)["w"] == index).all()
+    pace.until(lambda: len(source.numbers) == 7, pace.HANG_S, every_s=0.01)
+    assert source.numbers == [0, 1, 2, 1, 0, 1, 2]
+
+
+def test_after_an_interrupted_step_it_starts_at_any_layer(stream):
+    """An out-of-memory in the middle of one."""
+    stream.source.may_read.release(99)
+    for index, follows in [(0, 1), (1, 2), (0, 1), (1, 2), (2, 2)]:
+        assert (stream.layer(index, follows)["w"] == index).all()
+
+
+def test_a_file_that_cannot_be_read_stops_the_step(stream):
+    stream.source.read = lambda index: Path(f"/nonexistent/{index}").read_bytes()
+    with pytest.raises(FileNotFoundError):
+        stream.layer(0, follows=1)
+
+
+# -- what cannot be streamed -------------------------------------------------------------------------------------------
+
+
+def test_8_bit_is_refused():
+    with pytest.raises(BadInput, match=r"weights: stream does not know 8 bit\n.*4bit or 16bit"):
+        streaming.build(model_folder("tiny"), weights="stream", load_in="8bit")
+
+
+def test_files_that_name_their_layers_otherwise_are_refused(tmp_path):
+    from safetensors.torch import load_file, save_file  # noqa: PLC0415
+
+    folder = families.make("llama", tmp_path)
+    weights = {
+        name.replace("self_attn", "attention"): tensor
+        for name, tensor in load_file(folder / "model.safetensors").items()
+    }
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadInput, match="weights: stream cannot read this llama model layer by layer"):
+        streaming.build(folder, weights="stream")
+
+
+# -- in a run ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_streams_trains_with_nodes_that_do_not(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 30, 4)
+    options = {"model": "tiny", "dataset": data, "max_steps": 8, "rows_per_step": 6, "lora_r": 8, "lora_alpha": 16}
+    options |= {"learning_rate": 2e-3, "grad_clip": 0.3, "wire": "fp32", "shares": "3,2,1", "proof_every": 1}
+    run = cluster.train(tmp_path, options, 3, odd_rank_options={1: {"weights": "stream"}})
+    truth = reference.losses(model_folder("tiny"), data, steps=8, rows_per_step=6)
+    assert run.losses() == pytest.approx(truth, rel=1e-4)
+    starts = [next(event for event in run.events(rank) if event["event"] == "start") for rank in range(3)]
+    assert ["weights stream: as set" in str(start["reasons"]) for start in starts] == [False, True, False]
+    held = cluster.train(tmp_path / "held", options, 3)
+    assert run.losses() == held.losses()
+    adapters = {made.read_bytes() for made in tmp_path.rglob("results/run/adapter/adapter_model.safetensors")}
+    assert len(adapters) == 1
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"method": "full"}, "weights: stream is for a frozen base, and method=full trains it"),
+        ({"backend": "unsloth"}, "weights: stream and backend: unsloth do not go together"),
+        ({"load_in": "8bit"}, "weights: stream does not know 8 bit"),
+    ],
+)
+def test_what_does_not_go_with_it_is_refused_before_anything_starts(other, said):
+    with pytest.raises(BadInput, match=said):
+        load_config({"model": "tiny", "weights": "stream", **other})

@@ -1,0 +1,42 @@
+"""A live page over a run that seems to be running, and a real browser that looks at it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import Browser
+from tests.support.live_run import STEPS, Board, LiveRun
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[LiveRun]:
+    with LiveRun(tmp_path / "live") as run:
+        run.trains(STEPS)
+        yield run
+
+
+@pytest.fixture
+def board(live: LiveRun) -> Iterator[Board]:
+    made = Board(live)
+    yield made
+    with contextlib.suppress(ValueError, OSError):
+        made.close()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), "")
+    if not found and os.environ.get("MOTLEY_REQUIRE_LAB"):
+        pytest.fail("a Chromium must be here: apt install chromium-headless-shell")
+    if not found:
+        pytest.skip("NOT RUN: no Chromium here (apt install chromium-headless-shell)")
+    (tmp_path / "profile").mkdir()
+    with Browser(found, tmp_path / "profile") as made:
+        yield made

@@ -1,0 +1,284 @@
+"""The live page in a real browser: what a person sees while a run is running, and what nobody else can do."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import pace
+from tests.support.browser import Browser, Tab
+from tests.support.live_run import NODES, STEPS, Board, LiveRun
+
+BACK = ("gpu-master", "gpu-worker-2")
+EVENT_S, PAGE_S = 1.5, 1.0
+
+
+def shows(tab: Tab, words: str, what: str = "main", within_s: float = 30) -> None:
+    pace.until(
+        lambda: words in tab.text(what), within_s, lambda: f"no '{words}' in: {tab.text(what)[:1500]}", every_s=0.05
+    )
+
+
+def whole(browser: Browser, board: Board, **look: Any) -> Tab:
+    tab = browser.tab(board.address, **look)
+    shows(tab, f"step {STEPS} of 2000")
+    pace.until(lambda: tab.value("document.querySelectorAll('figure').length") >= 4, 30, "no chart")
+    return tab
+
+
+def asks(board: Board, path: str, method: str = "GET", body: str = "", **headers: str) -> http.client.HTTPResponse:
+    link = http.client.HTTPConnection("127.0.0.1", board.port, timeout=20)
+    given = {"Host": f"127.0.0.1:{board.port}", "Cookie": f"motley={board.token}"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    link.request(method, path, body or None, {name: value for name, value in given.items() if value})
+    return link.getresponse()
+
+
+def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board, browser: Browser) -> None:
+    tab = whole(browser, board)
+    assert tab.value("location.href") == f"{board.base}/", "the token is in no address that is kept"
+    assert tab.value("document.cookie") == "", "nor where a script reads it"
+    assert tab.text("#word") == "training" and "done at " in tab.text("#ends")
+    assert tab.value("document.title").startswith("99 % · done at ")
+    assert "64 °C · 180 W" in tab.text('[data-node="gpu-worker-1"]') and "14 of 24 rows" in tab.text(".machines")
+    live.trains()
+    shows(tab, f"step {STEPS + 1} of 2000", within_s=6)
+    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    shows(tab, "training without gpu-worker-1", "#word")
+    live.trains(nodes=BACK)
+    shows(tab, "gpu-worker-1 lost (silent)", "#news")
+    assert "away since step" in tab.text('[data-node="gpu-worker-1"]')
+    live.happens("joined", ["gpu-worker-1"], "gpu-worker-1 can join")
+    live.trains()
+    shows(tab, "gpu-worker-1 back", "#news")
+    assert tab.text("#word") == "training"
+    live.happens("away", ["gpu-worker-2"], "paused until 18:00", node="gpu-worker-2")
+    shows(tab, "steps aside: paused until 18:00", '[data-node="gpu-worker-2"]')
+    live.says("waiting", reason="waiting for a majority, until 18:00")
+    shows(tab, "waiting: for a majority, until 18:00", "#word")
+    live.says("training")
+    end = {"event": "done", "time": time.time(), "step": live.step, "loss": 1.1, "seconds": 9}
+    live.write("events.jsonl", end)
+    live.happens("ended", [], "done: all 2000 steps are trained")
+    shows(tab, "done", "#word")
+    shows(tab, "./motley report --run qa")
+    assert tab.complaints() == [] and all(url.startswith((board.base, "data:", "about:")) for url in tab.asked_for())
+
+
+def test_how_soon_and_how_much(live: LiveRun, board: Board, browser: Browser) -> None:
+    began = time.monotonic()
+    while b"part-live" not in asks(board, "/").read():
+        assert time.monotonic() - began < 20
+    pace.until(lambda: b"<svg" in asks(board, "/").read(), 20, "nothing is drawn")
+    began = time.monotonic()
+    page = asks(board, "/").read()
+    first_s = time.monotonic() - began
+    tab = whole(browser, board)
+    drawn = sum(len(asks(board, name).read()) for name in ("/run.css", "/live.css", "/run.js", "/live.js"))
+    began = time.monotonic()
+    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    shows(tab, "training without gpu-worker-1", "#word")
+    event_s = time.monotonic() - began
+    status = Path(f"/proc/{board.process.pid}/status").read_text()
+    used_mb = int(status.partition("VmRSS:")[2].split()[0]) / 1024
+    sizes = f"{len(page) / 1000:.0f} kB, files {drawn / 1000:.0f} kB"
+    print(f"page {first_s:.2f} s, {sizes}, event {event_s:.2f} s, {used_mb:.0f} MB")
+    assert first_s < pace.seconds(PAGE_S) and event_s < pace.seconds(EVENT_S)
+    assert len(page) < 150_000 and drawn < 80_000
+    assert used_mb < 75
+
+
+def test_it_takes_next_to_nothing_of_a_core(live: LiveRun, board: Board, browser: Browser) -> None:
+    def cpu_s() -> float:
+        fields = Path(f"/proc/{board.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    whole(browser, board)
+    time.sleep(3)
+    before, began = cpu_s(), time.monotonic()
+    for _ in range(8):
+        live.trains()
+        time.sleep(1)
+    part = (cpu_s() - before) / (time.monotonic() - began)
+    print(f"{100 * part:.1f} % of a core")
+    assert part < 0.05
+
+
+def test_seven_tabs(live: LiveRun, board: Board, browser: Browser) -> None:
+    """A browser opens six connections to one place."""
+    tabs = [browser.tab(board.address) for _ in range(7)]
+    for tab in tabs:
+        shows(tab, f"step {STEPS} of 2000")
+    tabs[0].close()  # the one that listened for all
+    live.trains()
+    for tab in tabs[1:]:
+        shows(tab, f"step {STEPS + 1} of 2000")
+
+
+def test_a_server_that_was_killed_and_started_again_doubles_nothing(
+    live: LiveRun, board: Board, browser: Browser
+) -> None:
+    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    live.trains(nodes=BACK)
+    tab = browser.tab(board.address)
+    shows(tab, "gpu-worker-1 lost", "#news")
+    board.close(signal.SIGKILL)
+    shows(tab, "the run continues", "#link")
+    again = Board(live, board.port)
+    try:
+        tab.call("Page.navigate", url=again.address)
+        shows(tab, "gpu-worker-1 lost", "#news")
+        live.trains(nodes=BACK)
+        shows(tab, f"step {STEPS + 2} of 2000")
+        assert tab.text("#news").count("gpu-worker-1 lost") == 1
+        assert tab.value("document.querySelectorAll('[id=loss] figure').length") == 1
+    finally:
+        again.close()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_on_a_desk_and_on_a_phone(board: Board, browser: Browser, width: int, dark: bool, tmp_path: Path) -> None:
+    tab = whole(browser, board, width=width, dark=dark)
+    assert tab.value(f"document.documentElement.scrollWidth <= {width}"), "it scrolls sideways"
+    brightness = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).reduce((a, b) => +a + +b)"
+    assert (tab.value(brightness) < 200) is dark
+    assert tab.value("[...document.querySelectorAll('h1')].length") == 1
+    swatch = tab.value("getComputedStyle(document.querySelector('.machines i')).backgroundColor")
+    assert swatch not in ("rgba(0, 0, 0, 0)", "transparent"), "the policy forbids styles in the text"
+    tab.photograph(
+        Path(os.environ.get("MOTLEY_PICTURES", tmp_path)) / f"live-{width}-{'dark' if dark else 'light'}.png"
+    )
+
+
+def test_by_keyboard_alone_and_what_is_read_stays(live: LiveRun, board: Board, browser: Browser) -> None:
+    tab = whole(browser, board)
+    tab.value("document.querySelector('#loss svg').focus()")
+    for key in ("End", "ArrowLeft"):
+        tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key)
+    read = tab.text("#loss .readout")
+    assert read.startswith("step ")
+    live.happens("lost", ["gpu-worker-1"], "lost gpu-worker-1 (silent)")
+    shows(tab, "gpu-worker-1 lost", "#news")
+    assert tab.text("#loss .readout") == read, "it was taken away from who reads it"
+
+
+def test_what_others_wrote_is_text(tmp_path: Path, browser: Browser) -> None:
+    evil = "<img src=x onerror=\"document.title='pwned'\">"
+    with LiveRun(tmp_path / "evil") as run:
+        run.trains(20)
+        run.write("events.jsonl", {"event": "warning", "time": time.time(), "step": 20, "message": evil})
+        run.write("events.jsonl", {"event": "warning", "time": time.time(), "step": 20, "message": "</script>" + evil})
+        board = Board(run)
+        try:
+            tab = browser.tab(board.address)
+            shows(tab, "<img src=x", "#news")
+            assert tab.value("document.querySelectorAll('#news img').length") == 0 and "pwned" not in tab.value(
+                "document.title"
+            )
+        finally:
+            board.close()
+
+
+def test_stop_wants_the_name_of_the_run(live: LiveRun, board: Board, browser: Browser) -> None:
+    tab = browser.tab(board.address)
+    shows(tab, "of 2000")
+
+    def stops(name: str) -> None:
+        tab.call("Page.navigate", url=f"{board.base}/stop")
+        shows(tab, "Type its name")
+        tab.value(f"document.querySelector('input').value = {name!r}; document.querySelector('form button').click()")
+
+    stops("qb")
+    shows(tab, "That is not its name: nothing was stopped.")
+    assert all(process.poll() is None for process in live.agents.values())
+    stops("qa")
+    shows(tab, "nothing left", "#said", within_s=60)
+    assert all(process.poll() is not None for process in live.agents.values())
+
+
+def test_ask_passes_a_question_on_as_it_is(live: LiveRun, board: Board, browser: Browser) -> None:
+    tab = browser.tab(board.address)
+    shows(tab, "of 2000")
+    tab.call("Page.navigate", url=f"{board.base}/ask")
+    shows(tab, "Your question")
+    question = "'; touch /tmp/x; echo \" <b>"
+    script = f"document.querySelector('textarea').value = {question!r}; document.querySelector('button').click()"
+    tab.value(script)
+    shows(tab, "run qa is running", "#said", within_s=60)
+    assert question in tab.text("h2") and tab.value("document.querySelectorAll('h2 b').length") == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Host": "localhost:PORT"}, 200),
+        ({"Host": "127.0.0.1"}, 421),
+        ({"Host": "127.0.0.1:1"}, 421),
+        ({"Host": "evil.example:PORT"}, 421),
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Cookie": ""}, 401),
+        ({"Cookie": "motley=wrong"}, 401),
+        ({"Cookie": "motley"}, 401),
+    ],
+)
+def test_who_may_read(board: Board, headers: dict[str, str], status: int) -> None:
+    given = {name: value.replace("PORT", str(board.port)) for name, value in headers.items()}
+    for path in ("/", "/live.js", "/runs"):
+        answer = asks(board, path, **given)
+        assert answer.status == status
+        assert "default-src 'none'" in (answer.getheader("Content-Security-Policy") or "")
+        answer.read()
+
+
+def test_what_changes_something_comes_from_its_own_page_alone(live: LiveRun, board: Board) -> None:
+    for origin in ("", "null", "http://evil.example", f"https://127.0.0.1:{board.port}", "http://127.0.0.1:1"):
+        assert asks(board, "/stop", "POST", "run=qa", Origin=origin).status == 403
+    own = f"http://127.0.0.1:{board.port}"
+    assert asks(board, "/stop", "POST", "run=qb", Origin=own).status == 400
+    assert asks(board, "/stop", "POST", "x" * 40_000, Origin=own).status == 400
+    assert asks(board, "/stop?run=qa").status == 200, "a link only shows the page"
+    assert asks(board, "/launch", "POST", "", Origin=own).status in (404, 405)
+    assert all(process.poll() is None for process in live.agents.values())
+
+
+def test_a_token_from_another_site_still_only_sets_its_cookie(board: Board) -> None:
+    moved = asks(board, f"/?token={board.token}", Cookie="")
+    assert moved.status == 303 and moved.getheader("Location") == "/"
+    cookie = moved.getheader("Set-Cookie") or ""
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+    assert asks(board, "/?token=wrong", Cookie="").status == 401
+
+
+def test_no_more_than_sixteen_streams(board: Board) -> None:
+    answers = [asks(board, "/events") for _ in range(17)]
+    assert [answer.status for answer in answers].count(200) == 16
+    for answer in answers:
+        answer.close()
+
+
+def test_it_listens_on_this_machine_alone(board: Board) -> None:
+    table = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
+    found = [line.split()[1] for line in table.splitlines() if line.split()[3] == "0A"]
+    mine = [place for place in found if int(place.rpartition(":")[2], 16) == board.port]
+    assert mine == [f"0100007F:{board.port:04X}"]
+
+
+def test_without_a_run_it_says_so(tmp_path: Path, browser: Browser) -> None:
+    run = LiveRun(tmp_path / "none")
+    for name in NODES:
+        run.log(name, "events.jsonl").unlink()
+    board = Board(run)
+    try:
+        shows(browser.tab(board.address), "no run is running, and none was", "#word")
+    finally:
+        board.close()

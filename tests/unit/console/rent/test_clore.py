@@ -1,0 +1,84 @@
+"""The client of Clore.ai against the lab's market over HTTP, with what strangers write into their offers."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from console.rent.clore import Clore, disk_gb, offer_of, order_of
+from console.rent.market import Declined, Request, Unanswered
+from lab.market import KEY, Books, serve, server
+
+WISH = Request(mark="motley-me-1", server=6, currency="USD-Blockchain", usd_h=0.38, public_key="ssh-ed25519 AAAA me")
+
+
+@pytest.fixture
+def books() -> Books:
+    return Books(servers=[server(6), server(8)])
+
+
+@pytest.fixture
+def market(books: Books) -> Iterator[Clore]:
+    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1", pace_s=0.0, sleep=lambda _: None)
+    served.shutdown()
+    served.server_close()
+
+
+def test_the_five_calls(market: Clore, books: Books) -> None:
+    assert [offer.server for offer in market.offers()] == [6, 8]
+    number = market.order(WISH)
+    (order,) = market.orders()
+    assert (order.number, order.mark, order.host, order.ports) == (number, "motley-me-1", "127.0.0.1", {22: 2222})
+    assert market.balance()["USD-Blockchain"] == pytest.approx(5.0, abs=0.01)
+    market.cancel(number)
+    assert market.orders() == []
+    with pytest.raises(Declined, match="no such order"):
+        market.cancel(number)
+    assert books.bill()[0]["status"] == "terminated"
+
+
+@pytest.mark.parametrize("fault", ["lost", "500", "garbled", "busy"])
+def test_reading_is_tried_again(fault: str, market: Clore, books: Books) -> None:
+    books.faults["my_orders"] = [fault, fault]
+    assert market.orders() == []
+    assert books.asked == ["my_orders"] * 3
+
+
+@pytest.mark.parametrize("fault", ["lost", "500", "500-done", "garbled"])
+def test_an_order_is_sent_once(fault: str, market: Clore, books: Books) -> None:
+    books.faults["create_order"] = [fault]
+    with pytest.raises(Unanswered):
+        market.order(WISH)
+    assert books.asked == ["create_order"]
+
+
+def test_a_price_that_rose_meanwhile_is_not_paid(market: Clore, books: Books) -> None:
+    books.servers[0]["price"]["usd"]["on_demand_usd"] = 0.50
+    with pytest.raises(Declined, match="too_low_price"):
+        market.order(WISH)
+
+
+def test_a_wrong_key_is_declined_and_is_in_no_message(market: Clore) -> None:
+    market.key = "a-secret-of-somebody"
+    with pytest.raises(Declined) as why:
+        market.orders()
+    assert "a-secret" not in str(why.value) + repr(market)
+
+
+def test_an_offer_without_anything_fits_nothing() -> None:
+    empty = offer_of({"id": 5})
+    assert (empty.gpu, empty.disk_gb, empty.usd_h, empty.cuda) == ("", 0.0, {}, 0.0)
+
+
+def test_an_order_that_is_not_up_yet_is_not_ready() -> None:
+    assert not order_of({"id": 7, "pub_cluster": [], "tcp_ports": []}).ready
+    assert order_of({"id": 7, "pub_cluster": ["n1.example"], "tcp_ports": ["22:40122"]}).ready
+
+
+@pytest.mark.parametrize(
+    ("text", "gb"), [("NVMe 900GB", 900), ("SSD 1.8TB", 1800), ("WD 500 blue 2 TB", 2000), ("", 0)]
+)
+def test_a_disk_is_read_from_its_text(text: str, gb: float) -> None:
+    assert disk_gb(text) == gb

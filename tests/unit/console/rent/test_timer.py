@@ -1,0 +1,113 @@
+"""The timer for a machine that sleeps: what systemd would start is started here, as its unit says."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from console.rent import timer
+from console.rent.clore import Clore, offer_of
+from console.rent.lease import Book, Lease
+from console.rent.order import Shop, Terms, take
+from lab.market import KEY, Books, serve, server
+from train.errors import BadInput
+
+SYSTEMCTL = '#!/bin/sh\necho "$@" >>"$ASKED"\nexit ${SYSTEMCTL_FAILS:-0}\n'
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "systemctl").write_text(SYSTEMCTL)
+    (programs / "systemctl").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    return tmp_path / "asked"
+
+
+@pytest.fixture
+def market() -> Iterator[tuple[Books, str]]:
+    books = Books(servers=[server(6)])
+    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    yield books, f"http://127.0.0.1:{served.server_address[1]}/v1"
+    served.shutdown()
+    served.server_close()
+
+
+def rented(book: Book, url: str) -> Lease:
+    shop = Shop(market=Clore(key=KEY, url=url, pace_s=0.0), book=book, watch=lambda lease: timer.arm(book, lease, KEY))
+    terms = Terms(offer=offer_of(server(6)), currency="USD-Blockchain", hours=1, public_key="ssh-ed25519 AAAA")
+    with book.alone():
+        return book.change(take(shop, terms), state="ready")
+
+
+def unit(name: str, end: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for line in (timer.units() / f"{name}.{end}").read_text().splitlines():
+        key, _, value = line.partition("=")
+        found.setdefault(key, []).append(value)
+    return found
+
+
+def test_what_the_timer_starts_gives_back_what_is_over_and_takes_the_key_away(
+    asked: Path, market: tuple[Books, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, url = market
+    monkeypatch.setenv("MOTLEY_MARKET", url)
+    book = Book(tmp_path / "rented")
+    lease = rented(book, url)
+    name = timer.name_of(lease.mark)
+    assert asked.read_text().split("\n")[-2] == f"--user enable --now {name}.timer"
+    assert stat.S_IMODE((book.place / "key").stat().st_mode) == 0o600
+    late = replace(lease, born=replace(lease.born, up=lease.born.up - 7200, wall=lease.born.wall - 7200))
+    book.write(late)
+    service = unit(name, "service")
+    given = dict(shlex.split(line)[0].split("=", 1) for line in service["Environment"])
+    with Path(service["StandardInput"][0].removeprefix("file:")).open() as key:
+        done = subprocess.run(
+            shlex.split(service["ExecStart"][0]), cwd=service["WorkingDirectory"][0], env=os.environ | given,
+            stdin=key, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert [order["ended"] is None for order in books.orders.values()] == [False]
+    assert KEY not in done.stdout + done.stderr
+    assert not (book.place / "key").exists()
+    assert list(timer.units().glob("motley-*")) == []
+
+
+def test_the_timer_waits_for_the_end_of_the_lease_and_makes_up_for_sleep(
+    asked: Path, market: tuple[Books, str], tmp_path: Path
+) -> None:
+    lease = rented(Book(tmp_path / "rented"), market[1])
+    parts = unit(timer.name_of(lease.mark), "timer")
+    at = time.strptime(parts["OnCalendar"][0], "%Y-%m-%d %H:%M:%S UTC")
+    assert parts["Persistent"] == ["true"]
+    assert 0 <= time.mktime(at) - time.timezone - lease.until < 3
+    if analyze := shutil.which("systemd-analyze"):
+        checked = subprocess.run([analyze, "calendar", parts["OnCalendar"][0]], capture_output=True, check=False)
+        assert checked.returncode == 0
+
+
+def test_without_a_systemd_of_the_user_nothing_is_ordered(
+    asked: Path, market: tuple[Books, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SYSTEMCTL_FAILS", "1")
+    with pytest.raises(BadInput, match="no systemd"):
+        timer.require()
+    book = Book(tmp_path / "rented")
+    with pytest.raises(BadInput, match="could not be started"):
+        rented(book, market[1])
+    assert (market[0].orders, book.leases()) == ({}, [])

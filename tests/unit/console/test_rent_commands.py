@@ -1,0 +1,240 @@
+"""./motley rent, rented and give-back as a person sees them, against the lab's market over HTTP. The machine itself and
+its watcher are the lab's business (tests/roles/test_rent.py)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console import rent_commands, rent_machine
+from console.inventory.check import check
+from console.rent import clore, watcher
+from console.rent.lease import Book, Lease, folder
+from lab.market import KEY, Books, serve
+from train.errors import BadInput, CheckFailed
+
+ROOT = Path(__file__).parents[3]
+WISH = {"gpu": "RTX 4090", "hours": 2.0, "usd_h": 0.50, "model": "tiny", "settings": [], "vault": ""}
+
+
+@pytest.fixture
+def books(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Books]:
+    books = Books()
+    served = serve(books, "127.0.0.1", 0, pace_s=0.0)
+    threading.Thread(target=served.serve_forever, daemon=True).start()
+    monkeypatch.setenv("MOTLEY_MARKET", f"http://127.0.0.1:{served.server_address[1]}/v1")
+    monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / "rented"))
+    monkeypatch.setenv("CLORE_API_KEY", KEY)
+    monkeypatch.setattr(clore, "RETRY_S", 0.0)
+    monkeypatch.setattr(watcher, "start", lambda lease, key, place: None)
+    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "")
+    yield books
+    served.shutdown()
+    served.server_close()
+
+
+@pytest.fixture(autouse=True)
+def in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    market = rent_commands.shop.market
+
+    def quick(key: str, timeout_s: float = 5.0) -> clore.Clore:
+        made = market(key, timeout_s)
+        assert isinstance(made, clore.Clore)
+        made.pace_s = 0.0
+        return made
+
+    monkeypatch.setattr(rent_commands.shop, "market", quick)
+
+
+def rent(**other: object) -> int:
+    return rent_commands.rent(
+        **{**WISH, "yes": True, "timer": False, "keeper": "", "inventory": "inventory/rented", **other}
+    )  # type: ignore[arg-type]
+
+
+def test_without_a_yes_nothing_is_ordered_and_the_plan_is_shown(
+    books: Books, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rent(yes=False) == 1
+    shown = capsys.readouterr().out
+    assert books.orders == {}
+    assert "server 7, 1x NVIDIA GeForce RTX 4090: its driver carries CUDA 12.4" in shown
+    for words in (
+        "2 h are 0.76 $ at most",
+        "worst ",
+        "a stranger's machine",
+        "one rented machine per run",
+        "tiny fits",
+    ):
+        assert words in shown
+
+
+def test_what_is_rented_is_a_machine_of_its_inventory_and_is_given_back_with_a_bill(
+    books: Books, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert rent() == 0
+    (order,) = books.orders.values()
+    assert order["ssh_key"].startswith("ssh-ed25519 ")
+    inventory = check(ROOT / "inventory/rented")
+    assert inventory.findings == []
+    assert inventory.nodes["rented-1000"]["ansible_port"] == 2222
+    listed = subprocess.run(
+        [Path(sys.executable).with_name("ansible-inventory"), "-i", "inventory/rented", "--host", "rented-1000"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    seen = json.loads(listed.stdout)
+    assert (seen["ansible_host"], seen["ansible_user"], seen["motley_manage_host"]) == ("127.0.0.1", "root", False)
+    assert rent_commands.show_rented(vault="", as_json=True) == 0
+    data = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert [one["name"] for one in data["rented"]] == ["rented-1000"]
+    assert rent_commands.give_back(vault="", yes=True) == 0
+    assert order["ended"] is not None
+    assert "given back" in capsys.readouterr().out
+    assert check(ROOT / "inventory/rented").nodes == {}
+
+
+def test_a_second_one_is_refused_while_the_first_is_there(books: Books) -> None:
+    rent()
+    with pytest.raises(BadInput, match="rented-1000 is rented already"):
+        rent()
+    assert len(books.orders) == 1
+
+
+def test_one_that_cannot_be_proven_is_given_back_at_once(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "its disk is broken")
+    with pytest.raises(CheckFailed, match="its disk is broken"):
+        rent()
+    (order,) = books.orders.values()
+    assert order["ended"] is not None
+
+
+def test_stopped_by_a_person_before_it_is_proven_it_is_given_back(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(lease: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rent_machine, "prepare", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        rent()
+    assert [order["ended"] is None for order in books.orders.values()] == [False]
+
+
+@pytest.mark.parametrize(
+    ("other", "says"),
+    [
+        ({"gpu": ""}, "rent wants --gpu"),
+        ({"hours": 0.0}, "rent wants --hours"),
+        ({"usd_h": -1.0}, "rent wants --max"),
+        ({"model": "lama2-7b"}, "llama2-7b"),
+        ({"settings": ["max_stps=4"]}, "max_steps"),
+        ({"gpu": "RTX 5090"}, "none has that name"),
+        ({"usd_h": 0.1}, "each is left out"),
+    ],
+)
+def test_bad_input_orders_nothing(other: dict[str, object], says: str, books: Books) -> None:
+    with pytest.raises(BadInput, match=says):
+        rent(**other)
+    assert books.orders == {}
+
+
+def test_an_account_without_enough_dollars_is_said_before_anything_is_ordered(books: Books) -> None:
+    books.wallets = {"USD-Blockchain": 0.1, "CLORE-Blockchain": 0.0}
+    for server in books.servers:
+        server["allowed_coins"] = ["USD-Blockchain"]
+    with pytest.raises(BadInput, match=r"the account has 0.10 \$"):
+        rent()
+
+
+def test_every_later_command_gives_back_what_no_lease_knows(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    rent()
+    for lease in Book(folder()).leases():
+        (folder() / f"{lease.mark}.json").unlink()
+    rent_commands.before_any("status")
+    assert "order 1000 is given back: no lease here knows it" in capsys.readouterr().err
+    asked = len(books.asked)
+    rent_commands.before_any("status")
+    assert len(books.asked) == asked, "it looks once a minute"
+
+
+def test_no_key_and_no_lease_means_no_market(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLORE_API_KEY")
+    rent_commands.before_any("status")
+    assert books.asked == []
+    with pytest.raises(BadInput, match="the market wants a key"):
+        rent()
+
+
+def test_the_key_travels_in_the_clear_to_nobody(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_MARKET", "http://market.example/v1")
+    with pytest.raises(BadInput, match="in the clear"):
+        rent()
+
+
+def test_the_key_is_in_no_file_and_no_line(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    rent()
+    rent_commands.give_back(vault="", yes=True)
+    shown = capsys.readouterr()
+    assert KEY not in shown.out + shown.err
+    for file in folder().rglob("*"):
+        assert not file.is_file() or KEY.encode() not in file.read_bytes(), file
+
+
+def test_a_rented_node_means_its_inventory_and_mixes_with_none_at_home() -> None:
+    assert rent_commands.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
+    assert rent_commands.inventory_of("gpu-master", "inventory/homelab") == "inventory/homelab"
+    with pytest.raises(BadInput, match="cannot train together"):
+        rent_commands.inventory_of("rented-1000,gpu-master", "inventory/homelab")
+
+
+def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
+    books: Books, capsys: pytest.CaptureFixture[str]
+) -> None:
+    books.faults["my_orders"] = ["500"] * 20
+    rent_commands.before_any("status")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_keeper_is_tried_before_anything_is_ordered_and_has_the_order_after(
+    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def kept_by(node: object, market: object, lease: Lease | None) -> str:
+        asked.append(("order" if lease else "try", len(books.orders)))
+        return ""
+
+    monkeypatch.setattr(rent_machine, "kept_by", kept_by)
+    assert rent(keeper="inventory/loopback:gpu-master") == 0
+    assert asked == [("try", 0), ("order", 1)]
+    assert "gpu-master gives it back" in capsys.readouterr().out
+
+
+def test_a_keeper_that_cannot_means_no_order(books: Books) -> None:
+    with pytest.raises(BadInput, match="there is no node 'gpu-mister'"):
+        rent(keeper="inventory/loopback:gpu-mister")
+    books.faults["my_orders"] = ["", "500", "500", "500", "500"]
+    with pytest.raises(BadInput, match="cannot give it back: the market"):
+        rent(keeper="inventory/loopback:gpu-master")
+    assert books.orders == {}
+
+
+def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent()
+    started: list[str] = []
+    monkeypatch.setattr(watcher, "start", lambda lease, key, place: started.append(lease.name))
+    (lease,) = Book(folder()).leases()
+    with Book(folder()).part(lease, "watched"):
+        rent_commands.before_any("status")
+    assert started == []
+    (folder() / "looked").unlink()
+    rent_commands.before_any("status")
+    assert started == ["rented-1000"]

@@ -1,0 +1,73 @@
+"""When a watcher gives a machine back before its time: what it looks at, and what it leaves to others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import rent_machine
+from console.infra.node import Silent
+from console.rent.lease import READY, Book, Lease, now
+
+RUNNING, ENDED, NONE = {"on": True, "run": "mine"}, {"on": False, "run": "mine"}, {"on": False, "run": ""}
+
+
+class OneNode:
+    def __init__(self, status: dict[str, Any] | None) -> None:
+        self.answer = status
+
+    def status(self) -> dict[str, Any]:
+        if self.answer is None:
+            raise Silent("nobody answers")
+        return self.answer
+
+
+@pytest.fixture
+def lease(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lease:
+    monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path))
+    made = Lease(
+        mark="motley-me-1", market="", state=READY, server=6, gpu="RTX 4090", usd_h=0.4, currency="", hours=3,
+        born=now(), order=1000,
+    )  # fmt: skip
+    Book(tmp_path.resolve()).write(made)
+    return made
+
+
+def look(lease: Lease, status: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch, *, whole: bool = True) -> str:
+    monkeypatch.setattr(rent_machine, "node_of", lambda lease: OneNode(status))
+    monkeypatch.setattr(rent_machine, "fetched", lambda lease, run: f"{run} is fetched" if whole else "")
+    return rent_machine.look(lease)
+
+
+def test_a_run_that_has_ended_is_fetched_and_only_then_it_goes_back(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert look(lease, RUNNING, monkeypatch) == ""
+    kept = Book(tmp_path.resolve()).read(lease.mark)
+    assert kept and kept.run == "mine"
+    assert look(lease, ENDED, monkeypatch, whole=False) == ""
+    assert look(lease, ENDED, monkeypatch) == "mine is fetched"
+
+
+def test_one_that_does_not_answer_stays_until_its_time(lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look(lease, None, monkeypatch) == ""
+
+
+def test_one_that_nobody_uses_goes_back_and_one_that_a_launch_prepares_stays(
+    lease: Lease, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert look(lease, NONE, monkeypatch) == ""
+    old = replace(lease, born=replace(lease.born, up=lease.born.up - 3000))
+    with Book(tmp_path.resolve()).part(old, "used"):
+        assert look(old, NONE, monkeypatch) == ""
+        assert look(old, ENDED, monkeypatch) == "", "the launch fetches it"
+    assert "no run was begun within 40 minutes" in look(old, NONE, monkeypatch)
+
+
+def test_the_machine_ends_its_run_while_there_is_time_to_fetch_it(lease: Lease) -> None:
+    three_hours, six_minutes = rent_machine.run_ends_s(lease), rent_machine.run_ends_s(replace(lease, hours=0.1))
+    assert 3 * 3600 - 601 < three_hours <= 3 * 3600 - 600
+    assert 320 < six_minutes < 330

@@ -1,0 +1,133 @@
+"""When a machine steps aside by itself, and when it comes back: with invented clocks, batteries and games."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from train.cluster import in_use
+from train.cluster.fitness import Fitness
+from train.cluster.in_use import InUse, drawing, running_program
+from train.cluster.step_aside import StepAside, on_battery
+from train.plan.aside import AsideRules
+
+XML = "<nvidia_smi_log><gpu><processes>{}</processes></gpu></nvidia_smi_log>"
+
+
+def process(kind: str, name: str, memory: str) -> str:
+    tags = f"<type>{kind}</type><process_name>{name}</process_name><used_memory>{memory}</used_memory>"
+    return f"<process_info><pid>7</pid>{tags}</process_info>"
+
+
+def supply(folder: Path, name: str, **values: str) -> Path:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    for file, value in values.items():
+        (folder / name / file).write_text(f"{value}\n")
+    return folder
+
+
+def test_a_battery_counts_where_nothing_charges_it(tmp_path: Path) -> None:
+    assert not on_battery(tmp_path)
+    supply(tmp_path, "hidpp_battery_0", type="Battery", scope="Device", status="Discharging")
+    assert not on_battery(tmp_path), "a mouse"
+    supply(tmp_path, "AC", type="Mains", online="1")
+    supply(tmp_path, "BAT0", type="Battery", status="Discharging")
+    assert not on_battery(tmp_path), "a battery that keeps itself below full"
+    supply(tmp_path, "AC", online="0")
+    assert on_battery(tmp_path)
+    supply(tmp_path, "ucsi-source-psy-1", type="USB", online="1")
+    assert not on_battery(tmp_path), "charged through USB-C"
+
+
+def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path: Path) -> None:
+    power = supply(supply(tmp_path / "p", "AC", type="Mains", online="0"), "BAT0", type="Battery", status="Discharging")
+    stepping = StepAside(tmp_path / "pause", AsideRules(), power)
+    seen = [(at, stepping.look(0.0, at)) for at in (0.0, 30.0, 59.0, 60.0, 61.0)]
+    assert [change for _, change in seen] == [None, None, None, ("away", "on battery"), None]
+    supply(power, "AC", online="1")
+    assert [stepping.look(0.0, at) for at in (70.0, 129.0, 130.0)] == [None, None, ("back", "no longer on battery")]
+    supply(power, "AC", online="0")
+    assert stepping.look(0.0, 140.0) is None
+    supply(power, "AC", online="1")
+    assert stepping.look(0.0, 190.0) is None, "unplugged for a moment"
+    trains = StepAside(tmp_path / "pause", AsideRules(on_battery="train"), power)
+    supply(power, "AC", online="0")
+    assert [trains.look(0.0, at) for at in (0.0, 100.0)] == [None, None]
+
+
+def test_hours_and_a_later_begin(tmp_path: Path) -> None:
+    noon = time.mktime((2026, 11, 23, 12, 0, 0, 0, 0, -1))
+    stepping = StepAside(tmp_path / "pause", AsideRules(hours="22:00-07:00"), tmp_path)
+    assert stepping.look(noon, 0.0) == ("away", "outside its hours 22:00-07:00, until 22:00")
+    assert stepping.status(Fitness(), 0.0) == {
+        "condition": "away", "cause": "outside its hours 22:00-07:00, until 22:00", "until": noon + 36000
+    }  # fmt: skip
+    assert stepping.look(noon + 36000, 36000.0) == ("back", "no longer outside its hours 22:00-07:00, until 22:00")
+    assert stepping.status(Fitness(), 0.0)["condition"] == "fit"
+    later = StepAside(tmp_path / "pause", AsideRules(not_before=noon + 60), tmp_path)
+    assert later.look(noon, 0.0) == ("away", "the run begins later, until 12:01")
+    assert later.look(noon + 60, 60.0) == ("back", "no longer the run begins later, until 12:01")
+
+
+def test_a_pause_comes_first_and_what_cannot_run_is_not_only_away(tmp_path: Path) -> None:
+    stepping = StepAside(tmp_path / "pause", AsideRules(not_before=100.0), tmp_path)
+    (tmp_path / "pause").touch()
+    assert stepping.look(0.0, 0.0) == ("away", "paused")
+    assert stepping.status(Fitness(unfit=True, cause="no driver"), 0.0) == {"condition": "unfit", "cause": "no driver"}
+
+
+def test_a_game_counts_after_20_seconds_and_five_quiet_minutes_end_it() -> None:
+    found = InUse((), lambda _: "", every_s=3600)
+
+    def look(at: float, who: str) -> str:
+        found.who = who
+        return found.look(at)
+
+    assert [look(at, "hl2_linux") for at in (0.0, 19.0)] == ["", ""]
+    assert look(19.5, "") == "" and look(20.0, "hl2_linux") == "", "a game that was closed again"
+    assert look(39.0, "hl2_linux") == "" and look(40.0, "hl2_linux") == "hl2_linux"
+    assert look(41.0, "") == "hl2_linux" and look(340.0, "") == "hl2_linux", "a level loads, somebody fetches tea"
+    assert look(340.5, "hl2_linux") == "hl2_linux" and look(341.0, "") == "hl2_linux" and look(640.0, "") == "hl2_linux"
+    assert look(641.0, "") == ""
+
+
+@pytest.mark.parametrize(
+    ("processes", "who"),
+    [
+        ([], ""),
+        ([process("G", "/usr/lib/xorg/Xorg", "412 MiB"), process("G", "/usr/bin/gnome-shell", "380 MiB")], ""),
+        ([process("C", "env/bin/python", "7100 MiB")], ""),
+        ([process("G", "/usr/bin/firefox", "180 MiB")], ""),
+        ([process("G", "/home/a/.steam/hl2_linux -game tf", "2100 MiB")], "hl2_linux"),
+        ([process("C+G", "C:\\Games\\Portal\\portal2.exe", "900 MiB")], "portal2.exe"),
+        ([process("G", "/usr/lib/xorg/Xorg", "N/A"), process("C+G", "/usr/bin/blender", "N/A")], "blender"),
+    ],
+)
+def test_who_draws(processes: list[str], who: str) -> None:
+    assert drawing(XML.format("".join(processes))) == who
+
+
+def test_what_is_no_answer_is_no_game() -> None:
+    assert drawing("NVIDIA-SMI has failed") == "" and drawing(b"") == ""
+
+
+def test_programs_of_a_list_by_the_names_that_the_kernel_keeps(tmp_path: Path) -> None:
+    for pid, name in ((1, "systemd"), (7, "a-program-with-")):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n")
+    assert running_program(["blender", "a-program-with-a-long-name"], tmp_path) == "a-program-with-a-long-name"
+    assert running_program(["blender"], tmp_path) == running_program([], tmp_path) == ""
+
+
+def test_game_mode_and_the_card_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert in_use.who_uses_it(()) == "", "a machine without either"
+    xml = XML.format(process("G", "/opt/game", "4000 MiB"))
+    for name, said in (("gamemoded", "gamemode is inactive"), ("nvidia-smi", xml)):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{said}'\n")
+        (tmp_path / name).chmod(0o755)
+    assert in_use.who_uses_it(()) == "game"
+    (tmp_path / "gamemoded").write_text("#!/bin/sh\necho 'gamemode is active'\n")
+    assert in_use.who_uses_it(()) == "a game (GameMode)"

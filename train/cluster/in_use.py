@@ -1,0 +1,114 @@
+"""Whether somebody plays, or works with the card: a program that draws and holds its memory, GameMode, or a program of
+a list. Queries about computing alone do not show games, so the whole state of the cards is read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from xml.etree import ElementTree
+
+EVERY_S = 5.0
+BEGINS_S, ENDS_S = 20.0, 300.0
+"""How long it must last; how long it must have been quiet."""
+HELD_MB = 300.0
+"""What windows on a screen do not take; a game takes more within seconds."""
+DESKTOP = frozenset(
+    "Xorg Xwayland X gnome-shell mutter kwin_wayland kwin_x11 plasmashell sway Hyprland weston cinnamon xfwm4 muffin "
+    "gnome-control-center gdm-x-session sddm-greeter picom".split()
+)
+
+
+class InUse:
+    def __init__(
+        self,
+        programs: Collection[str],
+        read: Callable[[Collection[str]], str] | None = None,
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self.programs, self.read = programs, read or who_uses_it
+        self.who, self.name = "", ""
+        self.seen_since: float | None = None
+        self.quiet_since: float | None = None
+        self.held = False
+        threading.Thread(target=self._read_for_ever, args=(every_s,), daemon=True).start()
+
+    def _read_for_ever(self, every_s: float) -> None:
+        """In a thread of its own: with a broken card nvidia-smi may never return."""
+        while True:
+            with contextlib.suppress(Exception):
+                self.who = self.read(self.programs)
+            time.sleep(every_s)
+
+    def look(self, at: float) -> str:
+        """Who uses it, while that counts; empty otherwise."""
+        who = self.who
+        if who:
+            self.name, self.quiet_since = who, None
+            self.seen_since = at if self.seen_since is None else self.seen_since
+            self.held = self.held or at - self.seen_since >= BEGINS_S
+        else:
+            self.seen_since = None
+            self.quiet_since = at if self.quiet_since is None else self.quiet_since
+            self.held = self.held and at - self.quiet_since < ENDS_S
+        return self.name if self.held else ""
+
+
+def who_uses_it(programs: Collection[str]) -> str:
+    return running_program(programs) or game_mode() or drawing_program()
+
+
+def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> str:
+    """The kernel keeps the first 15 characters of a name."""
+    short = {name[:15]: name for name in programs}
+    for file in proc.glob("[0-9]*/comm") if short else ():
+        with contextlib.suppress(OSError):
+            if found := short.get(file.read_text().strip()):
+                return found
+    return ""
+
+
+def game_mode() -> str:
+    """Feral's GameMode of this user's session, where there is one."""
+    env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"} | os.environ
+    try:
+        said = subprocess.run(
+            ["gamemoded", "-s"], capture_output=True, text=True, timeout=5, env=env, check=False
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return "a game (GameMode)" if "is active" in said else ""
+
+
+def drawing_program() -> str:
+    try:
+        done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return drawing(done.stdout)
+
+
+def drawing(xml: bytes | str) -> str:
+    """Of the processes that draw (G, C+G), the first that holds much memory and is not the desktop itself."""
+    try:
+        processes = list(ElementTree.fromstring(xml).iter("process_info"))  # noqa: S314 - the driver's own
+    except ElementTree.ParseError:
+        return ""
+    for process in processes:
+        kind, name = (process.findtext(key, "").strip() for key in ("type", "process_name"))
+        program = name.split(" ")[0].replace("\\", "/").rpartition("/")[2]
+        if "G" in kind and program not in DESKTOP and held_mb(process.findtext("used_memory", "")) >= HELD_MB:
+            return program[:40] or "a program"
+    return ""
+
+
+def held_mb(text: str) -> float:
+    """Some drivers do not say: then any program but the desktop's counts."""
+    number = text.strip().partition(" ")[0]
+    return float(number) if number.replace(".", "", 1).isdigit() else HELD_MB

@@ -1,0 +1,112 @@
+"""Whether this node steps aside for whoever uses the machine: paused by hand, outside its hours, on battery, or in use.
+
+It leaves the plan, so that its memory is free too; a share of zero would keep that. Its agent stays, answers the
+others, and brings it back when nothing holds it off any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train import pause
+from train.cluster.fitness import Fitness
+from train.cluster.in_use import InUse
+from train.plan import aside
+from train.plan.aside import AsideRules
+
+BATTERY_S = 60.0
+POWER = Path("/sys/class/power_supply")
+
+
+@dataclass(frozen=True)
+class Aside:
+    cause: str
+    until: float = 0.0
+    """0: nobody knows."""
+
+
+@dataclass
+class Lasting:
+    """A condition that counts when it has lasted, and is over when it has been over for long enough."""
+
+    on_s: float
+    off_s: float
+    raw: bool = False
+    since: float = float("-inf")
+    held: bool = False
+
+    def note(self, raw: bool, at: float) -> bool:
+        if raw != self.raw:
+            self.raw, self.since = raw, at
+        if raw != self.held and at - self.since >= (self.on_s if raw else self.off_s):
+            self.held = raw
+        return self.held
+
+
+class StepAside:
+    def __init__(self, file: Path, rules: AsideRules, power: Path = POWER, in_use: InUse | None = None) -> None:
+        self.file, self.rules, self.power = file, rules, power
+        self.now: Aside | None = None
+        self.battery = Lasting(BATTERY_S, BATTERY_S)
+        self.in_use = in_use or (InUse(rules.programs) if rules.in_use == "auto" or rules.programs else None)
+        self.sources: list[Callable[[float, float], Aside | None]] = [
+            self._paused, self._early, self._outside, self._on_battery, self._used,
+        ]  # fmt: skip
+
+    def look(self, wall: float, at: float) -> tuple[str, str] | None:
+        """What changed, as an event of members.jsonl: its kind and reason. `wall`: the time of the day; `at`: seconds
+        that no change of the clock touches."""
+        found = [cause for source in self.sources if (cause := source(wall, at))]  # all: each keeps its own time
+        was, self.now = self.now, found[0] if found else None
+        if self.now and (was is None or was.cause != self.now.cause):
+            return "away", self.now.cause
+        return ("back", f"no longer {was.cause}") if was and not self.now else None
+
+    def status(self, fitness: Fitness, at: float) -> dict[str, Any]:
+        """Its part of NodeStatus. What cannot run at all is not only away."""
+        own = fitness.condition(at)
+        if self.now is None or own == "unfit":
+            return {"condition": own, "cause": fitness.cause}
+        return {"condition": "away", "cause": self.now.cause, "until": self.now.until}
+
+    def _paused(self, wall: float, _: float) -> Aside | None:
+        if found := pause.read(self.file, wall):
+            return Aside(" ".join(filter(None, ["paused", pause.words(found.until, wall)])), found.until)
+        return None
+
+    def _early(self, wall: float, _: float) -> Aside | None:
+        begin = self.rules.not_before
+        return Aside(f"the run begins later, {pause.words(begin, wall)}", begin) if wall < begin else None
+
+    def _outside(self, wall: float, _: float) -> Aside | None:
+        if aside.is_inside(self.rules.hours, wall):
+            return None
+        begin = aside.next_begin(self.rules.hours, wall)
+        return Aside(f"outside its hours {self.rules.hours}, {pause.words(begin, wall)}", begin)
+
+    def _on_battery(self, _: float, at: float) -> Aside | None:
+        held = self.rules.on_battery == "pause" and self.battery.note(on_battery(self.power), at)
+        return Aside("on battery") if held else None
+
+    def _used(self, _: float, at: float) -> Aside | None:
+        who = self.in_use.look(at) if self.in_use else ""
+        return Aside(f"in use by {who}") if who else None
+
+
+def on_battery(power: Path = POWER) -> bool:
+    """A battery that is being emptied, and no charger that gives anything. A mouse has a battery too: the kernel
+    says of it that it is a device's."""
+
+    def read(folder: Path, name: str) -> str:
+        try:
+            return (folder / name).read_text().strip()
+        except OSError:
+            return ""
+
+    found = [folder for folder in sorted(power.glob("*")) if read(folder, "scope") != "Device"]
+    batteries = [folder for folder in found if read(folder, "type") == "Battery"]
+    charged = any(read(folder, "online") == "1" for folder in found if read(folder, "type") != "Battery")
+    return not charged and any(read(folder, "status") == "Discharging" for folder in batteries)

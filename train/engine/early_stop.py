@@ -1,0 +1,104 @@
+"""`patience`: a run ends when its held-out loss no longer falls, and its best weights are the result.
+
+How many evaluations went by without a gain is part of each checkpoint, so the end comes at the same step however often
+the run was interrupted, and on any cluster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from train.engine import checkpoint, consistency
+from train.errors import BadInput
+from train.plan.config import RunConfig
+
+if TYPE_CHECKING:
+    from train.engine.loop import Run
+
+LEAST_GAIN = 0.001
+"""Of the loss. Less does not count, but adds up: the next gain is measured from the last one that counted."""
+EVALUATIONS = 20
+"""Of a whole run, where eval_every is not set."""
+
+
+@dataclass
+class Gains:
+    mark: float | None = None
+    """The held-out loss at the last gain that counted."""
+    without: int = 0
+    """Evaluations since then."""
+
+    def learn(self, loss: float) -> None:
+        if self.mark is None or loss <= self.mark - LEAST_GAIN * abs(self.mark):
+            self.mark, self.without = loss, 0
+        else:
+            self.without += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def eval_every(config: RunConfig, total_steps: int) -> int:
+    """Steps between two evaluations; 0: only at the end."""
+    return config.eval_every or (max(1, total_steps // EVALUATIONS) if config.patience else 0)
+
+
+def why(config: RunConfig, total_steps: int) -> str:
+    """Its words at the start of a run."""
+    if not config.patience:
+        return ""
+    every = eval_every(config, total_steps)
+    return f"patience {config.patience}: evaluated every {every} steps, ends where so many do not gain {LEAST_GAIN:.1%}"
+
+
+def require_held_out(config: RunConfig, rows: int) -> None:
+    if config.patience and not rows:
+        raise BadInput(
+            f"patience: {config.patience}, but no rows are held out that it could look at",
+            f"rows: {config.dataset}",
+            "leave patience out, or prepare the data with eval_fraction=0.05 or more of it",
+        )
+
+
+def is_over(run: Run) -> bool:
+    return run.step >= run.total_steps or ends_early(run)
+
+
+def ends_early(run: Run) -> bool:
+    patience = run.config.patience
+    return bool(patience) and run.milestones.gains.without >= patience and run.step < run.total_steps
+
+
+def conclude(run: Run) -> None:
+    """After the last step: why it was the last, and the best weights in place of the last ones."""
+    best = run.milestones.best
+    if not run.config.patience or best is None:
+        return
+    if ends_early(run):
+        count = run.milestones.gains.without
+        reason = f"no gain of {LEAST_GAIN:.1%} on held-out rows in the last {count} evaluation{'s' * (count > 1)}"
+        run.reporter.write("early_stop", step=run.step, best=best["step"], loss=best["loss"], reason=reason)
+        run.reporter.say(f"ends early at step {run.step}: {reason}; the result is step {best['step']}")
+    if best["step"] != run.step:
+        take_best(run, best)
+
+
+def take_best(run: Run, best: dict[str, Any]) -> None:
+    """From a node that has it: one that was away then gets it from another."""
+    saved = checkpoint.intact(run.config.checkpoint_folder(), best["step"])
+    held = run.world.gather(saved.state["adapter"] if saved else None)
+    source = next((rank for rank, adapter in enumerate(held) if adapter), None)
+    if source is None:
+        run.reporter.warn(run.step, f"no node has the best weights, of step {best['step']}: the result is the last")
+        return
+    run.milestones.saved = run.step  # from here on no checkpoint of this step may be written: these weights are older
+    with run.trained.changing():
+        if saved and run.world.rank == source:
+            checkpoint.load_weights(saved, run.trained.named)
+        run.world.broadcast([p.data for p in run.trained.parameters], source)
+    mine = consistency.tensors_hash(run.trained.named.items())
+    claims = [(name, {"adapter": value}) for name, value in run.world.gather([run.world.node, mine])]
+    claims.append((f"the checkpoint of step {best['step']}", {"adapter": held[source]}))
+    consistency.require_agreement(claims, "in the result", f"checkpoints: {run.config.checkpoint_folder()}")
+    run.milestones.newest, run.milestones.metrics = best["loss"], best.get("metrics", {})

@@ -1,0 +1,165 @@
+"""A model whose layers are streamed: built without their weights, which stay in the files or in main memory."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.errors import BadInput
+from train.models import four_bit
+from train.models.backends import ModelSpec
+from train.models.mapped_files import MappedFiles
+from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
+
+MAIN_MEMORY = 0.8
+"""Of what is free of it, that the layers may take; else they are read from the files each time."""
+Owners = dict[str, tuple[nn.Module, str]]
+
+
+class LayerFiles:
+    def __init__(self, files: MappedFiles, prefix: str) -> None:
+        self.files, self.prefix = files, prefix
+
+    def read(self, index: int) -> Weights:
+        return four_bit.from_files(self.files.below(f"{self.prefix}.{index}."))
+
+    def drop(self, index: int) -> None:
+        self.files.drop(f"{self.prefix}.{index}.")
+
+
+def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> Any:
+    """As transformers loads it, but for the layers. `form`: as the base is to be held."""
+    if form == "8bit":
+        raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")
+    files = MappedFiles(spec.folder)
+    model, layers, prefix = without_layers(spec, config, options)
+    source = LayerFiles(files, prefix)
+    quantise = form == "4bit" and not any(four_bit.QUANT_STATE in name for name in files.files)
+    stream = Stream(source, spec.device)
+    for index, layer in enumerate(layers):
+        weights = source.read(index)
+        dtypes = {name: weight.dtype for name, weight in layer.named_parameters()}
+        require_known(dtypes.keys() ^ weights.keys(), spec, config)
+        if form == "4bit":
+            in_four_bit(layer, weights, options["dtype"], quantise=quantise)
+        owners = owners_of(layer, spec.device)
+        if quantise:
+            weights = {
+                name: quantised(weight, owners[name], dtypes[name], spec.device) for name, weight in weights.items()
+            }
+        stream.add(LayerWeights(weights, dtypes), weights if quantise else None)
+        layer.forward = StreamedLayer(layer, index, stream, owners)
+        source.drop(index)
+    if not stream.kept and fits_main_memory(stream, spec.device):
+        stream.keep_all()
+    model.get_decoder().layers.extend(layers)
+    model.is_loaded_in_4bit = form == "4bit"  # by which peft knows it
+    if not config.tie_word_embeddings:
+        look_up_in_files(model, files, spec.device)
+    model.stream = stream
+    return model
+
+
+def without_layers(spec: ModelSpec, config: Any, options: dict[str, Any]) -> tuple[Any, list[nn.Module], str]:
+    """What is left of it, its layers without weights, and what their names begin with."""
+    from transformers import AutoModelForCausalLM
+
+    own = {name: options[name] for name in ("dtype", "attn_implementation")}
+    with torch.device("meta"):
+        whole = AutoModelForCausalLM.from_config(config, **own)
+    layers = whole.get_decoder().layers
+    prefix = next(name for name, module in whole.named_modules() if module is layers)
+    rest = copy.deepcopy(config)
+    rest.num_hidden_layers = 0
+    types = getattr(config, "layer_types", None)
+    if types is not None:
+        rest.layer_types = []
+    if hasattr(rest, "quantization_config"):
+        del rest.quantization_config  # it is of the layers
+    model, info = quietly(
+        AutoModelForCausalLM.from_pretrained, spec.folder, config=rest, output_loading_info=True, **options
+    )
+    require_known(set(info["missing_keys"]), spec, config)
+    model.config.num_hidden_layers = config.num_hidden_layers
+    if types is not None:
+        model.config.layer_types = types
+    return model, list(layers), prefix
+
+
+def quietly(load: Any, *args: Any, **options: Any) -> Any:
+    """transformers would list every weight of the layers as unexpected."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(logging.CRITICAL)
+    try:
+        return load(*args, **options)
+    finally:
+        logging.set_verbosity(before)
+
+
+def require_known(odd: set[str], spec: ModelSpec, config: Any) -> None:
+    if odd:
+        raise BadInput(
+            f"weights: stream cannot read this {config.model_type} model layer by layer: {sorted(odd)[0]}",
+            f"folder: {spec.folder}",
+            "use weights: gpu",
+        )
+
+
+def in_four_bit(layer: nn.Module, weights: Weights, dtype: torch.dtype, *, quantise: bool) -> None:
+    """Its linear layers as bitsandbytes' own, still without weights."""
+    from bitsandbytes.nn import Linear4bit
+
+    for name, module in list(layer.named_modules()):
+        weight: Any = weights.get(f"{name}.weight")
+        if not isinstance(module, nn.Linear) or not (quantise or four_bit.is_four_bit(weight)):
+            continue
+        how = (True, "nf4") if quantise else (weight.compress_statistics, weight.quant_type)
+        with torch.device("meta"):
+            made = Linear4bit(module.in_features, module.out_features, module.bias is not None, dtype, *how)
+        layer.set_submodule(name, made.requires_grad_(False))
+
+
+def owners_of(layer: nn.Module, device: str) -> Owners:
+    """Of each weight the module. In its place stands one number that is seen everywhere: a shape and a device, and no
+    memory."""
+    owners: Owners = {}
+    for path, module in layer.named_modules():
+        for kind, weight in list(module.named_parameters(recurse=False)):
+            owners[f"{path}.{kind}" if path else kind] = (module, kind)
+            empty = torch.zeros(1, dtype=weight.dtype, device=device).expand(weight.shape)
+            module._parameters[kind] = four_bit.placeholder(weight, empty)
+    return owners
+
+
+def quantised(weight: Tensor, owner: tuple[nn.Module, str], dtype: torch.dtype, device: str) -> Tensor:
+    module, kind = owner
+    here, like = weight.to(device, dtype), module._parameters[kind]
+    return four_bit.quantised(here, like) if type(like) is not nn.Parameter else here
+
+
+def fits_main_memory(stream: Stream, device: str) -> bool:
+    """On a processor the mapped files are main memory already."""
+    if device == "cpu":
+        return False
+    facts = Path("/proc/meminfo").read_text()
+    free_kb = int(facts.partition("MemAvailable:")[2].split()[0])
+    return stream.bytes < MAIN_MEMORY * free_kb * 1024
+
+
+def look_up_in_files(model: Any, files: MappedFiles, device: str) -> None:
+    """Of the table of embeddings a step needs a few thousand rows: they come from its file."""
+    embedding = model.get_input_embeddings()
+    name = next(path for path, module in model.named_modules() if module is embedding) + ".weight"
+    if type(embedding) is not nn.Embedding or name not in files.files:
+        return
+    table, dtype = files.files[name].tensor(name), embedding.weight.dtype
+    empty = torch.zeros(1, dtype=dtype, device=device).expand(table.shape)
+    embedding._parameters["weight"] = nn.Parameter(empty, requires_grad=False)
+    embedding.forward = lambda ids: F.embedding(ids.cpu(), table).to(device, dtype)
