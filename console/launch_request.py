@@ -5,8 +5,10 @@ The rules of a setting are train/plan's. What only a launch knows (which nodes, 
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
+import shlex
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,7 +22,9 @@ from train.errors import BadInput
 from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
-ON_SLURM = ("slurm_options", "slurm_gpu_gb")
+ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
+MOST_RUNS = 100
+"""Of a sweep."""
 LAUNCH_ONLY = ("nodes", "at", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
@@ -39,6 +43,8 @@ class Asked:
     slurm_options: list[str] = field(default_factory=list)
     """Of sbatch."""
     slurm_gpu_gb: float | None = None
+    sweep: list[dict[str, str]] = field(default_factory=list)
+    """Settings of each run, where there are several."""
     not_before: float = 0.0
     """When the run may begin; 0: now."""
 
@@ -64,7 +70,8 @@ def read(
     findings += [f"motley_home: {home!r} is not {FOLDER_RULE}" for home in dict.fromkeys(homes) if not is_folder(home)]
     findings += [f"{name}: '{own[name]}' is neither true nor false" for name, on in switches.items() if on is None]
     options, wrong_options = slurm_options(own, infra)
-    findings += wrong_options
+    swept, wrong_sweep = sweep_of(own.get("sweep"), values)
+    findings += [*wrong_options, *wrong_sweep]
     not_before, wrong_time = begin(own.get("at"))
     findings += wrong_time
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
@@ -81,6 +88,7 @@ def read(
         follow=bool(switches["follow"]),
         queue=bool(switches["queue"]),
         slurm_options=options,
+        sweep=swept,
         slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
         not_before=not_before,
     )
@@ -93,12 +101,33 @@ def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]
         return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
     if own.get("nodes") not in (None, "", "all") and infra == "slurm":
         return [], ["nodes: Slurm chooses them\nfix: slurm_options=--nodes=3, or --nodelist=NAMES in it"]
+    if own.get("at") and infra == "slurm":
+        return [], ["at: Slurm keeps the time\nfix: slurm_options=--begin=22:00"]
     gb = str(own.get("slurm_gpu_gb") or 1)
     wrong = [] if re.fullmatch(r"\d+(\.\d+)?", gb) else [f"slurm_gpu_gb: '{gb}' is no number of GB"]
     try:
         return options_of(str(own.get("slurm_options") or "")), wrong
     except BadInput as finding:
         return [], [*wrong, str(finding)]
+
+
+def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], list[str]]:
+    """Each combination of NAME=VALUE,VALUE, and what is wrong with one."""
+    pairs = [word.partition("=") for word in shlex.split(str(text or ""))]
+    named = {name: [value for value in listed.split(",") if value] for name, _, listed in pairs}
+    if any(not values for values in named.values()) or len(named) < len(pairs):
+        return [], [f"sweep: '{text}' is not NAME=VALUE,VALUE\nfix: sweep='learning_rate=1e-4,2e-4 lora_r=8,16'"]
+    if twice := [name for name in named if name in values]:
+        return [], [f"sweep: {twice[0]} is set beside it\nfix: take one of the two out"]
+    found = [dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*named.values())] if named else []
+    if len(found) > MOST_RUNS:
+        return [], [f"sweep: these are {len(found)} runs\nfix: {MOST_RUNS} at most"]
+    for one in found:
+        try:
+            request.read({"model": "tiny", **values, **one}, FETCHED, what="variable")
+        except BadInput as wrong:
+            return [], [f"sweep: {wrong}"]
+    return found, []
 
 
 def begin(clock: Any) -> tuple[float, list[str]]:

@@ -140,7 +140,7 @@ def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-def launched(plan: dict[str, Any]) -> dict[str, Any]:
+def launched(plan: dict[str, Any], **more: Any) -> dict[str, Any]:
     """What is wanted to know of it later: to continue it, to predict another's speed, to use what it has made."""
     kept = {
         "run": plan["run"],
@@ -152,6 +152,7 @@ def launched(plan: dict[str, Any]) -> dict[str, Any]:
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "rows": plan["dataset"]["folder_name"],
         "nodes": [entry["name"] for entry in plan["nodes"]],
+        **more,
         "streams": [entry["name"] for entry in plan["nodes"] if entry["weights"] == "stream"],
     }
     content = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"

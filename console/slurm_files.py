@@ -41,7 +41,7 @@ def options_of(text: str) -> list[str]:
 
 def files(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> list[dict[str, Any]]:
     """Path below motley_home, content and mode of each file; of a sweep, the settings of each of its runs."""
-    runs = plan.get("sweep") or [{"run": plan["run"], "settings": {}}]
+    runs = plan.get("sweep") or [{"run": plan["run"], "settings": {}, "swept": {}}]
     return [script(plan, options, more), *(made for one in runs for made in of_run(plan, one))]
 
 
@@ -60,12 +60,15 @@ def script(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> di
 
 def of_run(plan: dict[str, Any], one: dict[str, Any]) -> list[dict[str, Any]]:
     own = plan | {"run": one["run"], "settings": plan["settings"] | one["settings"] | {"run": one["run"]}}
-    own["given"] = plan["given"] | one["settings"]
-    settings = render.settings_of(own, plan["nodes"][0])
+    own["given"] = plan["given"] | one["swept"]
+    streams = [node for node in plan["nodes"] if node["weights"] == "stream"]
+    settings = render.settings_of(
+        own, next(iter([*streams, *plan["nodes"]]))
+    )  # one file for all: as the smallest needs
     del settings["home"]  # each place has its own, $MOTLEY_HOME
     values = {"run": own["run"], "settings": settings, "help": plan["help"]}
     job = f"jobs/{own['run']}"
-    launched = render.launched(own)
+    launched = render.launched(own, swept=one["swept"])
     return [
         {
             "path": f"{job}/{paths.SETTINGS}",

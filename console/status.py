@@ -182,6 +182,7 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
         for name, facts in answer["runs"].items():
             known = found.setdefault(name, {"nodes": [], "bytes": 0, "done": False, "on": False, "step": -1})
             known["script"] = known.get("script") or facts.get("script", "")
+            known["swept"] = facts.get("swept", {})
             known["nodes"].append(node)
             known["on"] = known["on"] or answer["on"] == name
             known["done"] = known["done"] or facts["done"]
@@ -202,7 +203,7 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
         loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"
-        where = ", ".join(facts["nodes"])
+        where = "  ".join([", ".join(facts["nodes"]), *(f"{key}={value}" for key, value in facts["swept"].items())])
         size = f"{facts['bytes'] / 1e6:.0f} MB"
         lines.append(f"{name:<{width}}  {steps:>11}  {loss:>7}  {state:<8}  {when:<16}  {size:>8}  {where}")
     lines += [] if found else ["no node that answers has a run"]

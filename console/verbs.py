@@ -101,6 +101,7 @@ ASKED = (
         goes_as="settings",
     ),
     SLURM_OPTIONS,
+    Option("sweep", "on Slurm: a run for each combination: 'learning_rate=1e-4,2e-4'", "'NAME=VALUE,VALUE …'"),
     VAULT,
     VERBOSE,
     INVENTORY,

@@ -14,6 +14,7 @@ from train.package import package_hash
 from train.plan import gpu_types, plan, request
 from train.plan.decide import decide
 from train.plan.nodes import LaunchFacts
+from train.plan.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,19 +31,43 @@ class ActionModule(ActionBase):
         brings = versions["environment"] is None and known.get("motley_python_env_manage", True) is not False
         try:
             facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
-            found = decide(request.read(asked["values"], hub.FETCHED), facts)
-            refuse_running(found.run, look)
+            found, sweep = plan_all(asked, facts)
+            for one in sweep or [{"run": found.run}]:
+                refuse_running(one["run"], look, new=bool(sweep))
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         found.lacking, found.old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
         data = plan.as_data(found) | {
             **{"electricity": electricity.of_plan(found, {}), "head": me, "home": look["home"]},
-            **{"runs": [found.run], "lack_environment": brings},
+            **{"sweep": sweep, "lack_environment": brings},
+            "runs": [one["run"] for one in sweep] or [found.run],
         }
         if args.get("tell_in"):
             Path(args["tell_in"]).write_text(json.dumps(data))
-        lines = [*plan_view.lines(found), *slurm_lines(look)]
+        lines = [*plan_view.lines(found), *slurm_lines(look), *sweep_lines(sweep)]
         return result | {"changed": False, "plan": data, "motley_lines": lines}
+
+
+def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict[str, Any]]]:
+    """The plan, of a sweep that of its first run; and each run of the sweep."""
+    if not asked["sweep"]:
+        return decide(request.read(asked["values"], hub.FETCHED), facts), []
+    plans = [decide(request.read(asked["values"] | one, hub.FETCHED), facts) for one in asked["sweep"]]
+    first, *others = plans
+    name = str(asked["values"].get("run") or f"{first.run}-sweep")
+    if any((other.model, plan.prepare_words(other)) != (first.model, plan.prepare_words(first)) for other in others):
+        raise BadInput("sweep: its runs would need different models or rows", fix="fix: launch those one by one")
+    runs = [
+        {"run": f"{name}-{place}", "swept": one, "settings": found.settings}
+        for place, (one, found) in enumerate(zip(asked["sweep"], plans, strict=True), start=1)
+    ]
+    return decide(request.read(asked["values"] | asked["sweep"][0] | {"run": name}, hub.FETCHED), facts), runs
+
+
+def sweep_lines(sweep: list[dict[str, Any]]) -> list[str]:
+    swept = {one["run"]: ", ".join(f"{name} {value}" for name, value in one["swept"].items()) for one in sweep}
+    lines = [f"  sweep     {run}: {words}" for run, words in swept.items()]
+    return [*lines, "            side by side: make runs"] if lines else []
 
 
 def facts_of(
@@ -71,7 +96,9 @@ def look_of(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bo
     }
 
 
-def refuse_running(run: str, look: dict[str, Any]) -> None:
+def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None:
+    if new and run in look["runs"]:
+        raise BadInput(f"there is a run '{run}' already", fix="fix: another name for the sweep: -e run=…")
     if job := look["runs"].get(run, {}).get("job"):
         raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: make stop, or another name: -e run={run}-2")
 

@@ -71,7 +71,7 @@ def test_a_run_goes_on_through_a_requeue_and_the_loss_of_a_node(account: Account
 def test_a_second_job_waits_and_scancel_from_outside_leaves_a_checkpoint(account: Account) -> None:
     account.idle()
     account.slurm("sbatch", "--nodes=3", "--exclusive", "--job-name=somebody", "--output=/dev/null", "--wrap=sleep 900")
-    run = account.launches("second", "max_steps=5000", "save_every=1000")
+    run = account.launches("second", "max_steps=5000", "save_every=1000", "dataset=examples/household.jsonl")
     run.hears(r"waiting: job \d+ is pending: \w+", 60)
     assert "is pending" in account.person.types("status").out
     account.slurm("scancel", "--name=somebody")
@@ -145,3 +145,19 @@ def test_a_node_that_slurm_gives_up_is_no_reason_for_a_requeue(account: Account)
     assert re.search(r"run lost stopped at step \d+ · resume it", stopped.out), stopped.out
     assert run.ends(60) == 0
     account.idle()
+
+
+@pytest.mark.long
+def test_a_sweep_is_one_job_with_a_run_for_each_value(account: Account) -> None:
+    has_environment(account)
+    account.idle()
+    sweep = account.launches("tries", "max_steps=20", "sweep=seed=1,2", options="slurm_options=--nodes=1 --gpus=1")
+    sweep.hears(r"sweep     tries-1: seed 1", 60)
+    sweep.hears(r"sweep     tries-2: seed 2", 5)
+    assert sweep.ends(120) == 0, sweep.said[-2000:]
+    assert account.job("tries-1") == account.job("tries-2")
+    account.idle()
+    runs = account.person.types("runs").out
+    losses = re.findall(r"tries-(\d) +20/20 +([\d.]+)  done .* seed=(\d)", runs)
+    assert {(run, seed) for run, _, seed in losses} == {("1", "1"), ("2", "2")}, runs
+    assert len({loss for _, loss, _ in losses}) == 2, "other seeds, other losses"

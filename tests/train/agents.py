@@ -3,12 +3,12 @@
 import json
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM
 
 from tests.support import pace
 from tests.train import cluster
@@ -73,11 +73,11 @@ class Agents:
             self.running[name].kill()
             self.running.pop(name).wait()
 
-    def stop(self, *names: str, within_s: float = 5.0) -> list[int]:
-        """SIGTERM; all must be gone in time."""
+    def stop(self, *names: str, within_s: float = 5.0, number: int = SIGTERM) -> list[int]:
+        """All must be gone in time."""
         chosen = [self.running.pop(name) for name in names or tuple(self.running)]
         for process in chosen:
-            process.send_signal(signal.SIGTERM)
+            process.send_signal(number)
         pace.until(lambda: all(process.poll() is not None for process in chosen), within_s, self._tails)
         return [process.returncode for process in chosen]
 

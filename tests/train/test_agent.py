@@ -116,9 +116,13 @@ def test_a_pause_with_a_time_ends_by_itself(three):
     (three.folder("node-1") / "pause").unlink()
 
 
-def test_a_planned_leave_is_announced(three):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_planned_leave_is_announced(three, number):
+    """Slurm's SIGUSR1 goes to all that an agent has started as well."""
     began = time.time()
-    assert three.stop("node-2") == [143]
+    for pid in three.children("node-2") if number == signal.SIGUSR1 else []:
+        os.kill(pid, number)
+    assert three.stop("node-2", number=number) == [143]
     three.together("node-0", "node-1", since=began, within_s=30)
     lost = [event for event in three.members("node-1", "lost") if event["nodes"] == ["node-2"]][-1]
     assert "leaving" in "".join(e["reason"] for e in three.members(lost["host"], "lost"))

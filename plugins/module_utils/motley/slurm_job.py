@@ -62,7 +62,7 @@ def queue() -> dict[str, dict[str, str]]:
         shown, job, state, name, why = line.split("|", 4)
         run, _, place = name.removeprefix("motley-"), "", shown.partition("_")[2]
         if name.startswith("motley-"):
-            found[f"{run}-{int(place) + 1}" if place.isdigit() else run] = {
+            found[f"{run}-{place}" if place.isdigit() else run] = {
                 **{"shown": shown, "job": shown if place.isdigit() else job, "state": state, "why": why.strip("()")}
             }
     return found
@@ -220,7 +220,8 @@ def runs(home: Path) -> dict[str, Any]:
         each = [runs_at(place)["runs"].get(name) for place in places(home, name)]
         best = max(filter(None, each), key=lambda facts: (facts["done"], facts["step"]), default=None)
         if best:
-            found[name] = best | {"bytes": sum(facts["bytes"] for facts in each if facts)}
+            swept = read_json(logs_of(home / JOBS / name, name) / LAUNCH).get("swept") or {}
+            found[name] = best | {"bytes": sum(facts["bytes"] for facts in each if facts), "swept": swept}
     on = newest(home, jobs)
     return {"runs": found, "on": on if on in jobs else ""}
 

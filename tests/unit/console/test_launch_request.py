@@ -39,6 +39,7 @@ BAD = {
     "wire": ("fp16", "wire: 'fp16' is none of auto|fp32|bf16"),
     "backend": ("unslot", "did you mean 'unsloth'?"),
     "slurm_options": ("--nodes=3", "slurm_options is for Slurm"),
+    "sweep": ("lora_r=8,16", "sweep is for Slurm"),
     "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
     "at": ("10pm", "at: '10pm' is no time of the day"),
@@ -218,10 +219,21 @@ def test_options_of_sbatch_are_read_one_by_one() -> None:
     assert on_slurm().slurm_options == []
 
 
+def test_a_sweep_is_each_combination() -> None:
+    assert on_slurm(sweep="learning_rate=1e-4,2e-4 lora_r=8").sweep == [
+        {"learning_rate": "1e-4", "lora_r": "8"},
+        {"learning_rate": "2e-4", "lora_r": "8"},
+    ]
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
         ({"slurm_options": "gpu"}, "'gpu' is no option"),
+        ({"sweep": "lora_r"}, "'lora_r' is not NAME=VALUE,VALUE"),
+        ({"sweep": "lora_r=8,many"}, "lora_r: 'many' is not a whole number"),
+        ({"sweep": "lora_r=8,16", "lora_r": 8}, "lora_r is set beside it"),
+        ({"sweep": "lora_rr=8,16"}, "unknown variable 'lora_rr'"),
         ({"slurm_gpu_gb": "many"}, "'many' is no number of GB"),
         ({"nodes": "login"}, "nodes: Slurm chooses them"),
     ],

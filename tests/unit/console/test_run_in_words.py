@@ -46,6 +46,15 @@ def test_a_node_is_lost_and_comes_back() -> None:
     assert view.state.proven == NODES
 
 
+def test_which_nodes_a_job_has_its_agents_say() -> None:
+    view = view_of(["login"])
+    up = {"event": "up", "time": 1.0, "node": "a", "epoch": 0, "step": 0, "host": "", "nodes": ["a", "b"], "reason": ""}
+    view.take("login", "member", up)
+    assert view.order == ["a", "b"]
+    view.take("login", "member", up | {"node": "b", "nodes": ["b", "a"]})
+    assert view.order == ["a", "b"], "once"
+
+
 def test_reading_it_again_from_another_node_shows_nothing_twice() -> None:
     log = recorded("lost-and-back")
     half = [entry for entry in log if entry[1]["time"] < log[-1][1]["time"] - 30]

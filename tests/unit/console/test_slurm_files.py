@@ -17,7 +17,7 @@ PLAN: dict[str, Any] = {
     "model": {"source": "catalogue", "name": "tiny", "folder_name": "tiny"},
     "dataset": {"folder_name": "rows"},
     "electricity": {"kwh_price": None, "idle_watts": {}},
-    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu"}],
+    "nodes": [{"name": "a", "home": "/shared/me/ai-cluster", "device": "cpu", "weights": "hold"}],
 }
 
 
@@ -70,3 +70,20 @@ def test_the_settings_are_the_runs_and_name_no_places_home() -> None:
     assert "dataset: /shared/me/ai-cluster/data/processed/rows" in settings
     assert "\nhome:" not in settings
     assert '"run": "qa"' in files["jobs/qa/logs/runs/qa/launch.json"]
+
+
+def test_each_run_of_a_sweep_has_its_settings_and_one_script_starts_them_all() -> None:
+    sweep = [
+        {"run": f"qa-{place}", "swept": {"lora_r": rank}, "settings": PLAN["settings"] | {"lora_r": rank}}
+        for place, rank in ((1, 8), (2, 16))
+    ]
+    plan = PLAN | {"sweep": sweep, "settings": PLAN["settings"] | {"lora_r": 8}}
+    files = written(plan)
+    script = files[slurm_files.SCRIPT]
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+    assert "#SBATCH --array=1-2" in script
+    assert 'export MOTLEY_RUN=qa-"$SLURM_ARRAY_TASK_ID"' in script
+    assert "--output=/shared/me/ai-cluster/jobs/qa-%a/output/%A_%a.out" in script
+    assert "lora_r: 16 " in files["jobs/qa-2/config/training_config.yaml"]
+    assert "run: qa-2 " in files["jobs/qa-2/config/training_config.yaml"]
+    assert '"swept": {' in files["jobs/qa-1/logs/runs/qa-1/launch.json"]

@@ -15,6 +15,7 @@ QUEUE = """\
 12|12|RUNNING|motley-qa|a,b
 13|13|PENDING|motley-notes.v2|(Resources)
 14|14|RUNNING|somebody|c
+15_1|17|RUNNING|motley-tries|c
 """
 
 
@@ -39,6 +40,7 @@ def test_of_the_queue_our_runs_are_known_by_name() -> None:
     assert {run: (job["job"], job["state"], job["why"]) for run, job in found.items()} == {
         "qa": ("12", "RUNNING", "a,b"),
         "notes.v2": ("13", "PENDING", "Resources"),
+        "tries-1": ("15_1", "RUNNING", "c"),
     }
 
 
@@ -68,7 +70,7 @@ def test_a_run_whose_agents_are_gone_waits_for_its_turn(tmp_path: Path) -> None:
     looked = slurm_job.look(tmp_path)
     assert (looked["run"], looked["on"], looked["checkpoint"]) == ("notes.v2", True, 40)
     assert looked["now"]["reason"] == "job 13 is pending: Resources"
-    assert looked["how"].startswith("job 13, pending")
+    assert looked["how"].startswith("job 13, pending; also qa")
 
 
 @pytest.mark.usefixtures("queue")
