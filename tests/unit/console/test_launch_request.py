@@ -111,7 +111,7 @@ def base_of(values: dict[str, object]) -> dict[str, object]:
     """What the recipe that these belong to needs beside them."""
     new = names_of(PretrainConfig) - names_of(SftConfig)
     if "recipe" in values:
-        return {}
+        return {"dataset": photos()} if values["recipe"] == "images" else {}
     if (names_of(ImagesConfig) - names_of(SftConfig)) & values.keys():
         return {"recipe": "images", "dataset": photos()}
     return {"recipe": "pretrain"} if new & values.keys() else {"model": "tiny"}
