@@ -145,7 +145,7 @@ def act(verb: str, args: argparse.Namespace) -> int:
     rent_commands.before_any(verb)
     if "inventory" not in options:
         return ACTS[verb](**options)
-    infra = options.pop("infra")
+    infra = options.pop("infra", "")
     if verb in ("inventory", "rent"):
         return ACTS[verb](**options)
     nodes = options.get("nodes") or options.get("limit") or ""

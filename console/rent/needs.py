@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from console.rent.market import Offer
 from train.errors import BadInput
@@ -115,9 +116,11 @@ def too_small(offer: Offer, needs: Needs) -> str:
     if needs.config is None or needs.facts is None:
         return ""
     devices = [Device("rented", "cuda", int(offer.gpu_gb * GIB)) for _ in range(offer.gpus)]
+    held: dict[str, Any] = {"weights": "gpu"}  # whoever pays for a card wants one that holds it
+    config = replace(needs.config, **held) if getattr(needs.config, "weights", "") == "auto" else needs.config
     try:
-        decided = choose(needs.config, devices, needs.facts)
-        found = fit.fit(needs.config, decided, devices, model=needs.model, facts=needs.facts, mbit=0.0)
+        decided = choose(config, devices, needs.facts)
+        found = fit.fit(config, decided, devices, model=needs.model, facts=needs.facts, mbit=0.0)
     except BadInput as wrong:
         return str(wrong).splitlines()[0]
     if found.ok:

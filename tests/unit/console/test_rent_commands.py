@@ -238,3 +238,12 @@ def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
     (folder() / "looked").unlink()
     rent_commands.before_any("status")
     assert started == ["rented-1000"]
+
+
+def test_rent_is_reached_by_its_front_door(books: Books) -> None:
+    """It has an inventory of its own, and none of the words that other verbs have for one."""
+    words = ["rent", "--gpu", "RTX 5090", "--hours", "1", "--max", "0.5"]
+    done = subprocess.run(
+        [sys.executable, "-m", "console", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, "none has that name" in done.stderr) == (1, True), done.stderr
