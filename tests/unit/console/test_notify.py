@@ -267,7 +267,15 @@ def test_a_launch_of_nodes_that_are_to_send_wants_the_password(monkeypatch: pyte
     assert "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)" in hints.in_form(str(why.value))
 
 
-NODE = {"name": "a", "address": "127.0.0.1", "processes": 1, "cores": 2, "card": "lo", "device": "cpu"}
+NODE = {
+    "name": "a",
+    "address": "127.0.0.1",
+    "processes": 1,
+    "cores": 2,
+    "card": "lo",
+    "device": "cpu",
+    "weights": "gpu",
+}
 PLAN = {
     "run": "r",
     "anew": False,

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from console.infra.node import program
+from console.infra.node import Node, program
 from plugins.module_utils.motley import pausing, start_stop_status
 from tests.support import pace
 
@@ -247,7 +247,7 @@ def test_a_frozen_agent_view_does_not_make_a_node_seem_on(here: ModuleType, home
 
 
 def test_what_is_sent_needs_nothing_of_ours_on_the_node(home: Path) -> None:
-    with program() as sent:
+    with program(Node.brings, Node.answers_by) as sent:
         ask = [sys.executable, "-IS", "-", "runs", json.dumps({"home": str(home)})]
         done = subprocess.run(ask, stdin=sent, cwd=home, capture_output=True, text=True, check=False)
     assert json.loads(done.stdout)["runs"]["r"]["step"] == 10, done.stderr
