@@ -89,6 +89,7 @@ def test_a_night_with_games_and_a_power_cut_keeps_the_curve(machines: Training) 
     assert machines.stop() < 8
 
 
+@pytest.mark.long
 def test_two_of_three_paused_the_run_waits_and_nothing_is_lost(machines: Training) -> None:
     began = time.time()
     machines.launch("two", max_steps=100000)

@@ -46,6 +46,7 @@ def test_a_wrong_option_is_told_before_anything_is_brought_there(account: Accoun
     assert own.ends(20) != 0
 
 
+@pytest.mark.long
 def test_a_run_goes_on_through_a_requeue_and_the_loss_of_a_node(account: Account) -> None:
     """What Slurm does at the end of a job's time is done at once: a signal to its batch script, and the queue again."""
     has_environment(account)
@@ -68,6 +69,7 @@ def test_a_run_goes_on_through_a_requeue_and_the_loss_of_a_node(account: Account
     assert max(proof["worlds"]) == 4, "one process for each card: 1 + 2 + 1"
 
 
+@pytest.mark.long
 def test_a_second_job_waits_and_scancel_from_outside_leaves_a_checkpoint(account: Account) -> None:
     account.idle()
     account.slurm("sbatch", "--nodes=3", "--exclusive", "--job-name=somebody", "--output=/dev/null", "--wrap=sleep 900")
@@ -86,6 +88,7 @@ def test_a_second_job_waits_and_scancel_from_outside_leaves_a_checkpoint(account
     account.idle()
 
 
+@pytest.mark.long
 def test_what_it_has_made_is_used_from_where_one_sits(account: Account) -> None:
     """After the two above."""
     person = account.person

@@ -110,6 +110,7 @@ def test_a_second_launch_brings_nothing(tiny: Person) -> None:
     assert "Hand files from node to node" not in said.out
 
 
+@pytest.mark.long
 def test_a_node_streams_by_its_inventory_and_the_curve_is_the_same(tiny: Person) -> None:
     hosts, settings = tiny.cluster.hosts, {"model": "tiny", "max_steps": 4, "rows_per_step": 6}
     held = tiny.launches(**settings, run="held", starts=True)

@@ -105,6 +105,7 @@ def market_of(tmp_path: Path, *layers: str) -> Iterator[Renter]:
         labs.down(place)
 
 
+@pytest.mark.long
 def test_a_whole_evening(renter: Renter) -> None:
     """Rented, proven, trained on, fetched, given back: one order, one bill, and the adapter is at home."""
     done = renter.rents()
