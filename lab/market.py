@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -239,9 +239,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
 
-def serve(books: Books, address: str, port: int, pace_s: float) -> ThreadingHTTPServer:
-    kind = type("OneMarket", (Handler,), {"books": books, "pace_s": pace_s, "lock": threading.Lock(), "last": 0.0})
-    return ThreadingHTTPServer((address, port), kind)
+def serve(
+    books: Books, address: str, port: int, pace_s: float, kind: type[HTTPServer] = ThreadingHTTPServer
+) -> HTTPServer:
+    own = {"books": books, "pace_s": pace_s, "lock": threading.Lock(), "last": 0.0}
+    return kind((address, port), type("OneMarket", (Handler,), own))
 
 
 def hook(command: str) -> Callable[[Facts], None]:

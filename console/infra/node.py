@@ -86,7 +86,7 @@ class Node(ABC):
         return self._ask("stop", timeout_s)
 
     def stop_after(self, seconds: float) -> Facts:
-        """The node does so by itself, and goes on with it: nobody is to train there any more."""
+        """The node does so by itself, also without us: its time is over, and no other run may begin there."""
         return self._ask("expire", after_s=seconds)
 
     def pause(self, lasts: str) -> Facts:
