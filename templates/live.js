@@ -23,10 +23,14 @@ const heard = ({ kind, facts }) => {
 // A browser opens six connections to one place: of all tabs one listens, and tells the others.
 const others = new BroadcastChannel("motley");
 others.onmessage = (event) => heard(event.data);
-const listen = () => new Promise(() => {
+const listen = () => new Promise(() => connect());
+const connect = () => {
   const source = new EventSource("/events"), tell = (said) => { heard(said); others.postMessage(said); };
   for (const kind of ["part", "title"]) source.addEventListener(kind, (event) => tell({ kind, facts: JSON.parse(event.data) }));
   source.onopen = () => tell({ kind: "found" });
-  source.onerror = () => tell({ kind: "lost" });
-});
+  source.onerror = () => {
+    tell({ kind: "lost" });
+    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 3000);  // refused, after which a browser gives up
+  };
+};
 if (navigator.locks) navigator.locks.request("motley-stream", listen); else listen();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import threading
 import time
 from dataclasses import dataclass, field
@@ -56,6 +57,10 @@ class Pages:
                 for name in REPORT:
                     self._put(name, self.block(name, shown))
             self.urgent, self.drawn_at, self.cost_s = urgent, time.monotonic(), time.process_time() - began
+
+    def cannot_be_drawn(self, error: Exception) -> None:
+        said = html.escape(f"this page cannot be drawn ({type(error).__name__}: {error}); the run continues")
+        self._put("live", f'<p id="word">{said}</p>')
 
     def block(self, name: str, shown: dict[str, Any]) -> str:
         template = self.templates.get_template("run.html.j2")

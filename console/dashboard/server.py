@@ -144,7 +144,10 @@ class Dashboard:
     async def draw_for_ever(self) -> None:
         while True:
             if self.streams:
-                await run_in_threadpool(self.pages.refresh)
+                try:
+                    await run_in_threadpool(self.pages.refresh)
+                except Exception as error:  # the page says so, and the next drawing is tried
+                    self.pages.cannot_be_drawn(error)
             await asyncio.sleep(EVERY_S)
 
     # -- what it can do ----------------------------------------------------------------------------------------------

@@ -91,8 +91,9 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     host = person.cluster[DESKTOP]
     lan, spare = host.spec.nics
     as_a_desktop(host)
-    before, before_files, before_profiles = addresses(host), files(host), profiles(host)
-    assert before[lan] == [f"{host.spec.installed_address}/24"] and before[spare] == [SPARE_ADDRESS]
+    before = {"lo": ["127.0.0.1/8"], lan: [f"{host.spec.installed_address}/24"], spare: [SPARE_ADDRESS]}
+    assert_has(host, before)
+    before_files, before_profiles = files(host), profiles(host)
     assert {"netplan-wlp9s0-Home", "office"} <= set(before_profiles)
 
     person.writes(motley_gateway="10.77.0.250")
@@ -131,8 +132,8 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     host = person.cluster[SERVER]
     lan, spare = host.spec.nics
     as_a_server(host)
-    assert_has(host, {"lo": ["127.0.0.1/8"], lan: [f"{host.spec.installed_address}/24"]})
-    before, before_files = addresses(host), files(host)
+    before, before_files = {"lo": ["127.0.0.1/8"], lan: [f"{host.spec.installed_address}/24"]}, files(host)
+    assert_has(host, before)
 
     person.bootstraps(limit=SERVER, phase="static_ip")
     assert_has(host, before | {lan: [f"{host.spec.address}/24"]})

@@ -22,29 +22,34 @@ class Tail:
         try:
             size = self.file.stat().st_size
             if self.last_bytes:
-                self.offset, self.last_bytes = max(0, size - self.last_bytes), 0
+                self.offset = max(0, size - self.last_bytes)
             self.offset = min(self.offset, size)  # another file of this name has begun
             if size == self.offset:
                 return b""
             with self.file.open("rb") as stream:
+                if self.last_bytes and self.offset:
+                    stream.seek(self.offset - 1)
+                    self.offset += len(stream.readline()) - 1  # the rest of a line, which may look like one
                 stream.seek(self.offset)
                 data = stream.read()
         except OSError:
             return b""
+        self.last_bytes = 0
         data = data[: data.rfind(b"\n") + 1]
         self.offset += len(data)
         return data
 
-    def lines(self) -> list[bytes]:
-        """One JSON object each: the first of them may have been cut by `last_bytes`."""
-        return [line for line in self.read().split(b"\n") if line.startswith(b"{") and line.endswith(b"}")]
+    def news(self) -> list[tuple[dict[str, Any], bytes]]:
+        """Each event and its line."""
+        found = []
+        for line in self.read().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                if isinstance(event := json.loads(line), dict):
+                    found.append((event, line))
+        return found
 
     def events(self) -> list[dict[str, Any]]:
-        found = []
-        for line in self.lines():
-            with contextlib.suppress(ValueError):
-                found.append(json.loads(line))
-        return found
+        return [event for event, _ in self.news()]
 
 
 def read(file: Path) -> list[dict[str, Any]]:

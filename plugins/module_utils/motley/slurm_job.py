@@ -188,7 +188,7 @@ def report(home: Path, run: str) -> None:
             if off == 2:
                 shown["words"] = last_words(home, run)
             say("now", json.dumps(shown).encode())
-        news = [(json.loads(line)["time"], kind, line) for kind, log in logs.items() for line in log.lines()]
+        news = [(event.get("time", 0), kind, line) for kind, log in logs.items() for event, line in log.news()]
         for _, kind, line in sorted(news):
             say(kind, line)
         time.sleep(0.2)

@@ -238,7 +238,7 @@ def report(home: Path, run: str) -> None:
         say("event", json.dumps(start).encode())
     off, next_view = 0, 0.0
     while True:
-        news = [(json.loads(line)["time"], kind, line) for kind, log in logs.items() for line in log.lines()]
+        news = [(event.get("time", 0), kind, line) for kind, log in logs.items() for event, line in log.news()]
         for _, kind, line in sorted(news):
             say(kind, line)
         if time.monotonic() >= next_view:

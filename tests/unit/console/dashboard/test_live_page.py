@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import signal
@@ -11,6 +12,10 @@ from typing import Any
 
 import pytest
 
+from console.dashboard.feed import Feed
+from console.dashboard.pages import Pages
+from console.dashboard.server import Dashboard
+from console.inventory.read import Inventory
 from tests.support import pace
 from tests.support.browser import Browser, Tab
 from tests.support.live_run import NODES, STEPS, Board, LiveRun
@@ -264,6 +269,44 @@ def test_no_more_than_sixteen_streams(board: Board) -> None:
     assert [answer.status for answer in answers].count(200) == 16
     for answer in answers:
         answer.close()
+
+
+def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(live: LiveRun, board: Board, browser: Browser) -> None:
+    """A refused stream is one that a browser does not try again by itself."""
+    others = [asks(board, "/events") for _ in range(16)]
+    tab = browser.tab(board.address)
+    shows(tab, "lost its server", "#link")
+    for answer in others:
+        answer.close()
+    pace.until(lambda: "lost" not in tab.text("#link"), 30, "it does not listen")
+    live.trains()
+    shows(tab, f"step {STEPS + 1} of 2000")
+
+
+def test_a_drawing_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(Feed([], {}), "")
+    dashboard = Dashboard(pages.feed, pages, Inventory(path=tmp_path), streams=1)
+    live, failing = pages._live, iter([True])
+
+    def fails_once() -> str:
+        if next(failing, False):
+            raise KeyError("<odd>")
+        return live()
+
+    monkeypatch.setattr(pages, "_live", fails_once)
+
+    async def a_while() -> tuple[str, str]:
+        drawing = asyncio.create_task(dashboard.draw_for_ever())
+        while not (first := pages.parts.get("live", (0, ""))[1]):
+            await asyncio.sleep(0.01)
+        while (then := pages.parts["live"][1]) == first:
+            await asyncio.sleep(0.01)
+        drawing.cancel()
+        return first, then
+
+    first, then = asyncio.run(asyncio.wait_for(a_while(), 60))
+    assert "cannot be drawn (KeyError: &#x27;&lt;odd&gt;&#x27;); the run continues" in first
+    assert "cannot be drawn" not in then and 'id="word"' in then
 
 
 def test_it_listens_on_this_machine_alone(board: Board) -> None:
