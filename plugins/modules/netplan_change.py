@@ -17,6 +17,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley import ifupdown, lan
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
+from ansible.module_utils.motley.lan import ROLLBACK as UNIT
 from ansible.module_utils.motley.resolving import a_name, resolves
 from ansible.module_utils.motley.undo_record import Before, printable, read_text, write_file
 
@@ -65,12 +66,11 @@ FOLDER = Path("/var/lib/motley/rollback")
 APPLIED = FOLDER / "applied"
 RESOLVES = FOLDER / "resolves"
 LAN = f"python3 {FOLDER}/lan.py"
-UNIT = "motley-network-rollback"
 APPLY_UNIT = "motley-network-apply"
 NOT_LOADED = 5
 """What systemctl says of a timer that has gone off."""
 # A timer does not outlive a power cut; this does, as long as the change is unconfirmed.
-AT_BOOT = Path("/etc/systemd/system/motley-network-rollback-at-boot.service")
+AT_BOOT = Path(f"/etc/systemd/system/{UNIT}-at-boot.service")
 AT_BOOT_WANTED = AT_BOOT.parent / "multi-user.target.wants" / AT_BOOT.name
 AT_BOOT_TEXT = """[Unit]
 Description=Motley: takes back a change of the network that was not confirmed before the machine went down

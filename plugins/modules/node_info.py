@@ -21,7 +21,7 @@ from ansible.module_utils.motley import ifupdown, listening_ports
 from ansible.module_utils.motley.apt_lock import holder
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
-from ansible.module_utils.motley.lan import ip, lower
+from ansible.module_utils.motley.lan import ROLLBACK, ip, lower
 from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
 from ansible.module_utils.motley.preflight import judge
 
@@ -49,6 +49,7 @@ ETHTOOL_PERMANENT_ADDRESS, SIOCETHTOOL = 0x20, 0x8946
 def main() -> None:
     module = module_of(DOCUMENTATION)
     wants = module.params
+    went_back_s = wait_for_way_back()
     began = time.time()
     report = look(wants["user"])
     report["apt_lock"], report["apt_waited_s"] = wait_for_apt(wants["apt_wait_s"])
@@ -57,6 +58,8 @@ def main() -> None:
         lines = [f"{finding['what']}\nfix: {finding['fix']}" for finding in findings]
         module.fail_json(msg="\n".join(lines), findings=findings)
     parts = [report["os"].get("PRETTY_NAME", "")]
+    if went_back_s:
+        parts.append(f"waited {went_back_s:.0f} s for the way back of an earlier change of its network")
     if report["apt_waited_s"] >= 1:
         parts.append(f"waited {report['apt_waited_s']:.0f} s for apt")
     module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(parts))
@@ -133,8 +136,9 @@ def permanent_mac(name: str) -> str:
     return ":".join(f"{byte:02x}" for byte in mac) if any(mac) else ""
 
 
-def unit_active(unit: str) -> bool:
-    return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False).returncode == 0
+def unit_active(*units: str) -> bool:
+    """One of them."""
+    return subprocess.run(["systemctl", "is-active", "--quiet", *units], check=False).returncode == 0
 
 
 def ufw_active() -> bool:
@@ -147,6 +151,17 @@ def time_service() -> str:
     command = ["systemctl", "list-unit-files", "--no-legend", "--plain", *units]
     listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
     return next((unit for unit in units if unit in listed), "")
+
+
+def wait_for_way_back(limit_s: float = 60) -> float:
+    """A change of the network that nobody confirmed: what is seen before it is taken back is not what will be."""
+    units = [f"{ROLLBACK}.service", f"{ROLLBACK}-now.service", f"{ROLLBACK}-now.timer"]
+    began = time.monotonic()
+    if not unit_active(*units):
+        return 0.0
+    while unit_active(*units) and time.monotonic() - began < limit_s:
+        time.sleep(0.3)
+    return time.monotonic() - began
 
 
 def wait_for_apt(limit_s: float) -> tuple[str, float]:

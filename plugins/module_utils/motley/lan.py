@@ -15,6 +15,8 @@ ETH_P_ARP = 0x0806
 BROADCAST = b"\xff" * 6
 NET = Path("/sys/class/net")
 RESOLV_CONF = Path("/etc/resolv.conf")
+ROLLBACK = "motley-network-rollback"
+"""The units that take an unconfirmed change of the network back."""
 NETWORKD = "systemd-networkd.service"
 WIFI = Path("/run/motley-wifi")
 NOBODY = "0.0.0.0"  # noqa: S104  the sender of a question that is only a probe
