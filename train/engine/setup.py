@@ -56,7 +56,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     if world.writes:  # one reading a node; a page that was lost with the power would train in silence
         rows.verify()
         held_out.verify()
-    trains_on = recipe.identity(base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
     early_stop.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     module = recipe.build(config, decisions, base, device, rows.row_length)

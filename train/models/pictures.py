@@ -1,4 +1,5 @@
-"""Models that classify pictures, from nothing: own ResNets, and a small ViT in transformers' own class.
+"""Models that classify pictures: from nothing own ResNets and a small ViT in transformers' own class, beside those of
+others (picture_bases.py).
 
 Every model takes three colours; grey pictures have the same three times. First weights are drawn in fp32 on the
 processor, by the seed, in the order of their names.
@@ -14,12 +15,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from train.errors import BadInput
+from train.models import picture_bases
 from train.models.backends import Batch, LossModule, autocast
+from train.models.picture_bases import HALF, StillBatchNorm
 from train.models.resnet import ResNet
-from train.plan.picture_facts import COLOURS, VIT_LAYERS, PictureFacts
+from train.models.weights import WEIGHTS
+from train.plan.picture_bases import IMAGE_SIZE
+from train.plan.picture_facts import COLOURS, MODELS, VIT_LAYERS, PictureFacts
 
 METRICS = ("top1", "top5")
 SPREAD = 0.02
@@ -79,27 +85,31 @@ def empty_vit(facts: PictureFacts) -> Any:
 
 
 def saved_facts(folder: Path) -> PictureFacts:
-    """Of a model that a run has written."""
+    """Of a ResNet that a run has written."""
     config = json.loads((folder / CONFIG).read_text())
-    if config["model_type"] != "vit":
-        numbers = {name: config[name] for name in ("width", "image_size", "classes")}
-        return PictureFacts(family=config["model_type"], **numbers)
-    classes = len(config.get("id2label", ())) or 2
-    width, size = config["hidden_size"], config["image_size"]
-    return PictureFacts(family="vit-tiny", width=width, image_size=size, classes=classes)
+    return PictureFacts(
+        family=config["model_type"], **{name: config[name] for name in ("width", "image_size", "classes")}
+    )
 
 
-def load(folder: Path) -> nn.Module:
-    from safetensors.torch import load_file
+def saved_size(folder: Path) -> int:
+    """Edge of the pictures that it takes."""
+    return int(json.loads((folder / CONFIG).read_text()).get("image_size", IMAGE_SIZE))
 
+
+def load(folder: Path, base: str = "") -> nn.Module:
+    """`base`: of a checkpoint, what was fine-tuned."""
+    if json.loads((folder / CONFIG).read_text())["model_type"] not in MODELS:
+        found: nn.Module = picture_bases.load(folder, base).eval()
+        return found
     model = empty(saved_facts(folder))
-    model.load_state_dict(load_file(folder / "model.safetensors"))
+    model.load_state_dict(load_file(folder / WEIGHTS))
     return model.eval()
 
 
 def refuse_batch_norm(model: nn.Module) -> None:
     for name, layer in model.named_modules():
-        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) and not isinstance(layer, StillBatchNorm):
             raise BadInput(
                 f"the model has BatchNorm ({name}): it looks across rows, so the gradient would depend on how a step "
                 "is cut, and the curve on the cluster",
@@ -129,9 +139,15 @@ def first_weights(model: nn.Module, seed: int) -> None:
 
 def scores(model: nn.Module, pictures: Tensor) -> Tensor:
     """Of each class, from bytes."""
-    pixels = (pictures.float() / 127.5 - 1).expand(-1, COLOURS, -1, -1)
+    mean, spread = (torch.tensor(numbers, device=pictures.device)[:, None, None] for numbers in usual_pixels(model))
+    pixels = ((pictures.float() / 255 - mean) / spread).expand(-1, COLOURS, -1, -1)
     found = model(pixels)
     return (found if isinstance(found, Tensor) else found.logits).float()
+
+
+def usual_pixels(model: Any) -> tuple[list[float], list[float]]:
+    """Mean and spread of each colour, as the model was trained on them."""
+    return getattr(model.config, "image_mean", HALF), getattr(model.config, "image_std", HALF)
 
 
 def loss_sum(model: nn.Module, batch: Batch) -> Tensor:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+WEIGHTS = "model.safetensors"
 Named = dict[str, nn.Parameter]
 
 
@@ -62,6 +65,15 @@ class Trained:
 def trained_weights(model: nn.Module) -> Named:
     """What is trained, under the names that PEFT gives it on disk."""
     return {name.replace(".default.", "."): p for name, p in model.named_parameters() if p.requires_grad}
+
+
+def write_whole(folder: Path, model: nn.Module, named: Named) -> None:
+    """All tensors of a model whose trained ones are in the folder: its buffers and what is frozen as well."""
+    saved = load_file(folder / WEIGHTS)
+    trained = {id(weight): saved[name] for name, weight in named.items()}
+    state = model.state_dict(keep_vars=True)
+    tensors = {name: trained.get(id(t), t).detach().cpu().clone().contiguous() for name, t in state.items()}
+    save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
 
 
 def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:

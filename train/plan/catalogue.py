@@ -98,15 +98,18 @@ def resolve_model(name: str, home: Path | None = None) -> Model:
 
 
 def model_facts(model: Model) -> Facts:
-    """The shape of the model; for a hub id its config.json (a kilobyte) is fetched."""
-    if isinstance(model.facts, Facts):
-        return model.facts
+    """The shape of a language model."""
+    return model.facts if isinstance(model.facts, Facts) else facts_of(*config_of(model))
+
+
+def config_of(model: Model) -> tuple[dict[str, Any], str]:
+    """A model's config.json and where it is; for a hub id that file (a kilobyte) is fetched."""
     if model.folder:
-        return facts_of(json.loads((model.folder / "config.json").read_text()), str(model.folder))
+        return json.loads((model.folder / "config.json").read_text()), str(model.folder)
     from train.hub import hub_file
 
     assert model.hub
-    return facts_of(json.loads(hub_file(model.hub, "config.json").read_text()), model.hub)
+    return json.loads(hub_file(model.hub, "config.json").read_text()), model.hub
 
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")

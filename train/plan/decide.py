@@ -101,7 +101,7 @@ def fit_base(
             if lacking or model["source"] != "catalogue":
                 raise
     if found:
-        shape = catalogue.facts_of(found, model["folder"] or model["hub"])
+        shape = config.facts_of(found, model["folder"] or model["hub"])
     elif model.get("in_4bit") and isinstance(shape, catalogue.Facts):
         shape = replace(shape, on_disk="4bit")
     model["comes_from"] = ("folder" if model["folder"] else "hub") if found else "head"

@@ -6,23 +6,26 @@ All of them are filled in when they are read, as those of a language model from 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from train.errors import BadInput
-from train.plan import pictures
-from train.plan.catalogue import Dataset, Model, catalogue
+from train.plan import picture_bases, pictures
+from train.plan.catalogue import Dataset, Model, catalogue, config_of, resolve_model
 from train.plan.picture_facts import MODELS, PictureFacts, checked
 from train.plan.settings import Holding, RunConfig, at_least, option
 
 IMAGE_SIZE = 128
-EPOCHS = 10.0
+EPOCHS, TUNING_EPOCHS = 10.0, 3.0
 CLASSES = 10
 """Where only a speed is measured, and nobody knows them."""
 RATES = {"sgd": (0.4, 128), "adamw": (1e-3, 256)}
 """A peak learning rate, and the rows of a step that it belongs to. SGD's was tried on Fashion-MNIST with a ResNet-18 of
 width 8, 300 steps of 64: held-out loss 0.76 at 0.2, 1.05 at 0.05. AdamW's is a usual one of small transformers."""
+TUNING_RATES = {"sgd": (0.01, 128), "adamw": (1e-4, 256)}
+"""Of a model that is trained already: usual ones."""
 DECAY = {"sgd": 5e-4, "adamw": 0.05}
 
 
@@ -36,21 +39,23 @@ class ImagesConfig(RunConfig):
 
     recipe: str = option("images", "math", "sft: fine-tune a model; pretrain: a new one; images: pictures", ("images",))
     dataset: str = option("fashion-mnist", "node", "prepared folder, or anything that `prepare` takes")
-    model: str = option("resnet18", "math", f"{'|'.join(MODELS)}: what classifies the pictures, from nothing")
+    model: str = option("resnet18", "node", f"{'|'.join(MODELS)}: from nothing; a hub id or folder: fine-tuned")
     width: int = option(0, "math", "channels of the first stage, or width of the transformer; 0: as the model has it")
     image_size: int = option(
-        0, "math", f"pixels each way that a picture becomes; 0: the data set's own, or {IMAGE_SIZE}"
+        0, "math", f"pixels each way that a picture becomes; 0: the data set's own, or {IMAGE_SIZE}; 224 to fine-tune"
     )
     augment: bool = option(True, "math", "flip and shift pictures while training; by seed, epoch and row")
 
     max_seq_length: int = option(0, "agree", "for pictures this is image_size")
     rows_per_step: int = option(64, "math", "pictures of one optimizer step, over all nodes together")
-    epochs: float | None = option(None, "math", f"passes over the pictures (default {EPOCHS:g} without max_steps)")
+    epochs: float | None = option(
+        None, "math", f"passes over the pictures (without max_steps {EPOCHS:g}; {TUNING_EPOCHS:g} to fine-tune)"
+    )
     gradient_checkpointing: str = option("false", "agree", "these models have none", ("auto", "false"))
     optimizer: str = option(
         "auto",
         "math",
-        "sgd|adamw|adamw8bit|auto: sgd for a resnet, adamw for a vit",
+        "sgd|adamw|adamw8bit|auto: sgd for a new resnet, else adamw",
         ("auto", "sgd", "adamw", "adamw8bit"),
     )
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: by the rows of a step")
@@ -64,17 +69,20 @@ class ImagesConfig(RunConfig):
         for name in ("width", "image_size", "learning_rate"):
             at_least(self, name, 0)
         entry = catalogue()["datasets"].get(self.dataset, {})
-        size = self.image_size or entry.get("image_size", IMAGE_SIZE)
+        usual_size = picture_bases.IMAGE_SIZE if self.is_base else entry.get("image_size", IMAGE_SIZE)
+        size = self.image_size or usual_size
         if self.max_seq_length not in (0, size):
             raise BadInput("max_seq_length: pictures have none", fix=f"leave it out: image_size={size} is their edge")
-        usual = "adamw" if self.model.startswith("vit") else "sgd"
+        usual = "adamw" if self.is_base or self.model.startswith("vit") else "sgd"
         filled: dict[str, Any] = {"image_size": size, "max_seq_length": size}
         if self.gradient_checkpointing == "auto":
             filled["gradient_checkpointing"] = "false"
-        filled |= {"width": checked(self.model, self.width, size)}
+        if self.is_base and self.width:
+            raise BadInput("width: a trained model has its own", f"model: {self.model}", "leave width out")
+        filled |= {"width": 0 if self.is_base else checked(self.model, self.width, size)}
         filled |= {"optimizer": usual if self.optimizer == "auto" else self.optimizer}
         if self.max_steps is None and self.epochs is None:
-            filled["epochs"] = EPOCHS
+            filled["epochs"] = TUNING_EPOCHS if self.is_base else EPOCHS
         for name, value in filled.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "learning_rate", self.learning_rate or self.rate_by_rows()[0])
@@ -83,12 +91,22 @@ class ImagesConfig(RunConfig):
         super().__post_init__()
 
     @property
+    def is_base(self) -> bool:
+        """Whether a model that is trained already is fine-tuned."""
+        return picture_bases.is_base(self.model)
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        name = Path(self.model).name if self.is_base else self.model
+        return super().counted | {"model": name}
+
+    @property
     def _rule(self) -> str:
         return "sgd" if self.optimizer == "sgd" else "adamw"
 
     def rate_by_rows(self) -> tuple[float, str]:
         """And why: the noise of a gradient falls with the rows that it is made of."""
-        rate, rows = RATES[self._rule]
+        rate, rows = (TUNING_RATES if self.is_base else RATES)[self._rule]
         times = max(1, self.rows_per_step) / rows
         known = f"{rate:g} at {rows} rows a step"
         if self._rule == "sgd":
@@ -103,9 +121,16 @@ class ImagesConfig(RunConfig):
 
     def facts(self, classes: int = 0) -> PictureFacts:
         """`classes`: of the rows that were made."""
+        if self.is_base:
+            found, where = config_of(self.start_model())
+            return self.facts_of(found, where, classes)
         return PictureFacts(
             family=self.model, width=self.width, image_size=self.image_size, classes=classes or self._classes()
         )
+
+    def facts_of(self, config: Mapping[str, Any], where: str, classes: int = 0) -> PictureFacts:
+        size, count = self.image_size, classes or self._classes()
+        return picture_bases.facts_of(config, where, image_size=size, classes=count)
 
     def _classes(self) -> int:
         """As many as the data set has, where it is here."""
@@ -120,11 +145,12 @@ class ImagesConfig(RunConfig):
 
     @property
     def subject(self) -> str:
-        return f"a new {self.model} · pictures of {self.image_size} × {self.image_size},"
+        what = Path(self.model).name if self.is_base else f"a new {self.model}"
+        return f"{what} · pictures of {self.image_size} × {self.image_size},"
 
     @property
     def about(self) -> str:
-        return "from nothing, all"
+        return "all" if self.is_base else "from nothing, all"
 
     @property
     def step_words(self) -> tuple[int, str]:
@@ -135,6 +161,8 @@ class ImagesConfig(RunConfig):
         return f"{self.rows_per_step} pictures of {self.image_size} × {self.image_size}"
 
     def start_model(self, home: Path | None = None) -> Model:
+        if self.is_base:
+            return resolve_model(self.model, home)
         facts = self.facts()
         words = f"{facts.classes} classes, pictures of {self.image_size} × {self.image_size}"
         reason = f"a new {self.model} of {facts.parameters / 1e6:.1f} M weights: {words}"

@@ -133,8 +133,8 @@ def checked(family: str, width: int, image_size: int) -> int:
     """The width, where 0 is the model's usual one; BadInput where the numbers do not fit together."""
     if family not in MODELS:
         raise BadInput(
-            f"model: '{family}' is none of {'|'.join(MODELS)}, whose norms are GroupNorm or LayerNorm",
-            "others have BatchNorm as a rule: it looks across rows, so their curve would depend on the cluster",
+            f"model: '{family}' is none of {'|'.join(MODELS)}",
+            "these begin from nothing; a trained one is a hub id (owner/name) or a folder (./name)",
         )
     if image_size < 8:
         raise BadInput(f"image_size: {image_size} is below 8", fix="128 is usual for photos")

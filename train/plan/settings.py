@@ -9,13 +9,14 @@ Every field says in its metadata how far it reaches:
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
 from train.cache import home_dir
 from train.errors import BadInput
-from train.plan.catalogue import Dataset, Model
+from train.plan.catalogue import AnyFacts, Dataset, Model, facts_of
 from train.plan.profiled import profiled_steps
 from train.plan.run_name import check_name
 from train.plan.shares import parse_speeds
@@ -188,6 +189,10 @@ class RunConfig:
     def rate_reason(self) -> str:
         """Where the learning rate follows from a rule."""
         return ""
+
+    def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:
+        """The shape in a model's own config.json."""
+        return facts_of(dict(config), where)
 
     def start_model(self, home: Path | None = None) -> Model:
         """What the run begins with; `home`: where models that were fetched here lie."""

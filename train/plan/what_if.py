@@ -19,7 +19,8 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan import fit, own_recipe, sizes, speedup
-from train.plan.catalogue import Model, model_facts
+from train.plan.catalogue import Model
+from train.plan.catalogue import config_of as model_config
 from train.plan.config import RunConfig, add_settings, config_of
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE, parameters
@@ -59,7 +60,7 @@ def main(args: argparse.Namespace) -> int:
     if "model" in config.REQUIRED and not hasattr(args, "model"):
         raise BadInput("--model is missing", fix="name one, such as llama2-7b; or --recipe pretrain for a new one")
     model = config.start_model()
-    facts = None if own_recipe.is_file(config.recipe) else model.facts or model_facts(model)
+    facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
     if not args.link_mbit > 0:
         raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
     found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
@@ -139,7 +140,7 @@ def as_text(found: fit.Fit, model: Model, unit: str = "tokens") -> list[str]:
         return [f"{found.model}: {UNKNOWN}"]
     setup, count = found.setup, f"{found.trained_weights / 1e6:.1f} M weights trained"
     trained = "all weights are trained" if setup.full else f"LoRA r {setup.lora_r}, {count}"
-    base = "" if model.source == "new" else f"base in {setup.load_in}, "
+    base = "" if model.source == "new" or setup.full else f"base in {setup.load_in}, "
     lines = [
         f"{found.model}: {counted(parameters(found.facts))} ({model.reason})",
         f"{base}{trained}, rows of {setup.row_length} {unit}, {setup.micro_batch} at a time",

@@ -1,9 +1,9 @@
-"""Pictures into classes, from nothing: all weights are trained, and all are exchanged (recipes/__init__.py says what
-each part is).
+"""Pictures into classes, from nothing or by a model that is trained already: all weights are trained, and all are
+exchanged (recipes/__init__.py says what each part is).
 
 rows     pictures of one size, shifted and mirrored while they are trained on
 start    the rows' folder: it names the classes
-build    a ResNet with GroupNorm, or a small ViT
+build    a ResNet with GroupNorm, a small ViT, or a model of others with a classifier of its own
 export   the model and its labels
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -22,11 +23,13 @@ from train.data.picture_rows import KIND, PictureRows, open_pictures, write_labe
 from train.data.pictures import prepare
 from train.data.rows import read_index
 from train.errors import BadInput
-from train.models import pictures
+from train.models import picture_bases, pictures
 from train.models.backends import Batch, LossModule
-from train.models.weights import Named
+from train.models.model_files import model_folder
+from train.models.weights import Named, write_whole
 from train.plan.config import ImagesConfig
 from train.plan.fit import Decisions
+from train.plan.hashes import base_hash
 from train.plan.picture_facts import COLOURS, PictureFacts
 from train.recipes import model_card
 
@@ -73,14 +76,25 @@ def shape(config: ImagesConfig, start: Path | None) -> PictureFacts:
 
 def build(config: ImagesConfig, decisions: Decisions, start: Path | None, device: str, row_length: int) -> LossModule:
     facts = shape(config, start)
-    module = pictures.build(facts, precision=decisions.precision, seed=config.seed, device=device)
-    if start and facts.is_vit:
+    if config.is_base:
+        given: dict[str, Any] = {"classes": facts.classes, "image_size": config.image_size, "seed": config.seed}
+        model = picture_bases.build(base_of(config), **given)
+        module = pictures.loss_module(model.to(device).train(), decisions.precision, device)
+    else:
+        module = pictures.build(facts, precision=decisions.precision, seed=config.seed, device=device)
+    if start:
         name_classes(module.model, classes(start))
     return module
 
 
+def base_of(config: ImagesConfig) -> Path:
+    return Path(model_folder(config.model))
+
+
 def name_classes(model: Any, names: list[str]) -> None:
     """In transformers' own place for them."""
+    if not hasattr(model.config, "id2label"):
+        return
     model.config.id2label = dict(enumerate(names))
     model.config.label2id = {name: number for number, name in enumerate(names)}
 
@@ -102,8 +116,9 @@ def optimized(config: ImagesConfig, named: Named) -> list[dict[str, Any]]:
     ]
 
 
-def identity(start: Path) -> dict[str, str]:
-    return {"classes": hashlib.sha256(json.dumps(classes(start)).encode()).hexdigest()}
+def identity(config: ImagesConfig, start: Path) -> dict[str, str]:
+    model = base_hash(base_of(config)) if config.is_base else config.model
+    return {"classes": hashlib.sha256(json.dumps(classes(start)).encode()).hexdigest(), "model": model}
 
 
 def samples(run: Run) -> list[dict[str, str]]:
@@ -142,6 +157,10 @@ def mixed_up(names: list[str], labels: list[int], found: list[int]) -> list[dict
 
 def export(run: Run, folder: Path) -> None:
     write_labels(folder, classes(cast(PictureRows, run.rows).folder.parent))
+    write_whole(folder, run.module.model, run.trained.named)
+    config = cast(ImagesConfig, run.config)
+    if config.is_base and (processor := base_of(config) / picture_bases.PROCESSOR).is_file():
+        shutil.copyfile(processor, folder / processor.name)
 
 
 def card(run: Run) -> str:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
 from train.data.own_rows import RECIPE, OwnRows, open_rows
 from train.data.rows import read_index
 from train.errors import BadInput
 from train.models.backends import Batch, LossModule, autocast
-from train.models.weights import Named
+from train.models.weights import WEIGHTS, Named, write_whole
 from train.plan.fit import Decisions
 from train.plan.own_settings import OwnConfig
 from train.recipes import dry_step, model_card, own_rows
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from train.engine.loop import Run
 
 SETTINGS = "settings.json"
-WEIGHTS = "model.safetensors"
 AT_A_TIME = 64
 """Rows of an evaluation's metrics."""
 
@@ -79,7 +78,7 @@ class OwnRecipe:
     def optimized(self, config: OwnConfig, named: Named) -> list[dict[str, Any]]:
         return [{"params": list(named.values())}]
 
-    def identity(self, start: Path) -> dict[str, str]:
+    def identity(self, config: OwnConfig, start: Path) -> dict[str, str]:
         """Its hash is a setting."""
         return {}
 
@@ -92,11 +91,7 @@ class OwnRecipe:
 
     def export(self, run: Run, folder: Path) -> None:
         """All of the model's tensors, also those that are not trained: so that torch loads them into it as they are."""
-        saved = load_file(folder / WEIGHTS)
-        trained = {id(weight): saved[name] for name, weight in run.trained.named.items()}
-        state = run.module.model.state_dict(keep_vars=True)
-        tensors = {name: trained.get(id(t), t).detach().cpu().clone().contiguous() for name, t in state.items()}
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+        write_whole(folder, run.module.model, run.trained.named)
         config, rows = cast(OwnConfig, run.config), cast(OwnRows, run.rows).folder.parent
         shapes = {name: facts["shape"] for name, facts in read_index(rows)["columns"].items()}
         (folder / SETTINGS).write_text(json.dumps(config.own | {"shapes": shapes}, indent=1) + "\n")

@@ -93,7 +93,7 @@ def optimized(config: PretrainConfig, named: Named) -> list[dict[str, Any]]:
     ]
 
 
-def identity(start: Path) -> dict[str, str]:
+def identity(config: PretrainConfig, start: Path) -> dict[str, str]:
     return {"tokenizer's hash": file_hash(start / "tokenizer.json")}
 
 

@@ -64,7 +64,7 @@ def optimized(config: SftConfig, named: Named) -> list[dict[str, Any]]:
     return [{"params": list(named.values())}]
 
 
-def identity(start: Path) -> dict[str, str]:
+def identity(config: SftConfig, start: Path) -> dict[str, str]:
     return {"base weights": base_hash(start)}
 
 

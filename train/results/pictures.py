@@ -35,7 +35,7 @@ def load(run: FinishedRun) -> tuple[LossModule, str]:
     from train.models import pictures
 
     device = "cuda:0" if torch.cuda.is_available() else "cpu"
-    return pictures.loss_module(pictures.load(run.folder).to(device), precision_of(device), device), device
+    return pictures.loss_module(pictures.load(run.folder, run.base).to(device), precision_of(device), device), device
 
 
 def ask(run: FinishedRun, args: argparse.Namespace) -> int:
@@ -62,7 +62,7 @@ def likeliest(run: FinishedRun, source: Source) -> list[dict[str, Any]]:
 
     from train.models import pictures
 
-    names, size = classes_of_run(run), pictures.saved_facts(run.folder).image_size
+    names, size = classes_of_run(run), pictures.saved_size(run.folder)
     pixels = decoded(Seen(source, "", grey=False), edge=size, colours=3)
     if isinstance(pixels, str):
         raise BadInput(f"{source.where}: {pixels}")

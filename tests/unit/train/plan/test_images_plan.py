@@ -26,14 +26,14 @@ def no_files(_: Any) -> tuple[dict[str, Any], int]:
     raise AssertionError("nothing is to be fetched")
 
 
-def decided(values: dict[str, Any], *looks: dict[str, Any], **more: Any) -> plan.Plan:
+def decided(values: dict[str, Any], *looks: dict[str, Any], files: Any = no_files, **more: Any) -> plan.Plan:
     names = "abc"[: len(looks)]
     facts = LaunchFacts(
         addresses=dict.fromkeys(names, "10.0.0.1"),
         looks=dict(zip(names, looks, strict=True)),
         versions=dict.fromkeys(names, VERSIONS | {"cuda": "13.0", "unsloth": "1"}),
         code="1",
-        files=no_files,
+        files=files,
         **more,
     )
     return decide(request.read({"recipe": "images", **values}, Path("/nowhere"), required="model"), facts)
@@ -96,6 +96,35 @@ def test_the_plan_is_in_the_words_of_pictures(photos: Path) -> None:
     assert "tokens" not in text and "lora" not in text
 
 
+def test_a_trained_model_is_brought_and_fine_tuned(photos: Path) -> None:
+    found = decided(
+        {"dataset": str(photos), "model": "microsoft/resnet-50"},
+        GPU,
+        GPU,
+        files=lambda _: ({"model_type": "resnet"}, 102_000_000),
+        calibrated=SPEEDS,
+    )
+    text = "\n".join(plan_view.lines(found))
+    assert found.lacking == ["a", "b"] and found.model_bytes == 102_000_000
+    assert "all 23.5 M weights · 64 pictures of 224 × 224 a step · 3 epochs" in text and "nothing" not in text
+    assert "rate      5e-05: 0.0001 at 256 rows a step, with the root of the rows (AdamW); 100 steps" in text
+    written = yaml.safe_load(files_of_node(found)["config/training_config.yaml"])
+    assert written["model"] == "/home/user/ai-cluster/models/base/microsoft--resnet-50"
+    there = load_config(written)
+    assert isinstance(there, ImagesConfig) and there.is_base
+    assert there.scoped("math") == {name: found.settings[name] for name in there.scoped("math")}
+    assert "--model=models/base/microsoft--resnet-50" in plan.as_data(found)["calibrate"]
+
+
+def test_the_pictures_of_a_trained_transformer_have_its_size(photos: Path) -> None:
+    values = {"dataset": str(photos), "model": "google/vit-large-patch32-384"}
+    config = {"model_type": "vit", "image_size": 384, "patch_size": 32}
+    with pytest.raises(BadInput, match="takes pictures of 384 × 384, not of 224 × 224"):
+        decided(values, GPU, files=lambda _: (config, 1))
+    found = decided(values | {"image_size": 384}, GPU, files=lambda _: (config, 1))
+    assert "--image-size=384" in plan.as_data(found)["prepare"]
+
+
 def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
     small = look(cards=[card("GTX 1650", 4) | {"capability": "7.5"}])
     with pytest.raises(BadInput, match="b has too little memory for resnet50"):
@@ -105,7 +134,8 @@ def test_a_model_too_large_for_a_node_is_refused(photos: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"model": "microsoft/resnet-50"}, "BatchNorm as a rule: it looks across rows"),
+        ({"model": "resnet34"}, "a trained one is a hub id (owner/name) or a folder (./name)"),
+        ({"model": "microsoft/resnet-50", "width": 16}, "width: a trained model has its own"),
         ({"model": "vit-tiny", "image_size": 75}, "nearest that can: image_size="),
         ({"width": 30}, "width: 30 is no multiple of 4"),
         ({"max_seq_length": 512}, "pictures have none"),

@@ -1,0 +1,239 @@
+"""Picture models of others are fine-tuned: the same curve on any cluster, BatchNorm or not; and what comes out."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from safetensors.torch import load_file, save_file
+from torch import nn
+from transformers import AutoConfig, AutoModelForImageClassification
+
+from tests.train import cluster, picture_bases, pictures, reference
+from train.__main__ import main
+from train.data.picture_rows import open_pictures
+from train.data.pictures import prepare
+from train.errors import BadInput
+from train.models import picture_bases as bases
+from train.models import pictures as models
+from train.plan.config import load_config
+from train.plan.picture_bases import facts_of
+
+CLOSE = 1e-6
+STEPS = 8
+SETTINGS = {name: value for name, value in pictures.SETTINGS.items() if name != "width"}
+SETTINGS |= {"max_steps": STEPS, "augment": "false", "eval_every": 4, "save_every": 4, "learning_rate": 0.003}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Models by family."""
+    top = tmp_path_factory.mktemp("models")
+    return {family: picture_bases.make(family, top / family) for family in picture_bases.SHAPES}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    return pictures.write(tmp_path_factory.mktemp("data") / "photos")
+
+
+@pytest.fixture(scope="module")
+def data(photos, tmp_path_factory):
+    config = load_config({**pictures.SETTINGS, "dataset": str(photos)})
+    return prepare(config, lambda _: None, out=str(tmp_path_factory.mktemp("rows") / "rows"))
+
+
+@pytest.fixture(scope="module")
+def settings(data, made):
+    return {**SETTINGS, "dataset": data, "model": str(made["resnet"])}
+
+
+@pytest.fixture(scope="module")
+def alone(settings, tmp_path_factory):
+    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
+
+
+def built(folder):
+    return bases.build(folder, classes=3, image_size=16, seed=1).train()
+
+
+def largest_error(found, truth):
+    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
+
+
+@pytest.mark.parametrize("family", picture_bases.SHAPES)
+def test_a_loss_does_not_depend_on_how_rows_are_cut_nor_on_chance(made, data, family):
+    rows = open_pictures(data)
+
+    def gradient(cuts):
+        model = built(made[family])
+        before = {name: value.clone() for name, value in model.named_buffers()}
+        for a, b in itertools.pairwise(cuts):
+            batch = {name: torch.from_numpy(values) for name, values in rows.batch(list(range(a, b))).items()}
+            (models.loss_sum(model, batch) / 20).backward()
+        assert all(torch.equal(value, before[name]) for name, value in model.named_buffers())
+        return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+    whole = gradient([0, 20])
+    assert float((gradient([0, 12, 17, 20]) - whole).norm() / whole.norm()) < 1e-5
+
+
+@pytest.mark.parametrize("family", picture_bases.SHAPES)
+def test_what_a_plan_computes_is_what_there_is(tmp_path, family):
+    larger = {"image_size": 32} if "image_size" in picture_bases.SHAPES[family] else {}
+    folder = picture_bases.make(family, tmp_path / "model", **larger)
+    model = bases.build(folder, classes=5, image_size=32, seed=1)
+    config = json.loads((folder / "config.json").read_text())
+    facts = facts_of(config, "here", image_size=32, classes=5)
+    assert facts.parameters == sum(p.numel() for p in model.parameters())
+    kept, weights = {}, {tensor.data_ptr() for tensor in model.state_dict().values()}
+
+    def keep(tensor):
+        if tensor.data_ptr() not in weights:
+            kept[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        batch = {"pictures": torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "labels": torch.zeros(4, dtype=torch.long)}
+        models.loss_sum(model, batch)
+    assert 4 * 4 * facts.kept == pytest.approx(sum(kept.values()), rel=0.2)
+
+
+@pytest.mark.parametrize("family", ["vit", "convnext", "resnet"])
+def test_the_usual_sizes_are_those_of_transformers(family):
+    """vit-base, convnext-tiny and resnet-50 by their names alone: what is usual stands in no config.json."""
+    with torch.device("meta"):
+        model = AutoModelForImageClassification.from_config(AutoConfig.for_model(family, num_labels=1000))
+    facts = facts_of({"model_type": family}, "here", image_size=224, classes=1000)
+    assert facts.parameters == sum(p.numel() for p in model.parameters())
+
+
+def truth_of(data, folder, config):
+    """Plain PyTorch: transformers' model in eval mode, whose BatchNorm stays; AdamW with its own groups."""
+    rows = open_pictures(data)
+    model = AutoModelForImageClassification.from_pretrained(
+        folder, num_labels=3, ignore_mismatched_sizes=True, dtype=torch.float32
+    ).eval()
+    random, head = torch.Generator().manual_seed(config.seed), model.classifier[1]
+    with torch.no_grad():
+        head.bias.zero_()
+        head.weight.normal_(0.0, 0.02, generator=random)
+    wide = [p for p in model.parameters() if p.dim() > 1]
+    narrow = [p for p in model.parameters() if p.dim() == 1]
+    groups = [{"params": wide, "weight_decay": 0.05}, {"params": narrow, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups)
+    mean, spread = (torch.tensor(x)[:, None, None] for x in (picture_bases.MEAN, picture_bases.SPREAD))
+    stream, found = reference.order(rows, config.seed), []
+    for step in range(STEPS):
+        some = stream[step * 8 : step * 8 + 8]
+        pixels = (torch.from_numpy(rows.pictures[some]) / 255 - mean) / spread
+        labels = torch.from_numpy(rows.labels[some].astype(np.int64))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(pixels).logits, labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+        for group in optimizer.param_groups:
+            group["lr"] = config.learning_rate * reference.factor(step, 4, STEPS)
+        optimizer.step()
+        found.append(loss.item())
+    return found
+
+
+def test_its_losses_are_those_of_plain_pytorch(alone, data, made, settings):
+    config = load_config({**settings, "dataset": str(data)})
+    assert largest_error(alone.losses(), truth_of(data, made["resnet"], config)) < 1e-5
+
+
+def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path):
+    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "micro_batch": 2}, 3)
+    for rank in range(3):
+        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+    whole = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
+    assert whole[0] == whole[1] == whole[2]
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def home(alone, data, made):
+    """As a launch leaves it."""
+    where = alone.node_home(0)
+    (where / "models/base").mkdir(parents=True, exist_ok=True)
+    (where / "models/base/resnet").symlink_to(made["resnet"])
+    facts = {"model": {"name": "resnet", "hub": None, "folder_name": "resnet"}, "rows": str(data)}
+    facts["all"] = {"recipe": "images", "model": "./resnet", "dataset": "photos", "max_seq_length": 16}
+    (where / "logs/runs/run/launch.json").write_text(json.dumps(facts))
+    return where
+
+
+def answer(capsys, *words):
+    code = main([*words, "--json"])
+    return code, json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def asked(home, file, capsys):
+    code, said = answer(capsys, "ask", "--run", "run", "--home", str(home), "--question", str(file))
+    assert code == 0, said
+    return {one["class"]: one["probability"] for one in said["answers"][0]["classes"]}
+
+
+def test_transformers_loads_what_was_made_and_says_the_same(home, photos, capsys):
+    file, folder = photos / "bars/3.png", home / "results/run/model"
+    model = AutoModelForImageClassification.from_pretrained(folder).eval()
+    pixels = np.asarray(Image.open(file).resize((16, 16), Image.Resampling.BICUBIC)).copy()
+    mean, spread = (torch.tensor(x)[:, None, None] for x in (picture_bases.MEAN, picture_bases.SPREAD))
+    with torch.no_grad():
+        scores = model((torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255 - mean) / spread).logits
+    truth = scores.softmax(1)[0].tolist()
+    assert [model.config.id2label[n] for n in range(3)] == list(pictures.CLASSES)
+    assert asked(home, file, capsys) == pytest.approx(dict(zip(pictures.CLASSES, truth, strict=True)), rel=1e-4)
+    assert json.loads((folder / "preprocessor_config.json").read_text())["image_mean"] == picture_bases.MEAN
+
+
+def test_a_checkpoint_answers_with_the_statistics_of_its_base(home, photos, capsys):
+    whole = asked(home, photos / "dots/1.png", capsys)
+    (home / "results/run").rename(home / "results/away")
+    try:
+        assert asked(home, photos / "dots/1.png", capsys) == pytest.approx(whole, rel=1e-5)
+    finally:
+        (home / "results/away").rename(home / "results/run")
+
+
+def test_it_is_measured_as_it_was_while_it_trained(alone, home, capsys):
+    code, found = answer(capsys, "eval", "--run", "run", "--home", str(home))
+    last = [event for event in alone.events() if event["event"] == "eval"][-1]
+    assert code == 0 and found["model"]["loss"] == pytest.approx(last["loss"], rel=1e-5)
+
+
+# -- what cannot be ----------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_fine_tuned_is_named(made, tmp_path):
+    with pytest.raises(BadInput, match="takes pictures of 16 × 16, not of 24 × 24"):
+        bases.build(made["vit"], classes=3, image_size=24, seed=1)
+    with pytest.raises(BadInput, match="a 'swin' model is not known"):
+        facts_of({"model_type": "swin"}, "here", image_size=224, classes=3)
+    kept = {name: t for name, t in load_file(made["vit"] / "model.safetensors").items() if "encoder" not in name}
+    assert kept
+    torn = tmp_path / "torn"
+    torn.mkdir()
+    (torn / "config.json").write_bytes((made["vit"] / "config.json").read_bytes())
+    save_file(kept, torn / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadInput, match="would begin at random"):
+        bases.build(torn, classes=3, image_size=16, seed=1)
+
+
+def test_the_base_decides_the_curve(alone, settings, made, tmp_path):
+    """A base with other weights under the same name is another run."""
+    run = cluster.Cluster(tmp_path, {**settings, "model": str(picture_bases.make("resnet", tmp_path / "resnet"))})
+    assert run.wait() == [0]
+    state = json.loads((run.node_home(0) / f"models/checkpoints/run/step-{STEPS}/state.json").read_text())
+    mine = json.loads((alone.node_home(0) / f"models/checkpoints/run/step-{STEPS}/state.json").read_text())
+    assert state["math"]["model"] == mine["math"]["model"] and len(mine["math"]["model"]) == 64
+    other = picture_bases.make("resnet", tmp_path / "other", depths=[2, 2])
+    again = cluster.Cluster(tmp_path, {**settings, "model": str(other)})
+    assert again.wait() == [2] and "model" in again.said()
