@@ -229,7 +229,8 @@ def lost_line(names: str, step: int, reason: str) -> str:
 def rates(step: Event) -> list[str]:
     step_s = max(1e-6, float(step["step_s"]))
     rows = sum(rows_of(step).values())
-    return [f"loss {step['loss']:.4f}", f"{rows / step_s:.1f} rows/s", f"{step['tokens'] / step_s:.0f} tok/s"]
+    tokens = [f"{step['tokens'] / step_s:.0f} tok/s"] if step["tokens"] != rows else []  # a picture counts as one
+    return [f"loss {step['loss']:.4f}", f"{rows / step_s:.1f} rows/s", *tokens]
 
 
 def gpu_gb(step: Event, node: str) -> float:

@@ -127,6 +127,9 @@ def test_the_live_line() -> None:
             "  (training)"
         )
     )
+    view.take("a", "event", step(11, 3.0) | {"tokens": 8})
+    assert "4.0 rows/s  eta" in view.line(), "pictures have no tokens"
+    view.take("a", "event", step(12, 5.0))
     view.state.last["nodes"]["a"]["gpu_gb"] = 11.24
     view.gpus["a"] = [{"temperature.gpu": "71"}]
     assert "a 4 (11.2 GB, 71 °C)  b 4" in view.line()
