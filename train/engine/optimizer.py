@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from train.errors import BadInput
+from train.parallel.muon import Muon
 from train.plan.config import RunConfig
 from train.plan.nodes import Device
 
@@ -29,6 +30,8 @@ def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *
     how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
         return (SgdOnCpu if on_cpu else torch.optim.SGD)(parameters, **how, momentum=MOMENTUM, nesterov=True)
+    if config.optimizer == "muon":
+        return (MuonOnCpu if on_cpu else Muon)(parameters, **how)
     if config.optimizer == "adamw":
         return (AdamWOnCpu if on_cpu else torch.optim.AdamW)(parameters, **how)
     try:
@@ -63,6 +66,10 @@ class OnCpu(torch.optim.Optimizer):  # type: ignore[misc]
 
 
 class AdamWOnCpu(OnCpu, torch.optim.AdamW):  # type: ignore[misc]
+    pass
+
+
+class MuonOnCpu(OnCpu, Muon):
     pass
 
 

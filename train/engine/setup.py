@@ -132,9 +132,9 @@ def make_strategy(
     total_steps: int,
     on_cpu: bool,
 ) -> Strategy:
-    device = device_of(trained)
     if config.sync != "local":
-        return sync.ExactSync(config.sync, wire, module, trained, device)
+        return sync.ExactSync(config.sync, wire, module, trained, world)
+    device = device_of(trained)
     return DiLoCo(trained, module, world, device, config, total_steps=total_steps, wire=wire, on_cpu=on_cpu)
 
 

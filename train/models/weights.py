@@ -50,6 +50,10 @@ class Trained:
             self.scaler.unscale_(self.optimizer)
         return float(nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None]))
 
+    def clipping(self, norm: float) -> float:
+        """By what gradients of this norm are multiplied."""
+        return min(1.0, self.grad_clip / (norm + 1e-6)) if self.grad_clip else 1.0
+
     def step(self, norm: float) -> None:
         """The optimizer's step, its gradients clipped by a norm that all ranks have from the same exchange: different
         GPUs may sum up their own in another order, and then the adapters would differ in a last bit."""

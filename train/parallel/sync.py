@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import inspect
 import time
+from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,6 +25,7 @@ from torch.profiler import record_function
 
 from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
+from train.parallel.muon import Muon
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.world import World
 from train.plan.speedup import wire_for
@@ -157,8 +160,10 @@ class ExactSync(Strategy):
 
     TRIAL_STEPS = 4  # the first of them warms up and is not counted
 
-    def __init__(self, wanted: str, wire: str, module: LossModule, trained: Trained, device: str) -> None:
+    def __init__(self, wanted: str, wire: str, module: LossModule, trained: Trained, world: World) -> None:
         super().__init__(trained)
+        device = str(trained.parameters[0].device)
+        self.world, self.wire = world, wire
         self._make = partial(make, wire=wire, module=module, parameters=trained.parameters, device=device)
         self._use(self._make("ddp" if wanted == "auto" else wanted))
         self._undecided = wanted == "auto" and dist.is_initialized()
@@ -177,6 +182,17 @@ class ExactSync(Strategy):
 
     def gradients(self, batches: list[Batch], weight: float) -> StepTiming:
         return self.now.gradients(batches, weight)
+
+    def exchange(
+        self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
+    ) -> StepTiming:
+        optimizer = self.trained.optimizer
+        if not isinstance(optimizer, Muon):
+            return timing
+        started = time.perf_counter()
+        [[norm], *_] = self.world.numbers([norm])  # all clip by one
+        optimizer.exchange(self.trained.clipping(norm), WIRES[self.wire])
+        return replace(timing, blocked_s=timing.blocked_s + time.perf_counter() - started)
 
     def observe(self, timings: list[StepTiming]) -> list[StepTiming]:
         if self._undecided:

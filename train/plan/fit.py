@@ -31,7 +31,10 @@ from train.plan.streaming import HELD, Place, on_node, place
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
 FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
-OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4}
+OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
+"""Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
+MUON_SENDS = 1.5
+"""Beside gradients each update of a matrix goes from its owner to all."""
 FEWER = ("q_proj", "v_proj")
 
 
@@ -74,6 +77,12 @@ class Fit:
     decisions: Decisions
     nodes: list[NodeFit]
     link_mbit: float
+    sends: float = 1.0
+    """Numbers that travel for each trained weight, beside what an exchange of gradients takes."""
+
+    @property
+    def sent_weights(self) -> int:
+        return int(self.trained_weights * self.sends)
 
     @property
     def trained_weights(self) -> int:
@@ -84,8 +93,7 @@ class Fit:
         """Bytes that each node sends per step, by wire."""
         count = len(self.nodes)
         return {
-            wire: int(speedup.ring_bytes(self.trained_weights * size, count))
-            for wire, size in speedup.WIRE_BYTES.items()
+            wire: int(speedup.ring_bytes(self.sent_weights * size, count)) for wire, size in speedup.WIRE_BYTES.items()
         }
 
     @property
@@ -141,7 +149,8 @@ def fit(
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
     places = [place(config.holding.weights, facts, setup, device) for device in devices]
     nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
-    return Fit(model, facts, setup, decisions, nodes, mbit)
+    sends = MUON_SENDS if config.optimizer == "muon" else 1.0
+    return Fit(model, facts, setup, decisions, nodes, mbit, sends)
 
 
 def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
@@ -195,7 +204,7 @@ def as_json(fit: Fit) -> dict[str, Any]:
 
 def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> dict[str, Any]:
     """What the machines would do together, as JSON, with the wire that a run would choose."""
-    weights, wire = fit.trained_weights, config.wire
+    weights, wire = fit.sent_weights, config.wire
     if wire == "auto":
         wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
     fewer = {}

@@ -47,6 +47,12 @@ class PretrainConfig(RunConfig):
     tokens_per_step: int = option(0, "math", f"tokens of one step, over all nodes together (default {TOKENS_PER_STEP})")
     rows_per_step: int = option(0, "math", "the same in rows; 0: as tokens_per_step says")
 
+    optimizer: str = option(
+        "adamw",
+        "math",
+        "adamw; muon: fewer steps, half as many bytes more; adamw8bit (GPU, bitsandbytes)",
+        ("adamw", "muon", "adamw8bit"),
+    )
     learning_rate: float = option(0.0, "math", "peak learning rate; 0: by the width, 6e-4 where it is 768")
     warmup_steps: int = option(100, "math", "steps until the peak learning rate")
     weight_decay: float = option(0.1, "math", "AdamW's weight decay; none on norms and embeddings")

@@ -88,7 +88,12 @@ def optimized(config: PretrainConfig, named: Named) -> list[dict[str, Any]]:
     kept = [p for name, p in named.items() if name not in shrunk]
     betas = (0.9, config.beta2)
     return [
-        {"params": list(shrunk.values()), "weight_decay": config.weight_decay, "betas": betas},
+        {
+            "params": list(shrunk.values()),
+            "weight_decay": config.weight_decay,
+            "betas": betas,
+            "muon": config.optimizer == "muon",
+        },
         {"params": kept, "weight_decay": 0.0, "betas": betas},
     ]
 

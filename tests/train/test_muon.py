@@ -1,0 +1,149 @@
+"""Muon: plain PyTorch's numbers, the same on any cluster, each matrix computed by one owner."""
+
+import json
+import math
+import signal
+
+import pytest
+import torch
+from torch import nn
+
+from tests.train import cluster, reference, texts
+from train.data.rows import open_rows
+from train.data.texts import prepare
+from train.engine.optimizer import MuonOnCpu, make_optimizer
+from train.models import new
+from train.models.weights import optimizer_state, set_optimizer_state
+from train.parallel.muon import Muon, orthogonal, owners
+from train.plan.config import load_config
+
+CLOSE = 1e-6
+SETTINGS = {**texts.SETTINGS, "optimizer": "muon"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = texts.write(tmp_path_factory.mktemp("texts") / "texts")
+    config = load_config({**SETTINGS, "dataset": str(folder)})
+    return prepare(config, lambda _: None, out=str(tmp_path_factory.mktemp("rows") / "rows"))
+
+
+@pytest.fixture(scope="module")
+def settings(data):
+    return {**SETTINGS, "dataset": data}
+
+
+@pytest.fixture(scope="module")
+def alone(settings, tmp_path_factory):
+    return cluster.train(tmp_path_factory.mktemp("alone"), settings)
+
+
+def largest_error(found, truth):
+    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
+
+
+def test_all_directions_become_equally_strong():
+    torch.manual_seed(1)
+    for shape in ((24, 24), (16, 48), (48, 16)):
+        strengths = torch.linalg.svdvals(orthogonal(torch.randn(shape)))
+        assert strengths.min() > 0.6 and strengths.max() < 1.3
+    assert torch.isfinite(orthogonal(torch.zeros(4, 8))).all()
+
+
+def test_every_matrix_has_one_owner_and_work_is_even():
+    shapes = [(64, 64)] * 8 + [(64, 192)] * 12
+    found = owners(shapes, 3)
+    assert sorted(number for owned in found for number in owned) == list(range(20))
+    work = [sum(max(shapes[n]) * min(shapes[n]) ** 2 for n in owned) for owned in found]
+    assert max(work) < 1.2 * min(work)
+    assert owners(shapes[:1], 3) == [[0], [], []] and owners([], 2) == [[], []]
+
+
+def truth_of(data, settings, steps):
+    """Plain PyTorch, with Muon written down again."""
+    config = load_config({**settings, "dataset": str(data)})
+    index = json.loads((data / "index.json").read_text())
+    model = new.empty(config.facts(index["vocabulary"]), index["end_id"]).float()
+    new.first_weights(model, config.layers, config.seed)
+    matrices = [p for name, p in model.named_parameters() if name.startswith("model.layers") and p.dim() == 2]
+    others = [p for name, p in model.named_parameters() if not (name.startswith("model.layers") and p.dim() == 2)]
+    optimizer = torch.optim.AdamW(others, betas=(0.9, 0.95), weight_decay=0.0)
+    momenta = [torch.zeros_like(p) for p in matrices]
+    rows, found = open_rows(data), []
+    stream = reference.order(rows, config.seed)
+    for step in range(steps):
+        total, count = reference.summed_loss(model, rows, stream[step * 8 : step * 8 + 8])
+        model.zero_grad()
+        (total / count).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        rate = 3e-3 * reference.factor(step, 4, steps)
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.step()
+        for p, momentum in zip(matrices, momenta, strict=True):
+            momentum.mul_(0.95).add_(p.grad)
+            x = p.grad + 0.95 * momentum
+            x = x / (x.norm() + 1e-7)
+            for _ in range(5):
+                square = x @ x.T if x.shape[0] <= x.shape[1] else x.T @ x
+                polynomial = -4.7750 * square + 2.0315 * square @ square
+                x = 3.4445 * x + (polynomial @ x if x.shape[0] <= x.shape[1] else x @ polynomial)
+            p.data.mul_(1 - 0.1 * rate).sub_(0.2 * rate * math.sqrt(max(p.shape)) * x)
+        found.append((total / count).item())
+    return found
+
+
+def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
+    truth = truth_of(data, settings, 24)
+    assert largest_error(alone.losses(), truth) < 1e-5
+    assert truth[-1] < 0.95 * truth[0], "nothing was learned"
+
+
+@pytest.mark.parametrize("sync", ["flat", "ddp"])
+def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
+    run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
+    for rank in range(3):
+        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+    first = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
+    assert first[0] == first[1] == first[2]
+
+
+def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_path):
+    """The momentum of a matrix is kept by all, whoever owned it."""
+    torn = cluster.Cluster(tmp_path, {**settings, "shares": "5,2,1"}, 3)
+    torn.reaches(9)
+    for process in torn.processes:
+        process.send_signal(signal.SIGKILL)
+    torn.wait()
+    assert len(torn.steps()) < 24, "it was done before it could be killed"
+    run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
+    assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
+    assert largest_error(run.losses(), alone.losses()) < CLOSE
+
+
+def trained(kind, steps=5):
+    torch.manual_seed(1)
+    weights = {"wide": nn.Parameter(torch.randn(16, 8)), "narrow": nn.Parameter(torch.randn(8))}
+    groups = [{"params": [weights["wide"]], "muon": True}, {"params": [weights["narrow"]]}]
+    optimizer = kind(groups, lr=1e-2, weight_decay=0.1)
+    for number in range(steps):
+        for p in weights.values():
+            p.grad = torch.randn_like(p)
+        if number % 2:  # as in training; else as in a trial
+            optimizer.exchange(1.0, torch.float32)
+        optimizer.step()
+    return weights, optimizer
+
+
+def test_a_step_in_main_memory_has_the_same_numbers_and_a_checkpoint_brings_it_back():
+    (mine, on_cpu), (other, optimizer) = trained(MuonOnCpu), trained(Muon)
+    assert all(torch.equal(mine[name], other[name]) for name in mine)
+    tensors, numbers = optimizer_state(mine, on_cpu)
+    assert {"wide|momentum", "narrow|exp_avg"} <= tensors.keys() and "wide|exp_avg" not in tensors
+    set_optimizer_state(other, optimizer, tensors, numbers)
+    assert torch.equal(optimizer.state[other["wide"]]["momentum"], on_cpu.state[mine["wide"]]["momentum"])
+
+
+def test_only_matrices_of_blocks_have_it():
+    config = load_config({**texts.SETTINGS, "optimizer": "muon"})
+    assert type(make_optimizer(config, [nn.Parameter(torch.zeros(2))])) is Muon
+    assert type(make_optimizer(config, [nn.Parameter(torch.zeros(2))], on_cpu=True)) is MuonOnCpu
