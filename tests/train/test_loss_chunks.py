@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from tests.train import families
 from train.models import hf
@@ -54,6 +55,12 @@ def test_chunks_change_neither_loss_nor_gradient(family, method, tmp_path):
     torch.testing.assert_close(*gradients, rtol=1e-5, atol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(hf.loss_sum(model, batch()), wanted, rtol=1e-6, atol=0)
+
+
+def test_a_class_that_hands_its_backbone_the_tokens_by_place_has_the_same_loss():
+    torch.manual_seed(1)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=1024, n_embd=64, n_layer=2, n_head=4, n_positions=64)).eval()
+    torch.testing.assert_close(hf.loss_sum(model, batch()), whole_loss(model, batch()), rtol=1e-6, atol=0)
 
 
 def test_rows_without_a_target_lose_nothing(tmp_path):

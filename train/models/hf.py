@@ -76,7 +76,7 @@ def _without_backbone(whole: Any, backbone: nn.Module) -> Any:
 class Given(nn.Module):  # type: ignore[misc]
     """In a backbone's place: its states are what comes in."""
 
-    def forward(self, inputs_embeds: Tensor, **_: Any) -> Any:
+    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
         from transformers.modeling_outputs import BaseModelOutputWithPast
 
         return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)
