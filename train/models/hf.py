@@ -77,9 +77,9 @@ class Given(nn.Module):  # type: ignore[misc]
     """In a backbone's place: its states are what comes in."""
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:
-        from transformers.modeling_outputs import BaseModelOutputWithPast
+        from transformers.modeling_outputs import BaseModelOutputWithPastAndCrossAttentions
 
-        return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)
+        return BaseModelOutputWithPastAndCrossAttentions(last_hidden_state=inputs_embeds)
 
 
 def _chunk_loss(head: Any, states: Tensor, targets: Tensor) -> Tensor:
