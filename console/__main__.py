@@ -32,6 +32,7 @@ from console import (
     tensorboard_view,
     torchrun,
     use_result,
+    wake,
 )
 from console.doctor import look as doctor
 from console.inventory.check import check
@@ -278,8 +279,14 @@ def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
 
-def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, **asked: Any) -> int:
+def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, **asked: Any) -> int:
+    pairs = dict(setting.partition("=")[::2] for setting in asked["settings"])
+    nodes, then = (asked[name] or pairs.get(name, "") for name in ("nodes", "then"))
+    if then in launch.WHAT_FOLLOWS and not launch.agreed_to(inventory, nodes, then, yes=yes):
+        return 1
     with rent_commands.used(inventory):
+        if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
+            wake.wake(inventory, nodes.replace(",", " ").split())
         return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
 
 
@@ -313,6 +320,7 @@ ACTS: dict[str, Callable[..., int]] = {
     "stop": run_commands.stop,
     "pause": pause.pause,
     "unpause": pause.unpause,
+    "wake": wake.wake,
     "notify-test": notify.test,
     "runs": status.runs,
     "fetch": fetch.fetch,

@@ -55,6 +55,19 @@ def launch(inventory: Inventory, words: list[str], *, as_json: bool = False, fol
     return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
 
 
+WHAT_FOLLOWS = {"suspend": "go to sleep", "poweroff": "are switched off"}
+
+
+def agreed_to(inventory: Inventory, names: str, then: str, *, yes: bool) -> bool:
+    """Whoever works at one of the machines by then would lose it: that is asked before."""
+    chosen = [name for name in inventory.nodes if not names or name in names.replace(",", " ").split()]
+    say(f"a minute after the run {', '.join(chosen)} {WHAT_FOLLOWS[then]}, unless somebody has paused or uses one")
+    if yes or (sys.stdin.isatty() and input("is that meant? [y/N] ").lower() in ("y", "yes")):
+        return True
+    say("nothing was started (without a terminal: YES=1)")
+    return False
+
+
 def started_by(
     inventory: Inventory, name: str, words: list[str], *, as_json: bool = False
 ) -> tuple[dict[str, Any] | int, notify.Notifier | None]:

@@ -25,7 +25,7 @@ SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
 MOST_RUNS = 100
 """Of a sweep."""
-LAUNCH_ONLY = ("nodes", "at", *SWITCHES, *ON_SLURM)
+LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
 
@@ -47,6 +47,8 @@ class Asked:
     """Settings of each run, where there are several."""
     not_before: float = 0.0
     """When the run may begin; 0: now."""
+    then: str = ""
+    """What the machines do after it: suspend, poweroff or nothing."""
 
 
 def read(
@@ -73,7 +75,8 @@ def read(
     swept, wrong_sweep = sweep_of(own.get("sweep"), values)
     findings += [*wrong_options, *wrong_sweep]
     not_before, wrong_time = begin(own.get("at"))
-    findings += wrong_time
+    then = str(own.get("then") or "")
+    findings += [*wrong_time, *wrong_then(then, infra)]
     required = "" if str(values.get("resume", "auto")) not in ("auto", "never") else "model"
     try:
         request.read(values, FETCHED, also=LAUNCH_ONLY, required=required, what="variable")
@@ -91,6 +94,7 @@ def read(
         sweep=swept,
         slurm_gpu_gb=float(own["slurm_gpu_gb"]) if own.get("slurm_gpu_gb") else None,
         not_before=not_before,
+        then=then,
     )
 
 
@@ -138,6 +142,12 @@ def begin(clock: Any) -> tuple[float, list[str]]:
         return aside.next_time(str(clock), time.time()), []
     except BadInput as wrong:
         return 0.0, [str(wrong)]
+
+
+def wrong_then(then: str, infra: str) -> list[str]:
+    if then and infra == "slurm":
+        return ["then: the machines of a Slurm are not ours to switch off\nfix: leave it out"]
+    return [] if then in ("", *aside.THEN) else [f"then: '{then}' is none of {', '.join(aside.THEN)}"]
 
 
 def as_words(settings: list[str]) -> list[str]:

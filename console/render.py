@@ -70,10 +70,19 @@ def files(
     return [launch_script(plan, node, more, command=AGENT, offline=True), *made, launched(plan)]
 
 
-def aside_of(values: Mapping[str, Any], not_before: float) -> dict[str, Any]:
-    """When this machine steps aside, as its owner has set it, and when the run may begin."""
-    found = {key: values[name] for key, name in ASIDE.items() if values.get(name)}
-    return {**({"not_before": not_before} if not_before else {}), **found}
+def aside_of(values: Mapping[str, Any], not_before: float, then: str = "") -> dict[str, Any]:
+    """When this machine steps aside, as its owner has set it, when the run may begin, and what follows it."""
+    of_launch = {"not_before": not_before, "then": then}
+    own = {key: values.get(name) for key, name in ASIDE.items()}
+    return {key: value for key, value in {**of_launch, **own}.items() if value}
+
+
+LIMITS = {"watts": "motley_power_limit_w", "celsius": "motley_max_celsius"}
+
+
+def card_limits(values: Mapping[str, Any]) -> str:
+    """What its graphics card may draw and how hot it may get in this run: for templates/motley-card.sh.j2."""
+    return "".join(f"{key}={int(values[name])}\n" for key, name in LIMITS.items() if values.get(name))
 
 
 def launch_script(

@@ -91,6 +91,7 @@ ASKED = (
     replace(NODES, goes_as="nodes"),
     Option("resume", "continue this run", "RUN"),
     Option("at", "begin at this time: all is prepared now", "22:00"),
+    Option("then", "after the run all machines sleep, or switch off", "WORD", ("suspend", "poweroff")),
     Option("profile", "record these steps, to see where their time goes", "20-23"),
     Option(
         "set",
@@ -148,7 +149,12 @@ VERBS = {
     "launch": Verb(
         "train",
         "train on all nodes, and watch",
-        (*ASKED, Option("follow", "with --json: each event of the run as a line, until it ends")),
+        (
+            *ASKED,
+            YES,
+            Option("wake", "switch on first what is off", goes_as="wake_up"),
+            Option("follow", "with --json: each event of the run as a line, until it ends"),
+        ),
     ),
     "torchrun": Verb(
         "train",
@@ -193,6 +199,12 @@ VERBS = {
         rest="NODE",
     ),
     "unpause": Verb("train", "it may train again", (INVENTORY, replace(NODE, help="which; default: all")), rest="NODE"),
+    "wake": Verb(
+        "train",
+        "switch machines on over the network; who does not wake within a minute is named",
+        (INVENTORY, replace(NODE, help="which; default: all")),
+        rest="NODE",
+    ),
     "runs": Verb("train", "every run on every node", (INVENTORY, JSON)),
     "fetch": Verb(
         "results", "bring adapter or model and event logs of a run to results/RUN", (INVENTORY, RUN, RESULTS)

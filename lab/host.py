@@ -140,6 +140,7 @@ class Host:
         if self.running:
             return
         groups = cgroups.create(self.cgroup)
+        shutil.rmtree(self.disk.root / "var/lib/simulated-nic", ignore_errors=True)  # a driver's start disarms its card
         self.hardware.mkdir(exist_ok=True)
         kernel_log = self._open_kernel_log()
         container = [

@@ -93,6 +93,7 @@ def up(
         _remember(lab)
         network.build_switch(place, chosen)
         _serve(place, chosen.gateway, offered)
+        _listen_for_magic_packets(place)
         each(lab.hosts, _install_and_boot)
     return lab
 
@@ -189,6 +190,12 @@ def _serve(place: Place, address: str, offered: Mapping[str, Path]) -> None:
         (folder / suite).symlink_to(packages)
     server: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", address, "--directory", folder, "80"]
     services.start(place, "repository", place.controller, server)
+
+
+def _listen_for_magic_packets(place: Place) -> None:
+    """What delivers them to a host that is off (wake_on_lan.py)."""
+    command = ["env", f"PYTHONPATH={Path(__file__).parents[1]}", sys.executable, "-m", "lab.wake_on_lan", place.name]
+    services.start(place, "wake-on-lan", place.switch, command, starts_hosts=True)
 
 
 # -- its hosts -----------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
     *(f"{TRAIN}.{name}" for name in ("layout", "pause", "runlog.paths", "runlog.tail")),
-    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing")),
+    *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing", "waking")),
 )
 ANSWER_S = 6.0
 NOTIFY_S = 45.0
@@ -74,6 +74,10 @@ class Node(ABC):
     def command(self, words: Sequence[str]) -> list[str]:
         """What runs these words there, with our standard input and output. Silent where nobody answers."""
 
+    def answering(self) -> str:
+        """Where it answers; Silent where nobody does. A folder on this machine is always there."""
+        return self.name
+
     def parts(self, run: str) -> list[Node]:
         """The homes in which a run's files lie: of a machine the machine itself."""
         return [self]
@@ -95,6 +99,10 @@ class Node(ABC):
 
     def unpause(self) -> Facts:
         return self._ask("unpause")
+
+    def wake(self, macs: list[str], broadcast: str) -> Facts:
+        """It sends magic packets into its LAN."""
+        return self._ask("wake", macs=macs, broadcast=broadcast)
 
     def runs(self) -> Facts:
         return self._ask("runs")

@@ -75,6 +75,10 @@ def _is_amount(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
 
 
+def _is_whole(value: Any, least: int, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
 def _is_hours(value: Any) -> bool:
     try:
         return isinstance(value, str) and bool(windows(value))
@@ -108,6 +112,8 @@ KEYS: dict[str, Key] = {
     "motley_gpu": Key("a card's name such as RTX 4070, or none", _is_text, on_node_only=True),
     "motley_kwh_price": Key("a number such as 0.32", _is_amount),
     "motley_idle_watts": Key("a number such as 55", _is_amount),
+    "motley_power_limit_w": Key("whole watts from 30 to 1000, such as 250", lambda value: _is_whole(value, 30, 1000)),
+    "motley_max_celsius": Key("whole degrees from 50 to 100, such as 75", lambda value: _is_whole(value, 50, 100)),
     "motley_hours": Key('when it may train, such as "22:00-07:00", in quotes', _is_hours),
     "motley_on_battery": _one_of([*ON_BATTERY]),
     "motley_step_aside": _one_of([*IN_USE]),

@@ -35,6 +35,10 @@ UNITS = {
 THROTTLE_BITS = {"gpu_idle": 0x1, "sw_power_cap": 0x4, "hw_slowdown": 0x8, "hw_thermal_slowdown": 0x40}
 
 
+COOLEST, HOTTEST, TARGET = 65, 91, 83
+"""What a GeForce takes as its target, and comes with."""
+
+
 class Failed(Exception):
     """What the program prints before it ends with this status."""
 
@@ -100,6 +104,7 @@ def facts(card: Facts, library: str, chosen: Facts) -> Facts:
         "uuid": card["uuid"],
         "compute_cap": card["compute_capability"],
         "pci.bus_id": f"0000{card['bus_id']}",
+        "target": None if card["laptop"] else int(chosen.get("target", TARGET)),
         "persistence_mode": "Enabled" if chosen.get("persistence") else "Disabled",
         "memory.total": memory,
         "memory.free": memory - 290 - load["memory.used"],
@@ -122,7 +127,7 @@ def _load(card: Facts, chosen: Facts) -> Facts:
     bits = f"0x{sum(THROTTLE_BITS[reason] for reason in reasons):016X}"
     return {
         "memory.used": int(card["memory_mib"] * 0.7) if card["busy"] else 12,
-        "temperature.gpu": 38 if idle else 95 if card["hot"] else 71,
+        "temperature.gpu": 38 if idle else 95 if card["hot"] else min(71, int(chosen.get("target", TARGET))),
         "utilization.gpu": 0 if idle else 97,
         "power.draw": f"{full_w * (0.06 if idle else 0.5 if card['hot'] else 0.96):.2f}",
         "pstate": "P8" if idle else "P2",
@@ -209,6 +214,30 @@ def set_power_limit(word: str, known: Facts) -> str:
     return f"Power limit for GPU {bus} was set to {wanted:.2f} W from {now} W.\nAll done."
 
 
+def set_target_temperature(word: str, known: Facts) -> str:
+    bus, now = known["pci.bus_id"], known["target"]
+    if now is None:
+        words = f"Setting target temperature is not supported for GPU: {bus}."
+        return f"{words}\nTreating as warning and moving on.\nAll done."
+    need_root("set target temperature", bus)
+    if not COOLEST <= int(word) <= HOTTEST:
+        raise Failed(
+            f"Provided target temperature {word} C is not valid; it should be between {COOLEST} C and {HOTTEST} C for"
+            f" GPU {bus}\nTerminating early due to previous errors.",
+            2,
+        )
+    set_({"target": int(word)})
+    return f"GPU target temperature for GPU {bus} was set to {word} C from {now} C.\nAll done."
+
+
+def temperatures(known: Facts) -> str:
+    """What -q -d TEMPERATURE shows, as far as somebody here reads it."""
+    target = "N/A" if known["target"] is None else f"{known['target']} C"
+    rows = {"GPU Current Temp": f"{known['temperature.gpu']} C", "GPU Target Temperature": target}
+    lines = [f"GPU {known['pci.bus_id']}", "    Temperature", *(f"        {k:<34}: {v}" for k, v in rows.items())]
+    return "\n".join(["==============NVSMI LOG==============", REMARK, *lines])
+
+
 # -- the command line ------------------------------------------------------------------------------------------
 
 SETTERS: dict[str, Callable[[str, Facts], str]] = {
@@ -216,9 +245,11 @@ SETTERS: dict[str, Callable[[str, Facts], str]] = {
     "--persistence-mode": set_persistence,
     "-pl": set_power_limit,
     "--power-limit": set_power_limit,
+    "-gtt": set_target_temperature,
+    "--gpu-target-temp": set_target_temperature,
 }
-TAKES_VALUE = {*SETTERS, "--query-gpu", "--query-compute-apps", "--format", "-i", "--id"}
-ALONE = {"-L", "--list-gpus"}
+TAKES_VALUE = {*SETTERS, "--query-gpu", "--query-compute-apps", "--format", "-i", "--id", "-d", "--display"}
+ALONE = {"-L", "--list-gpus", "-q", "--query"}
 
 
 def parse(words: list[str]) -> dict[str, str]:
@@ -245,6 +276,10 @@ def answer(options: dict[str, str], known: Facts) -> str:
             return set_it(options[name], known)
     if asked & {"--query-gpu", "--query-compute-apps"}:
         return query(options, known)
+    if asked & {"-q", "--query"}:
+        if options.get("-d", options.get("--display")) != "TEMPERATURE":
+            raise Failed("the lab's nvidia-smi shows of -q only -d TEMPERATURE", 2)
+        return temperatures(known)
     if asked & ALONE:
         return f"GPU 0: {known['name']} (UUID: {known['uuid']})"
     return table(known)

@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
         run = plan["run"]
         folders = [f"models/checkpoints/{run}", f"logs/runs/{run}", f"results/{run}"]
         try:
-            aside = render.aside_of(known["hostvars"][node], float(args.get("not_before") or 0))
+            aside = render.aside_of(known["hostvars"][node], float(args.get("not_before") or 0), args.get("then") or "")
             more = dict(args.get("environment") or {})
             files = render.files(plan, node, args["token"], dict(args["ports"]), more, aside=aside)
             address = notify.for_node(known["hostvars"][node])
@@ -33,10 +33,13 @@ class ActionModule(ActionBase):
             return result | {"failed": True, "msg": str(finding)}
         if address:
             files.append({"path": paths.NOTIFY, "content": f"{address}\n", "mode": 0o600})
+        limits = render.card_limits(known["hostvars"][node])
+        if limits:
+            files.append({"path": paths.LIMITS, "content": limits, "mode": 0o644})
         params = {
             "home": own["home"],
             "files": json.dumps(files),
-            "absent": [] if address else [paths.NOTIFY],
+            "absent": [name for name, is_set in ((paths.NOTIFY, address), (paths.LIMITS, limits)) if not is_set],
             "aside": folders if plan["anew"] else [],
             "aside_as": f".before-{time.strftime('%Y%m%d-%H%M%S')}",
         }

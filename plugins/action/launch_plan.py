@@ -29,6 +29,7 @@ class ActionModule(ActionBase):
         try:
             facts = facts_of(known, args["asked"], Path(args["state_folder"]))
             messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
+            refuse_then(known, args["asked"])
             found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
@@ -38,6 +39,14 @@ class ActionModule(ActionBase):
             Path(args["tell_in"]).write_text(json.dumps(data))
         lines = [*plan_view.lines(found, electricity.plan_words(cost)), *messages]
         return result | {"changed": False, "plan": data, "motley_lines": lines}
+
+
+def refuse_then(known: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Only root can put a machine to sleep: the unit does that bootstrap has installed."""
+    looks = {name: known["hostvars"][name]["motley_plan_look"]["look"] for name in known["ansible_play_hosts"]}
+    if deaf := [name for name, look in looks.items() if asked.get("then") and not look["obeys"]]:
+        fix = f"make bootstrap PHASE=run LIMIT={','.join(deaf)}, or leave it out"
+        raise BadInput(f"then: {', '.join(deaf)} cannot {asked['then']} by itself\nfix: {fix}")
 
 
 def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:

@@ -6,6 +6,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from console import wake
 from console.inventory.keys import is_folder
 from train.plan.run_name import is_name
 
@@ -117,6 +118,7 @@ class FilterModule:
             "motley_guarded_services": motley_guarded_services,
             "motley_is_folder": is_folder,
             "motley_name": motley_name,
+            "motley_nic_of": wake.nic_of,
             "motley_ufw_allow": motley_ufw_allow,
             "motley_ufw_deny": motley_ufw_deny,
         }

@@ -55,6 +55,7 @@ def main() -> None:
         "free_bytes": free_bytes(home),
         "route": route(params["address"], params["peers"]),
         "run_on": run_on(home),
+        "obeys": unit_is_active("motley-asked.path"),
         "port_taken": params["port"] if taken(params["port"]) else 0,
         "runs": runs,
         "measured": measured(home, runs),
@@ -79,6 +80,13 @@ def cards() -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def unit_is_active(unit: str) -> bool:
+    try:
+        return subprocess.run(["systemctl", "is-active", "--quiet", unit], check=False, timeout=10).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def free_bytes(home: Path) -> int:
@@ -135,12 +143,8 @@ def known_runs(home: Path) -> dict[str, dict[str, Any]]:
 def run_on(home: Path) -> str:
     """The name of the run that is running here, by the unit or by hand; empty when none is."""
     named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / CLUSTER))
-    try:
-        unit = ["systemctl", "is-active", "--quiet", UNIT]
-        if subprocess.run(unit, check=False, timeout=10).returncode == 0:
-            return named[1].strip() if named else "a run without a name"
-    except (OSError, subprocess.TimeoutExpired):
-        pass
+    if unit_is_active(UNIT):
+        return named[1].strip() if named else "a run without a name"
     for file in logs(home, "").glob(f"*/{AGENT}"):
         fresh = time.time() - file.stat().st_mtime < AGENT_SILENT_S
         event = read_json(file)

@@ -8,6 +8,7 @@ import ctypes
 import fcntl
 import platform
 import pwd
+import re
 import shutil
 import socket
 import struct
@@ -115,6 +116,7 @@ def nics() -> list[dict[str, Any]]:
                 "permanent_mac": permanent_mac(name),
                 "lower": lower(name),
                 "wireless": wireless,
+                "wake_on": "" if wireless else wake_on(name),
                 "network": wifi_in_use(name) if wireless else {"uuid": "", "ssid": ""},
                 "addresses": addresses,
                 "gateway": next((r.get("gateway", "") for r in routes if r.get("dev") == name), ""),
@@ -134,6 +136,16 @@ def permanent_mac(name: str) -> str:
             return ""
     mac = bytes(buffer[8:14])
     return ":".join(f"{byte:02x}" for byte in mac) if any(mac) else ""
+
+
+def wake_on(name: str) -> str:
+    """armed or disarmed: whether a magic packet wakes it; empty where it cannot, or where no ethtool tells."""
+    try:
+        told = subprocess.run(["ethtool", name], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return ""
+    can, now = (re.search(rf"(?m)^\s*{key}: (\w+)", told) for key in ("Supports Wake-on", "Wake-on"))
+    return ("armed" if now and "g" in now[1] else "disarmed") if can and "g" in can[1] else ""
 
 
 def unit_active(*units: str) -> bool:

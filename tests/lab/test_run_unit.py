@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
@@ -34,9 +35,13 @@ WantedBy=multi-user.target
 def machine(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Host:
     person = Person(pair, tmp_path_factory.mktemp("person"))
     person.writes()
-    said = person.types("bootstrap", phase="run")
-    assert said.rc == 0, said.out
-    return pair["gpu-master"]
+    pair["gpu-master"].run("mkdir", "-p", "/usr/share/applications")  # as where there is a desktop
+    for phase in ("power", "run"):
+        said = person.types("bootstrap", phase=phase)
+        assert said.rc == 0, said.out
+    host = pair["gpu-master"]
+    host.run("runuser", "-u", USER, "--", "mkdir", "-p", f"{HOME}/scripts", f"{HOME}/config")
+    return host
 
 
 @pytest.fixture
@@ -62,8 +67,6 @@ def wanted(host: Host) -> Path:
 def starts(host: Host, how_it_ends: str) -> None:
     """As a launch does it: the script, then the file."""
     script = host.disk.root / HOME.lstrip("/") / "scripts/launch_cluster.sh"
-    for folder in (script.parent, wanted(host).parent):
-        folder.mkdir(parents=True, exist_ok=True)
     host.run("rm", "-f", BEGUN)
     script.write_text(f"#!/bin/bash\n{how_it_ends}\ntouch {BEGUN}\nwhile :; do sleep 0.1; done\n")
     script.chmod(0o755)
@@ -152,3 +155,132 @@ def test_a_run_that_ends_is_no_longer_wanted(host: Host, code: int) -> None:
     starts(host, f"trap 'exit {code}' TERM")
     host.run("kill", "-TERM", main_pid(host))
     stays_ended(host)
+
+
+def kept_awake(host: Host) -> bool:
+    return "Motley" in host.run("systemd-inhibit", "--list", "--no-legend")
+
+
+def test_a_run_that_asks_for_it_lets_the_machine_sleep(host: Host) -> None:
+    """The agent is not root, and asks by a file: a laptop on battery, in a bag. The run itself stays."""
+    starts(host, SAVES)
+    pace.until(lambda: kept_awake(host), 20, "nothing keeps it awake")
+    before = main_pid(host)
+    for _ in range(2):
+        wish(host, "touch")
+        pace.until(lambda: not kept_awake(host), 20, "it is still kept awake")
+        wish(host, "rm")
+        pace.until(lambda: kept_awake(host), 20, "it is not kept awake again")
+    assert main_pid(host) == before
+    wish(host, "touch")
+    pace.until(lambda: not kept_awake(host), 20, "it is still kept awake")
+    host.run("systemctl", "stop", UNIT)
+    wish(host, "rm")
+    stays_ended(host)
+    assert not kept_awake(host), "kept awake, and no run is on"
+
+
+def wish(host: Host, program: str) -> None:
+    """As the agent does it."""
+    host.run("runuser", "-u", USER, "--", program, f"{HOME}/config/may-sleep")
+
+
+THEN = f"{HOME}/config/then"
+ASKED = "motley-asked.service"
+
+
+def asks_to_switch_off(host: Host, grace_s: int) -> None:
+    """As the agent does at its end; the unit waits for that end, and for whoever calls it off."""
+    folder = f"/run/systemd/system/{ASKED}.d"
+    drop_in = f"printf '[Service]\\nEnvironment=GRACE_S={grace_s}\\n' >{folder}/grace.conf"
+    host.run("sh", "-c", f"mkdir -p {folder} && {drop_in} && systemctl daemon-reload")
+    host.run("runuser", "-u", USER, "--", "sh", "-c", f"echo poweroff >{THEN}")
+    pace.until(lambda: asked(host) == "activating", 20, "nobody has heard it")
+
+
+def asked(host: Host) -> str:
+    return host.outcome("systemctl", "is-active", ASKED).stdout.strip()
+
+
+def test_who_removes_the_file_keeps_the_machine_on(host: Host) -> None:
+    asks_to_switch_off(host, 1000)
+    host.run("rm", THEN)
+    pace.until(lambda: asked(host) == "inactive", 20, "it still waits")
+    assert host.running
+
+
+def test_a_machine_switches_itself_off_when_the_run_is_over_and_not_before(host: Host) -> None:
+    starts(host, "trap 'exit 0' TERM")
+    agent = main_pid(host)
+    asks_to_switch_off(host, 1)
+    until = pace.now() + 4  # longer than it would wait for nobody
+    pace.until(lambda: pace.now() > until or asked(host) != "activating", 10)
+    assert host.running and asked(host) == "activating" and main_pid(host) == agent
+    host.run("kill", "-TERM", agent)
+    pace.until(lambda: not host.running, 60, "it stays on")
+    host.boot()
+    assert host.outcome("test", "-e", THEN).returncode and not wanted(host).exists()
+
+
+@pytest.fixture
+def limited(host: Host) -> Iterator[Host]:
+    """With a simulated card, its driver, and what a launch writes for motley_power_limit_w and motley_max_celsius."""
+    packages = ["nvidia-driver-580-open", "linux-modules-nvidia-580-open-generic-hwe-24.04", "nvidia-dkms-580-open-"]
+    host.run("apt-get", "-qq", "update")
+    host.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *packages)
+    host.run("modprobe", "nvidia")
+    limits = host.disk.root / HOME.lstrip("/") / "config/card-limits"
+    limits.write_text("watts=250\ncelsius=70\n")
+    yield host
+    limits.unlink()
+
+
+def card(host: Host) -> tuple[str, str]:
+    """Watts, and degrees at which it slows down."""
+    watts = host.run("nvidia-smi", "--query-gpu=power.limit", "--format=csv,noheader,nounits").strip()
+    target = host.run("sh", "-c", "nvidia-smi -q -d TEMPERATURE | sed -n 's/.*Target.*: //p'").strip()
+    return watts, target
+
+
+def test_the_card_has_its_limits_for_the_run_alone(pair: Cluster, limited: Host) -> None:
+    before = card(limited)
+    assert before[1] == "83 C" and before[0] != "250.00"
+    for ends in ("stopped", "killed and started again", "power cut"):
+        starts(limited, SAVES)
+        assert card(limited) == ("250.00", "70 C"), ends
+        agent = main_pid(limited)
+        if ends == "power cut":
+            faults.inject(pair.lab, limited, "power-cut")
+            wanted(limited).unlink()
+            faults.fix(pair.lab, limited, "power-cut")
+        elif ends == "stopped":
+            limited.run("systemctl", "stop", UNIT)
+        else:
+            limited.run("kill", "-KILL", agent)
+            pace.until(lambda was=agent: main_pid(limited) not in ("0", was), 30, "it is not started again")
+            assert card(limited) == ("250.00", "70 C"), ends
+            limited.run("systemctl", "stop", UNIT)
+        assert card(limited) == before, ends
+    limits_that_no_card_takes(limited)
+    starts(limited, SAVES)
+    assert card(limited) == before, "a limit that is refused does not keep the run from starting"
+
+
+def limits_that_no_card_takes(host: Host) -> None:
+    (host.disk.root / HOME.lstrip("/") / "config/card-limits").write_text("watts=30\ncelsius=$(reboot)\n")
+
+
+def test_whoever_sits_there_pauses_by_the_desktop(host: Host) -> None:
+    entry = ConfigParser(interpolation=None)
+    entry.read_string(host.run("cat", "/usr/share/applications/motley-pause.desktop"))
+    file = host.disk.root / HOME.lstrip("/") / "pause"
+
+    def clicks(group: str) -> str | None:
+        host.run("runuser", "-u", USER, "--", *entry[group]["Exec"].split())
+        return file.read_text() if file.exists() else None
+
+    assert entry["Desktop Entry"]["Actions"] == "hours;back;"
+    assert [clicks("Desktop Entry") for _ in range(3)] == ["", None, ""]
+    assert [clicks(f"Desktop Action {name}") for name in ("hours", "back", "back")] == ["2h\n", None, None]
+    other = host.outcome("runuser", "-u", "nobody", "--", "/usr/local/bin/motley-pause")
+    assert other.returncode != 0 and not file.exists(), "who may not write there is asked for a password"

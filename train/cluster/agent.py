@@ -97,7 +97,7 @@ class Agent:
 
         self.workers = LocalWorkers(cluster, settings, args.config, args.program)
         self.fitness, self.failures, self.newcomers = Fitness(), Failures(), Newcomers()
-        self.stepping = StepAside(settings.home_folder / paths.PAUSE, cluster.aside)
+        self.stepping = StepAside(settings.home_folder, cluster.aside)
         self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
@@ -360,6 +360,9 @@ class Agent:
         self.workers.finish(self._show)
         self.notifier.end(verdict, progress)
         self._farewell()
+        meant = self.stop_signal == 0 and (verdict.done or progress.step > 0)
+        if meant and (word := self.stepping.after_the_run()):
+            self.reason = f"{self.reason}; {word} in a minute"
         self._show(force=True)
         return 0 if verdict.done else 1
 

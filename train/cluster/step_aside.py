@@ -6,6 +6,7 @@ others, and brings it back when nothing holds it off any more.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +15,13 @@ from typing import Any
 from train import pause
 from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse
+from train.files import write_atomic
 from train.plan import aside
 from train.plan.aside import AsideRules
+from train.runlog import paths
 
 BATTERY_S = 60.0
+SOMEBODY = ("paused", "in use")
 POWER = Path("/sys/class/power_supply")
 
 
@@ -47,8 +51,9 @@ class Lasting:
 
 
 class StepAside:
-    def __init__(self, file: Path, rules: AsideRules, power: Path = POWER, in_use: InUse | None = None) -> None:
-        self.file, self.rules, self.power = file, rules, power
+    def __init__(self, home: Path, rules: AsideRules, power: Path = POWER, in_use: InUse | None = None) -> None:
+        self.file, self.may_sleep, self.then = home / paths.PAUSE, home / paths.MAY_SLEEP, home / paths.THEN
+        self.rules, self.power = rules, power
         self.now: Aside | None = None
         self.battery = Lasting(BATTERY_S, BATTERY_S)
         self.in_use = in_use or (InUse(rules.programs) if rules.in_use == "auto" or rules.programs else None)
@@ -61,6 +66,7 @@ class StepAside:
         that no change of the clock touches."""
         found = [cause for source in self.sources if (cause := source(wall, at))]  # all: each keeps its own time
         was, self.now = self.now, found[0] if found else None
+        self._let_sleep(self.battery.held)
         if self.now and (was is None or was.cause != self.now.cause):
             return "away", self.now.cause
         return ("back", f"no longer {was.cause}") if was and not self.now else None
@@ -71,6 +77,20 @@ class StepAside:
         if self.now is None or own == "unfit":
             return {"condition": own, "cause": fitness.cause}
         return {"condition": "away", "cause": self.now.cause, "until": self.now.until}
+
+    def after_the_run(self) -> str:
+        """What follows here, for which root is asked as well; nothing where somebody uses the machine just now."""
+        word = "" if self.now and self.now.cause.startswith(SOMEBODY) else self.rules.then
+        if word:
+            with contextlib.suppress(OSError):
+                write_atomic(self.then, f"{word}\n".encode())
+        return word
+
+    def _let_sleep(self, may: bool) -> None:
+        """Only root can lift what keeps it awake: the unit motley-asked does, by this file."""
+        if may != self.may_sleep.exists():
+            with contextlib.suppress(OSError):  # a full disk must not end the run
+                self.may_sleep.touch() if may else self.may_sleep.unlink()
 
     def _paused(self, wall: float, _: float) -> Aside | None:
         if found := pause.read(self.file, wall):

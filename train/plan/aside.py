@@ -1,6 +1,6 @@
 """When a machine steps aside by itself: what its owner has set, as it stands in cluster_config.yaml. No clock is read.
 
-aside: {hours: "22:00-07:00", not_before: 1795471200, on_battery: pause, in_use: auto, programs: [blender]}
+aside: {hours: "22:00-07:00", not_before: 1795471200, then: suspend, on_battery: pause, in_use: auto, programs: [hl2]}
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from train.plan.values import nearest
 DAY = 24 * 60
 ON_BATTERY = ("pause", "train")
 IN_USE = ("never", "auto")
+THEN = ("suspend", "poweroff")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +25,8 @@ class AsideRules:
     """When it may train, by its own clock; empty: always."""
     not_before: float = 0.0
     """Of the whole launch: --at."""
+    then: str = ""
+    """Of the whole launch: what the machines do when the run is over."""
     on_battery: str = "pause"
     in_use: str = "never"
     programs: tuple[str, ...] = ()
@@ -37,12 +40,13 @@ def rules(values: Any) -> AsideRules:
         if key not in AsideRules.__dataclass_fields__:
             raise BadInput(f"aside: unknown key '{key}'{nearest(str(key), AsideRules.__dataclass_fields__)}")
     windows(str(values.get("hours") or ""))
-    for key, known in (("on_battery", ON_BATTERY), ("in_use", IN_USE)):
+    for key, known in (("on_battery", ON_BATTERY), ("in_use", IN_USE), ("then", ("", *THEN))):
         if values.get(key, known[0]) not in known:
             raise BadInput(f"aside: {key}: '{values[key]}' is none of {', '.join(known)}")
     return AsideRules(
         hours=str(values.get("hours") or ""),
         not_before=float(values.get("not_before") or 0),
+        then=str(values.get("then") or ""),
         on_battery=str(values.get("on_battery", ON_BATTERY[0])),
         in_use=str(values.get("in_use", IN_USE[0])),
         programs=tuple(map(str, values.get("programs") or ())),

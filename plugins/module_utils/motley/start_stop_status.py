@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, NOTIFY, OUTPUT, WANTED, checkpoints, made
+from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, NOTIFY, OUTPUT, THEN, WANTED, checkpoints, made
 from ..train.runlog.paths import logs as logs_of
 from .files import read
 from .nvidia_smi import Silent, table
@@ -42,6 +42,7 @@ from .run_files import (
     size_of,
 )
 from .run_processes import UNIT, listening, processes
+from .waking import wake
 
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
 OUT = "logs/run.out"
@@ -104,6 +105,7 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
     unit = unit_of(home)
     if unit == "other":
         return {"failed": f"{UNIT} here is for another folder than {home}\nfix: make bootstrap PHASE=run"}
+    (home / THEN).unlink(missing_ok=True)  # what was to follow the run before
     logs_of(home, run).mkdir(parents=True, exist_ok=True)
     if unit == "ours":
         while leaving() and time.time() - began < wait_s:  # the last thing it does takes run-wanted away
@@ -168,7 +170,8 @@ def stop(home: Path) -> dict[str, Any]:
     """Save, leave, and look whether anything is left. A later boot starts nothing either."""
     began = time.time()
     run = named_run(home)
-    (home / WANTED).unlink(missing_ok=True)
+    for file in (WANTED, THEN):
+        (home / file).unlink(missing_ok=True)
     here = processes(home)
     agents = {pid for pid, facts in here.items() if facts["part"] == "agent"}
     for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
@@ -351,6 +354,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "expire": expire,
     "pause": pause,
     "unpause": unpause,
+    "wake": wake,
     "report": report,
     "logs": logs,
     "runs": runs,

@@ -43,6 +43,7 @@ BAD = {
     "slurm_gpu_gb": ("24", "slurm_gpu_gb is for Slurm"),
     "follow": ("maybe", "follow: 'maybe' is neither true nor false"),
     "at": ("10pm", "at: '10pm' is no time of the day"),
+    "then": ("off", "then: 'off' is none of suspend, poweroff"),
     "queue": ("2", "queue: '2' is neither true nor false"),
     "method": ("lara", "did you mean 'lora'?"),
     "shares": ("5,x", "shares: '5,x' is not a list of numbers"),

@@ -140,3 +140,17 @@ def test_the_overview_says_that_it_is_simulated() -> None:
 
 def test_the_list_names_cards_by_uuid() -> None:
     assert ask("-L") == f"GPU 0: NVIDIA GeForce RTX 3070 Ti (UUID: {card()['uuid']})"
+
+
+def test_how_hot_a_card_may_get_is_set_within_its_range_and_not_on_a_laptop(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(nvidia_smi, "SETTINGS", tmp_path / "settings.json")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert "GPU Target Temperature            : 83 C" in ask("-q", "-d", "TEMPERATURE")
+    assert "was set to 70 C from 83 C" in ask("-gtt", "70")
+    assert "GPU Target Temperature            : 70 C" in ask("-q", "-d", "TEMPERATURE", chosen=nvidia_smi.settings())
+    with pytest.raises(Failed, match="not valid"):
+        ask("-gtt", "30")
+    assert "not supported" in ask("-gtt", "70", host="gpu-worker-1")
+    assert "GPU Target Temperature            : N/A" in ask("-q", "-d", "TEMPERATURE", host="gpu-worker-1")

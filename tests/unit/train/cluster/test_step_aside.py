@@ -43,7 +43,7 @@ def test_a_battery_counts_where_nothing_charges_it(tmp_path: Path) -> None:
 
 def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path: Path) -> None:
     power = supply(supply(tmp_path / "p", "AC", type="Mains", online="0"), "BAT0", type="Battery", status="Discharging")
-    stepping = StepAside(tmp_path / "pause", AsideRules(), power)
+    stepping = StepAside(tmp_path, AsideRules(), power)
     seen = [(at, stepping.look(0.0, at)) for at in (0.0, 30.0, 59.0, 60.0, 61.0)]
     assert [change for _, change in seen] == [None, None, None, ("away", "on battery"), None]
     supply(power, "AC", online="1")
@@ -52,27 +52,59 @@ def test_a_minute_on_battery_and_a_minute_back_on_the_mains(tmp_path: Path) -> N
     assert stepping.look(0.0, 140.0) is None
     supply(power, "AC", online="1")
     assert stepping.look(0.0, 190.0) is None, "unplugged for a moment"
-    trains = StepAside(tmp_path / "pause", AsideRules(on_battery="train"), power)
+    trains = StepAside(tmp_path, AsideRules(on_battery="train"), power)
     supply(power, "AC", online="0")
     assert [trains.look(0.0, at) for at in (0.0, 100.0)] == [None, None]
 
 
+def test_a_machine_on_battery_may_sleep_until_it_is_charged_again(tmp_path: Path) -> None:
+    """Also where another reason to step aside comes first, and where an agent before this one was killed."""
+    (tmp_path / "config").mkdir()
+    wish = tmp_path / "config/may-sleep"
+    wish.touch()
+    power = supply(supply(tmp_path / "p", "AC", type="Mains", online="0"), "BAT0", type="Battery", status="Discharging")
+    stepping = StepAside(tmp_path, AsideRules(), power)
+    seen = []
+    for at in (0.0, 59.0, 60.0):
+        stepping.look(0.0, at)
+        seen.append(wish.exists())
+    assert seen == [False, False, True]
+    (tmp_path / "pause").touch()
+    stepping.look(0.0, 61.0)
+    assert wish.exists()
+    supply(power, "AC", online="1")
+    for at in (70.0, 130.0):
+        stepping.look(0.0, at)
+    assert not wish.exists() and stepping.now is not None
+
+
+def test_what_follows_the_run_is_asked_for_where_nobody_uses_the_machine(tmp_path: Path) -> None:
+    stepping = StepAside(tmp_path, AsideRules(then="poweroff", hours="22:00-07:00"), tmp_path)
+    stepping.look(0.0, 0.0)
+    assert stepping.after_the_run() == "poweroff" and (tmp_path / "config/then").read_text() == "poweroff\n"
+    (tmp_path / "config/then").unlink()
+    (tmp_path / "pause").touch()
+    stepping.look(0.0, 1.0)
+    assert stepping.after_the_run() == "" and not (tmp_path / "config/then").exists(), "somebody has paused it"
+    assert StepAside(tmp_path, AsideRules(), tmp_path).after_the_run() == ""
+
+
 def test_hours_and_a_later_begin(tmp_path: Path) -> None:
     noon = time.mktime((2026, 11, 23, 12, 0, 0, 0, 0, -1))
-    stepping = StepAside(tmp_path / "pause", AsideRules(hours="22:00-07:00"), tmp_path)
+    stepping = StepAside(tmp_path, AsideRules(hours="22:00-07:00"), tmp_path)
     assert stepping.look(noon, 0.0) == ("away", "outside its hours 22:00-07:00, until 22:00")
     assert stepping.status(Fitness(), 0.0) == {
         "condition": "away", "cause": "outside its hours 22:00-07:00, until 22:00", "until": noon + 36000
     }  # fmt: skip
     assert stepping.look(noon + 36000, 36000.0) == ("back", "no longer outside its hours 22:00-07:00, until 22:00")
     assert stepping.status(Fitness(), 0.0)["condition"] == "fit"
-    later = StepAside(tmp_path / "pause", AsideRules(not_before=noon + 60), tmp_path)
+    later = StepAside(tmp_path, AsideRules(not_before=noon + 60), tmp_path)
     assert later.look(noon, 0.0) == ("away", "the run begins later, until 12:01")
     assert later.look(noon + 60, 60.0) == ("back", "no longer the run begins later, until 12:01")
 
 
 def test_a_pause_comes_first_and_what_cannot_run_is_not_only_away(tmp_path: Path) -> None:
-    stepping = StepAside(tmp_path / "pause", AsideRules(not_before=100.0), tmp_path)
+    stepping = StepAside(tmp_path, AsideRules(not_before=100.0), tmp_path)
     (tmp_path / "pause").touch()
     assert stepping.look(0.0, 0.0) == ("away", "paused")
     assert stepping.status(Fitness(unfit=True, cause="no driver"), 0.0) == {"condition": "unfit", "cause": "no driver"}

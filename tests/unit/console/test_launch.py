@@ -1,0 +1,51 @@
+"""What ./motley launch asks before anything is started, and whom it wakes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console import __main__ as verbs
+from console import launch
+from console.inventory.read import Inventory
+
+HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    found: list[Any] = []
+    monkeypatch.setattr(launch, "launch", lambda *_, **__: found.append("launched") or 0)
+    monkeypatch.setattr(verbs.wake, "wake", lambda _, names: found.append(("woken", names)) or 1)
+    return found
+
+
+def types(*words: str) -> int:
+    asked = vars(verbs.parser("launch").parse_args(["--model", "tiny", *words]))
+    return verbs.do_launch(HOUSE, **{name: asked[name] for name in asked if name not in ("inventory", "infra")})
+
+
+@pytest.mark.parametrize("words", [["--then", "poweroff"], ["--set", "then=poweroff"]])
+def test_nobody_at_a_terminal_agrees_to_machines_that_switch_off(
+    launched: list[Any], capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    assert types(*words) == 1 and launched == []
+    assert "a minute after the run a, b are switched off" in capsys.readouterr().out
+    assert types(*words, "--yes") == 0 and launched == ["launched"]
+
+
+@pytest.mark.parametrize(("said", "code"), [("y", 0), ("", 1), ("no", 1)])
+def test_somebody_at_a_terminal_is_asked(
+    launched: list[Any], monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: said)
+    assert types("--then", "suspend", "--nodes", "b") == code
+    assert launched == ["launched"] * (code == 0)
+
+
+def test_machines_are_woken_first_and_the_plan_says_what_is_still_off(launched: list[Any]) -> None:
+    assert types("--wake") == 0 and types("--wake", "--nodes", "a,b") == 0
+    assert launched == [("woken", []), "launched", ("woken", ["a", "b"]), "launched"]
