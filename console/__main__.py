@@ -279,7 +279,9 @@ def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
     return launch.plan(inventory, launch_words(**asked), as_json=as_json)
 
 
-def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, **asked: Any) -> int:
+def do_launch(
+    inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, page: bool, **asked: Any
+) -> int:
     pairs = dict(setting.partition("=")[::2] for setting in asked["settings"])
     nodes, then = (asked[name] or pairs.get(name, "") for name in ("nodes", "then"))
     if then in launch.WHAT_FOLLOWS and not launch.agreed_to(inventory, nodes, then, yes=yes):
@@ -287,7 +289,7 @@ def do_launch(inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, w
     with rent_commands.used(inventory):
         if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
             wake.wake(inventory, nodes.replace(",", " ").split())
-        return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow)
+        return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow, page=page)
 
 
 def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:

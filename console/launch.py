@@ -5,11 +5,13 @@ python -m console launch|plan [NAME=VALUE …] [--inventory FOLDER]
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +41,12 @@ def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
     return [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory.path.resolve()), playbook]
 
 
-def launch(inventory: Inventory, words: list[str], *, as_json: bool = False, following: bool = False) -> int:
+def launch(
+    inventory: Inventory, words: list[str], *, as_json: bool = False, following: bool = False, page: bool = False
+) -> int:
     """The playbook up to the start, in its own lines; then the live view, for which it needs a terminal.
 
-    As data: what was started, and with `following` each event of the run.
+    As data: what was started, and with `following` each event of the run. `page`: beside it as a live page too.
     """
     started, notifier = started_by(inventory, "launch.yml", words, as_json=as_json)
     if isinstance(started, int):
@@ -52,7 +56,23 @@ def launch(inventory: Inventory, words: list[str], *, as_json: bool = False, fol
     if as_json:
         say(json.dumps({"event": "started", "run": started["run"], "nodes": started["nodes"]}))
         return show_as_json(nodes, EventView(*about), notifier) if following else 0
-    return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
+    with live_page(inventory, started["run"]) if page else contextlib.nullcontext():
+        return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
+
+
+@contextlib.contextmanager
+def live_page(inventory: Inventory, run: str) -> Iterator[None]:
+    """./motley dashboard as long as somebody watches; where it cannot be had, that is said and the run goes on."""
+    command = [sys.executable, "-m", "console", "dashboard", "--inventory", str(inventory.path), "--run", run]
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    page = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **both)  # type: ignore[call-overload]
+    try:
+        line = page.stdout.readline().strip()
+        say(f"live page: {line}" if line.startswith("http") else f"no live page: {line}   later: make dashboard")
+        yield
+    finally:
+        page.terminate()
+        page.communicate()
 
 
 WHAT_FOLLOWS = {"suspend": "go to sleep", "poweroff": "are switched off"}

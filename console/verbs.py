@@ -152,6 +152,7 @@ VERBS = {
         (
             *ASKED,
             YES,
+            Option("dashboard", "the run as a live page in a browser too, as long as you watch", goes_as="page"),
             Option("wake", "switch on first what is off", goes_as="wake_up"),
             Option("follow", "with --json: each event of the run as a line, until it ends"),
         ),

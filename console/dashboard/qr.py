@@ -51,8 +51,7 @@ def bits_of(data: bytes, version: int) -> Iterator[bool]:
     """Mode and length, the bytes, padding, error correction."""
     room = DATA[version]
     number = (0b0100 << 8 | len(data)) << 8 * len(data) | int.from_bytes(data)
-    used = 12 + 8 * len(data)
-    whole = (number << (-used % 8 if used + 4 > 8 * room else 4)).to_bytes(len(data) + 2)
+    whole = (number << 4).to_bytes(len(data) + 2)
     padded = whole + bytes((0xEC, 0x11)[place % 2] for place in range(room - len(whole)))
     for byte in padded + check(padded, CHECK[version]):
         yield from (bool(byte >> bit & 1) for bit in range(7, -1, -1))

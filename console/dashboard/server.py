@@ -28,6 +28,8 @@ from starlette.routing import Route
 from console.dashboard.feed import Feed
 from console.dashboard.guard import Guard
 from console.dashboard.pages import REPORT, Pages
+from console.dashboard.qr import lines as qr_lines
+from console.doctor.look import last
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
@@ -87,9 +89,12 @@ class Dashboard:
     async def machines(self, _: Request) -> Response:
         answers, silent = await run_in_threadpool(ask_all, self.feed.nodes, lambda node: node.status())
         names = [node.name for node in self.feed.nodes]
-        return self.page(
-            "machines", self.lines(status_lines(names, answers, silent), "status") + self.command("doctor")
-        )
+        body = self.lines(status_lines(names, answers, silent), "status")
+        at, said = await run_in_threadpool(last, self.inventory)
+        when = time.strftime("%A %d %B, %H:%M", time.localtime(at)) if at else ""
+        body += f"<h2>The last doctor{f', {when}' if at else ''}</h2>"
+        body += self.lines(said, "doctor") if at else f"<p>It has not looked yet.</p>{self.command('doctor')}"
+        return self.page("machines", body)
 
     def lines(self, lines: list[str], verb: str) -> str:
         return f'<pre class="wide" tabindex="0">{html.escape(chr(10).join(lines))}</pre>{self.command(verb)}'
@@ -243,6 +248,8 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
     for host in hosts if lan else hosts[:1]:
         say(f"http://{host}/?token={token}")
     if lan:
+        for line in qr_lines(f"http://{hosts[-1]}/?token={token}"):
+            say(line)
         say("everybody in your network who has this address can read along, and stop the run: not over Wi-Fi of others")
     say("Ctrl-C ends the page; the run continues without it")
     with contextlib.suppress(KeyboardInterrupt):

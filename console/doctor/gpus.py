@@ -57,13 +57,18 @@ def _gpus_of(node: NodeReadings, facts: Facts, *, running: bool) -> list[Finding
         )
         return [Finding(node=node.name, what=what, fix=fix)]
     found = []
+    game = facts.get("drawing", "")
+    if game:
+        what = f"in use by {game}, which draws on the card and holds much of its memory: a game, or the like"
+        fix = "close it; or let the machine step aside by itself: motley_step_aside: auto"
+        found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix, note=running))
     for card in facts["shown"]:
         slowed = _throttle(card["reasons"])
         if slowed:
             what = f"{card['name']} is throttled at {card['temperature.gpu']} °C: {slowed}"
             fix = "dust, fan, air around it; or less: sudo nvidia-smi -pl WATTS"
             found.append(Finding(probe="gpu throttled", node=node.name, what=what, fix=fix))
-        if not running and (what := _in_use(card, facts["programs"], throttled=bool(slowed))):
+        if not running and not game and (what := _in_use(card, facts["programs"], throttled=bool(slowed))):
             fix = "close that program; on it: nvidia-smi shows which"
             found.append(Finding(probe="gpu in use", node=node.name, what=what, fix=fix))
         limit, usual = number(card["power.limit"]), number(card["power.default_limit"])

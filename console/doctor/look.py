@@ -13,6 +13,8 @@ from console.doctor.fix import fix_safe
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
 
+LAST = "doctor.json"
+
 
 def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, quick: bool, full: bool) -> int:
     passwords = play.ask_passwords(inventory)
@@ -28,12 +30,30 @@ def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, qui
             verdict, seconds = look(inventory, limit, passwords, quick=quick, full=full)
         if verdict is None:
             return 1
+    if not limit:
+        keep(inventory, verdict, seconds)
     if as_json:
         json.dump(show.as_data(verdict, seconds), sys.stdout, indent=1, ensure_ascii=False)
         print()
     else:
         show_verdict(verdict, seconds)
     return 0 if verdict.ok else 1
+
+
+def keep(inventory: Inventory, verdict: Verdict, seconds: float) -> None:
+    """For whoever wants to know later what was found: the page of the machines (console/dashboard)."""
+    inventory.state.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"time": time.time(), **show.as_data(verdict, seconds)}, ensure_ascii=False)
+    (inventory.state / LAST).write_text(text + "\n", encoding="utf-8")
+
+
+def last(inventory: Inventory) -> tuple[float, list[str]]:
+    """When doctor last looked at all machines, and what it said; nothing where it never did."""
+    try:
+        data = json.loads((inventory.state / LAST).read_text(encoding="utf-8"))
+        return float(data["time"]), show.lines(from_data(data), float(data["seconds"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0.0, []
 
 
 def show_verdict(verdict: Verdict, seconds: float) -> None:

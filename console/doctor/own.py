@@ -75,6 +75,9 @@ def runs(readings: Readings) -> Found:
         elif facts["on"] and facts["run"] != usual:
             what = f"run {facts['run']} runs there, run {usual} on the others"
             wrong.append(Finding(what=what, fix="make stop, then make launch again", **about))
+        elif facts.get("aside"):
+            what = f"it steps aside from run {facts['run']}: {facts['aside']}"
+            wrong.append(Finding(what=what, fix=back_again(facts["aside"], node.name), note=True, **about))
         elif facts["wanted"] and not facts["on"]:
             unit = f"{facts['unit'] or 'unknown'}, {facts['result'] or '?'}"
             what = f"a run is requested there and none is running (its unit: {unit})"
@@ -82,6 +85,16 @@ def runs(readings: Readings) -> Found:
                 Finding(what=what, fix=f"make logs NODE={node.name}; make stop ends the request", safe=not on, **about)
             )
     return f"run {usual} is running on {listed(list(on))}" if on else "no run is running", wrong
+
+
+def back_again(cause: str, name: str) -> str:
+    """What brings a machine that steps aside back into its run."""
+    fixes = {
+        "paused": f"make unpause NODE={name}",
+        "in use": "close that program; the machine is back after five quiet minutes",
+        "on battery": "plug it in; motley_on_battery: train lets it train all the same",
+    }
+    return next((fix for word, fix in fixes.items() if cause.startswith(word)), "it comes back by itself")
 
 
 def collective(readings: Readings) -> Found:

@@ -1,4 +1,5 @@
-"""Machines that somebody also lives with, paused by a file on them: the others go on; the curve stays that of one."""
+"""Machines that somebody also lives with: paused, played on, unplugged, outside their hours; the others go on, and the
+curve stays that of one."""
 
 from __future__ import annotations
 
@@ -107,3 +108,65 @@ def test_two_of_three_paused_the_run_waits_and_nothing_is_lost(machines: Trainin
     unpause(machines.host(OLD))
     machines.together(*machines.names, since=time.time(), within_s=BACK_S)
     assert machines.stop() < 8
+
+
+GAME = "hl2_linux"
+NIGHT_MIN, DAY_MIN = 6, 2
+
+
+def clock(host: Host, at: float) -> str:
+    return host.run("date", "-d", f"@{at:.0f}", "+%H:%M").strip()
+
+
+def nights(host: Host, dusk: float) -> str:
+    """Two windows as motley_hours has them: nights of some minutes each, a day between them."""
+    second = dusk + 60 * (NIGHT_MIN + DAY_MIN)
+    return ",".join(f"{clock(host, at)}-{clock(host, at + 60 * NIGHT_MIN)}" for at in (dusk, second))
+
+
+def plays(host: Host) -> None:
+    """A program of the list motley_step_aside_programs; it is known by its name alone."""
+    host.run("cp", "/bin/sleep", f"/tmp/{GAME}")
+    host.run("systemd-run", "--quiet", "--unit=game", f"/tmp/{GAME}", "infinity")
+
+
+@pytest.mark.long
+def test_two_nights_with_a_battery_a_game_hours_and_a_power_cut_keep_the_curve(machines: Training) -> None:
+    """An hour is a minute; what a machine waits itself (a minute on battery, five quiet minutes) is not cut."""
+    old, laptop, head = (machines.host(name) for name in (OLD, LAPTOP, MASTER))
+    dusk = time.time() // 60 * 60
+    hours = nights(head, dusk)
+    began = time.time()
+    machines.launch("nights", max_steps=50000, learning_rate=2e-5, aside={"hours": hours, "programs": [GAME]})
+    machines.together(*machines.names, since=began, within_s=BEGUN_S)
+
+    plays(old)
+    machines.wait(lambda: machines.now(OLD).get("state") == "away", 60, "it trains beside a game")
+    machines.together(MASTER, LAPTOP, since=time.time(), within_s=LOST_S)
+    old.run("systemctl", "stop", "game")
+    quiet = time.time()
+
+    dawn = dusk + 60 * NIGHT_MIN
+    machines.wait(lambda: all(machines.now(name)["state"] == "away" for name in machines.names), 420, "no day breaks")
+    assert time.time() > dawn - 1
+    evening = clock(head, dawn + 60 * DAY_MIN)
+    waits = lambda: f"until {evening}" in machines.now(MASTER)["reason"]  # noqa: E731
+    machines.wait(waits, 20, f"it does not say that it waits until {evening}")
+    assert not any(map(machines.worker_pids, machines.names)), "somebody trains by day"
+    faults.inject(machines.lab, laptop, "on-battery")
+
+    machines.together(MASTER, OLD, since=dawn + 60 * DAY_MIN - 1, within_s=420)
+    assert time.time() - quiet > 299, "it came back before five quiet minutes"
+    assert machines.now(LAPTOP)["state"] == "away"
+    faults.fix(machines.lab, laptop, "on-battery")
+    machines.together(*machines.names, since=time.time(), within_s=60 + BACK_S)
+    began = time.time()
+    faults.inject(machines.lab, head, "power-cut")
+    machines.together(LAPTOP, OLD, since=began, within_s=LOST_S)
+    faults.fix(machines.lab, head, "power-cut")
+    machines.together(*machines.names, since=time.time(), within_s=BACK_S)
+    assert machines.stop() < 8
+    found = machines.proof()
+    print(found)
+    assert found["whole"], "a step was lost or trained twice"
+    assert found["error"] <= 1e-6

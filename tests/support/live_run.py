@@ -30,7 +30,9 @@ class LiveRun:
             name: {"motley_address": f"127.0.0.{11 + i}", "motley_home": str(folder / name)}
             for i, name in enumerate(NODES)
         }
-        (self.inventory / "hosts.yml").write_text(json.dumps({"cluster": {"hosts": hosts}}))
+        (self.inventory / "hosts.yml").write_text(
+            json.dumps({"cluster": {"vars": {"motley_state": str(folder / "state")}, "hosts": hosts}})
+        )
         self.agents: dict[str, subprocess.Popen[bytes]] = {}
         self.began = time.time() - 3 * total
         for name in NODES:

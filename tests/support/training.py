@@ -93,7 +93,15 @@ class Training:
 
     # -- the run -------------------------------------------------------------------------------------------------
 
-    def launch(self, name: str, *, nodes: list[str] | None = None, token: str = "", **settings: Any) -> None:
+    def launch(
+        self,
+        name: str,
+        *,
+        nodes: list[str] | None = None,
+        token: str = "",
+        aside: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
         """The same run again, or another one: settings, units, start."""
         self.run_name = name
         token = token or f"token-{name}-{time.time_ns()}"
@@ -104,7 +112,8 @@ class Training:
         ]
         for one in chosen:
             host = self.host(one)
-            facts = {"run": name, "node": one, "token": token, "nodes": listed, "interface": host.cable.nic}
+            facts: dict[str, Any] = {"run": name, "node": one, "token": token, "nodes": listed}
+            facts |= {"interface": host.cable.nic} | ({"aside": aside} if aside else {})
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))

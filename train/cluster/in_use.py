@@ -11,17 +11,12 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from xml.etree import ElementTree
+
+from train.drawing import drawing_program
 
 EVERY_S = 5.0
 BEGINS_S, ENDS_S = 20.0, 300.0
 """How long it must last; how long it must have been quiet."""
-HELD_MB = 300.0
-"""What windows on a screen do not take; a game takes more within seconds."""
-DESKTOP = frozenset(
-    "Xorg Xwayland X gnome-shell mutter kwin_wayland kwin_x11 plasmashell sway Hyprland weston cinnamon xfwm4 muffin "
-    "gnome-control-center gdm-x-session sddm-greeter picom".split()
-)
 
 
 class InUse:
@@ -84,31 +79,3 @@ def game_mode() -> str:
     except (OSError, subprocess.SubprocessError):
         return ""
     return "a game (GameMode)" if "is active" in said else ""
-
-
-def drawing_program() -> str:
-    try:
-        done = subprocess.run(["nvidia-smi", "-q", "-x"], capture_output=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return drawing(done.stdout)
-
-
-def drawing(xml: bytes | str) -> str:
-    """Of the processes that draw (G, C+G), the first that holds much memory and is not the desktop itself."""
-    try:
-        processes = list(ElementTree.fromstring(xml).iter("process_info"))  # noqa: S314 - the driver's own
-    except ElementTree.ParseError:
-        return ""
-    for process in processes:
-        kind, name = (process.findtext(key, "").strip() for key in ("type", "process_name"))
-        program = name.split(" ")[0].replace("\\", "/").rpartition("/")[2]
-        if "G" in kind and program not in DESKTOP and held_mb(process.findtext("used_memory", "")) >= HELD_MB:
-            return program[:40] or "a program"
-    return ""
-
-
-def held_mb(text: str) -> float:
-    """Some drivers do not say: then any program but the desktop's counts."""
-    number = text.strip().partition(" ")[0]
-    return float(number) if number.replace(".", "", 1).isdigit() else HELD_MB

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..train.drawing import drawing_program
 from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids
@@ -91,13 +92,14 @@ def power() -> dict[str, Any]:
 
 def gpu() -> dict[str, Any]:
     found = {"cards": nvidia_cards(), "switched_off": switched_off()}
-    found |= {"shown": [], "trouble": "", "programs": [], "xid": ""}
+    found |= {"shown": [], "trouble": "", "programs": [], "xid": "", "drawing": ""}
     if not found["cards"]:
         return found
     found["xid"] = last_xid()
     try:
         found["shown"] = shown()
         found["programs"] = programs()
+        found["drawing"] = drawing_program()
     except nvidia_smi.Silent as why:
         found["trouble"] = str(why)
     return found

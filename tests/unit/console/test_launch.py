@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pytest
 
 from console import __main__ as verbs
 from console import launch
+from console.__main__ import checked
 from console.inventory.read import Inventory
+from tests.support.live_run import LiveRun
 
 HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})
 
@@ -49,3 +52,14 @@ def test_somebody_at_a_terminal_is_asked(
 def test_machines_are_woken_first_and_the_plan_says_what_is_still_off(launched: list[Any]) -> None:
     assert types("--wake") == 0 and types("--wake", "--nodes", "a,b") == 0
     assert launched == [("woken", []), "launched", ("woken", ["a", "b"]), "launched"]
+
+
+def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with LiveRun(tmp_path / "live") as run, launch.live_page(checked(run.inventory), "qa"):
+        said = capsys.readouterr().out
+        assert said.startswith("live page: http://127.0.0.1:") and "?token=" in said
+        port = int(said.split(":")[3].partition("/")[0])
+        with socket.create_connection(("127.0.0.1", port), 10), launch.live_page(checked(run.inventory), "qa"):
+            assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run goes on"
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port), 1).close()

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 
+from console.__main__ import checked
 from console.dashboard.feed import Feed
 from console.dashboard.pages import Pages
 from console.dashboard.server import Dashboard
+from console.doctor import look as doctor
+from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
 from tests.support import pace
 from tests.support.browser import Browser, Tab
@@ -189,6 +192,19 @@ def test_what_others_wrote_is_text(tmp_path: Path, browser: Browser) -> None:
             )
         finally:
             board.close()
+
+
+def test_the_page_of_the_machines_has_what_doctor_last_found(live: LiveRun, board: Board, browser: Browser) -> None:
+    tab = browser.tab(board.address)
+    shows(tab, "of 2000")
+    tab.call("Page.navigate", url=f"{board.base}/machines")
+    shows(tab, "It has not looked yet.")
+    finding = Finding(node="gpu-worker-1", what="in use by <b>hl2", fix="close it", probe="gpu in use")
+    probes = [Probe(name="gpu", seen="1 GPU answers", seconds=1.0)]
+    doctor.keep(checked(live.inventory), Verdict(nodes=[*NODES], probes=probes, findings=[finding]), 3.0)
+    tab.call("Page.navigate", url=f"{board.base}/machines")
+    shows(tab, "in use by <b>hl2")
+    assert "1 finding" in tab.text("main") and time.strftime("%A %d %B") in tab.text("main")
 
 
 def test_stop_wants_the_name_of_the_run(live: LiveRun, board: Board, browser: Browser) -> None:

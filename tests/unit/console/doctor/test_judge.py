@@ -67,6 +67,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     "gpu lost": (part("gpu", cards=[{"bus": "0000:01:00.0", "lost": True}], xid="79"), "gpu", "bus (Xid 79)", "off"),
     "gpu hot": (card(**{"reasons": "0x48", "temperature.gpu": "95"}), "gpu throttled", "95 °C", "dust"),
     "game": (card(**{"memory.used": "5000"}), "gpu in use", "4.9 of 8 GB", "close that program"),
+    "game, drawing": (part("gpu", drawing="hl2_linux"), "gpu in use", "in use by hl2_linux", "motley_step_aside: auto"),
     "game, computing": (card(**{"utilization.gpu": "97"}), "gpu in use", "97 % busy", "close that program"),
     "driver": (node(driver_fault="no driver is installed\nfix: make bootstrap PHASE=gpu_driver"), "driver",
                "no driver is installed", "PHASE=gpu_driver LIMIT=left"),

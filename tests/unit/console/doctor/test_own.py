@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings_and_findings import Readings
@@ -90,3 +92,18 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
     assert undone(unit, after, None) == "edited" and undone(unit, "", None) == ""
     unit.unlink()
     assert undone(unit, after, None) == "gone"
+
+
+@pytest.mark.parametrize(
+    ("cause", "fix"),
+    [
+        ("paused until 18:00", "make unpause NODE=left"),
+        ("in use by hl2_linux", "close that program"),
+        ("on battery", "plug it in"),
+        ("outside its hours 22:00-07:00, until 22:00", "comes back by itself"),
+    ],
+)
+def test_a_machine_that_steps_aside_is_said_and_is_no_fault(cause: str, fix: str) -> None:
+    verdict = judge(with_part(healthy(), "left", "runs", on=True, run="qa", agents=[5], aside=cause))
+    (finding,) = [finding for finding in verdict.findings if finding.node == "left" and finding.probe == "runs"]
+    assert finding.note and finding.what == f"it steps aside from run qa: {cause}" and fix in finding.fix
