@@ -104,7 +104,9 @@ def live(feed: Feed) -> dict[str, Any]:
     left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
     away = sorted({*state.lost, *state.away})
     word = in_words(feed, done=done, away=away)
-    good = done or (word.startswith("training") and not away)
+    missed = {*state.lost} - {*state.away}  # who steps aside is missed by nobody
+    waits = word.startswith("waiting") and state.away
+    good = done or (not missed and (word.startswith(("training", "starting")) or bool(waits)))
     until = time.strftime("%H:%M", time.localtime(time.time() + left_s))
     if left_s > 20 * 3600:
         until = time.strftime("%a %H:%M", time.localtime(time.time() + left_s))
@@ -168,6 +170,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         words = f"paused {look['paused']}"
     elif name in feed.silent and name not in rows:
         words = feed.silent[name]
+    at_work = not words and not (feed.view and feed.view.ended)
     heat, watts, used = (reading.get(key) for key in ("celsius", "watts", "used_mb"))
     facts = [
         f"{heat:.0f} °C" + (" hot" if heat >= 85 else "") if heat is not None else "",
@@ -181,9 +184,10 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     return {
         "name": name,
         "colour": swatch(colour(place)),
-        "share": 100 * rows.get(name, 0) // whole if not words else 0,
-        "rows": f"{rows[name]} of {whole} rows" if name in rows and not words else "",
-        "speed": speed if not words else "",
+        "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
+        "share": 100 * rows.get(name, 0) // whole if at_work else 0,
+        "rows": f"{rows[name]} of {whole} rows" if name in rows and at_work else "",
+        "speed": speed if at_work else "",
         "away": f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
         "facts": " · ".join(filter(None, facts)),
     }

@@ -75,8 +75,7 @@ class Dashboard:
         await run_in_threadpool(self.pages.refresh)
         parts = {name: text for _, name, text in self.pages.newer(0)}
         body = "\n".join(f'<div id="part-{name}">{parts.get(name, "")}</div>' for name in ("live", *REPORT))
-        stop = f'<p><a href="/stop">stop this run</a> <code class="quiet">./motley stop{self.named()}</code>'
-        return self.page(self.feed.run or "Motley", f"{body}{stop}</p>", live=True, title=self.pages.title)
+        return self.page(self.feed.run or "Motley", body, live=True, title=self.pages.title)
 
     async def charts(self, _: Request) -> Response:
         body = await run_in_threadpool(self.pages.charts)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
+from train.runlog.notices import STEPS_ASIDE
 from train.runlog.state import Change, Event, time_of
 
 OTHER_SIDE_S = 60.0
@@ -36,7 +37,7 @@ def happened(changes: list[Change]) -> list[Event]:
             names = [name for name in names if name not in away]
             stops = "leaving" in reason and time_of(event) > last_step  # told to stop, as all the others
             if names and not stops:
-                news.append(word(event, f"{', '.join(names)} lost{in_brackets(reason)}") | {"names": names})
+                news.append(word(event, left(", ".join(names), reason)) | {"names": names})
             away |= set(names)
         elif change.kind == "joined":
             back = all(name in away for name in names)
@@ -76,6 +77,12 @@ def absences(changes: Iterable[Change]) -> Iterator[tuple[str, float, float]]:
 
 def word(event: Event, what: str) -> Event:
     return {"kind": event["event"], "time": event["time"], "step": event.get("step"), "what": what, "mark": True}
+
+
+def left(names: str, reason: str) -> str:
+    if STEPS_ASIDE in reason:
+        return f"{names} {STEPS_ASIDE}: {reason.rpartition(f'({STEPS_ASIDE}: ')[2].strip('()')}"
+    return f"{names} lost{in_brackets(reason)}"
 
 
 def in_brackets(reason: str) -> str:

@@ -95,7 +95,13 @@ class Tab:
         return found["result"].get("value")
 
     def text(self, what: str = "body") -> str:
-        return str(self.value(f"(document.querySelector({json.dumps(what)}) || {{}}).textContent || ''"))
+        """Empty while the tab is on its way to another page."""
+        try:
+            return str(self.value(f"(document.querySelector({json.dumps(what)}) || {{}}).textContent || ''"))
+        except AssertionError as error:
+            if "Inspected target navigated" not in str(error):
+                raise
+            return ""
 
     def photograph(self, file: Path) -> None:
         whole = self.call("Page.captureScreenshot", captureBeyondViewport=True)

@@ -61,13 +61,18 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     shows(tab, "training without gpu-worker-1", "#word")
     live.trains(nodes=BACK)
     shows(tab, "gpu-worker-1 lost (silent)", "#news")
-    assert "away since step" in tab.text('[data-node="gpu-worker-1"]')
+    assert "away since step" in tab.text('[data-node="gpu-worker-1"].away')
+    assert tab.value("document.querySelector('#word').className") == "bad"
     live.happens("joined", ["gpu-worker-1"], "gpu-worker-1 can join")
     live.trains()
     shows(tab, "gpu-worker-1 back", "#news")
     assert tab.text("#word") == "training"
     live.happens("away", ["gpu-worker-2"], "paused until 18:00", node="gpu-worker-2")
-    shows(tab, "steps aside: paused until 18:00", '[data-node="gpu-worker-2"]')
+    shows(tab, "steps aside: paused until 18:00", '[data-node="gpu-worker-2"].aside')
+    live.happens("lost", ["gpu-worker-2"], "lost gpu-worker-2 (steps aside: paused until 18:00)")
+    shows(tab, "gpu-worker-2 steps aside: paused until 18:00", "#news")
+    assert tab.value("document.querySelector('#word').className") == "", "somebody's wish is no fault"
+    assert "stop this run" in tab.text("main")
     live.says("waiting", reason="waiting for a majority, until 18:00")
     shows(tab, "waiting: for a majority, until 18:00", "#word")
     live.says("training")
@@ -75,6 +80,8 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     live.write("events.jsonl", end)
     live.happens("ended", [], "done: all 2000 steps are trained")
     shows(tab, "done", "#word")
+    pace.until(lambda: "stop this run" not in tab.text("main"), 30, "what has ended can still be stopped")
+    assert "rows" not in tab.text(".machines"), "nobody computes any more"
     shows(tab, "./motley report --run qa")
     assert tab.complaints() == [] and all(url.startswith((board.base, "data:", "about:")) for url in tab.asked_for())
 
