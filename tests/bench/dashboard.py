@@ -1,0 +1,124 @@
+"""Training with nobody looking on and with the live page open, in turns: a page that is looked at must cost no speed.
+
+    make bench PARTS=dashboard
+
+Three hosts of the lab at their shares of the processor, one long run of `tiny`. In a tab's stead the stream of the page
+is read as it comes. The server is on the controller, and reads the run over SSH from the head, inside the head's share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from lab import lab as labs
+from lab.place import Place
+from tests.bench.launch import HOME, ready
+from tests.bench.page import Figures, bench, spread
+from tests.support import pace, torchrun
+from tests.support.bootstrap import Person
+from tests.support.cluster import REPOSITORY
+
+NAME = "dashboard"
+RUN = "looked-at"
+TURN_S, SETTLE_S = 40.0, 5.0
+READER = """
+import http.client, sys, urllib.parse
+at = urllib.parse.urlsplit(sys.argv[1])
+link = http.client.HTTPConnection(at.hostname, at.port)
+link.request("GET", "/events", headers={"Cookie": "motley=" + urllib.parse.parse_qs(at.query)["token"][0]})
+answer = link.getresponse()
+while answer.read1():
+    pass
+"""
+
+
+@contextlib.contextmanager
+def training() -> Iterator[Person]:
+    place = Place(name="benchpage")
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            person = ready(place, Path(folder))
+            wanted: Figures = {"model": "tiny", "max_steps": 200000, "rows_per_step": 24, "max_seq_length": 64}
+            said = person.launches(starts=True, run=RUN, follow="false", **wanted)
+            if said.rc:
+                raise SystemExit(said.out)
+            pace.until(lambda: len(steps_since(person, 0.0)) > 20, 180, "it does not train")
+            torchrun.quotas(person.cluster.hosts, on=True)
+            time.sleep(30)  # shares follow the speeds
+            yield person
+        finally:
+            labs.down(place)
+
+
+def steps_since(person: Person, since: float) -> list[Figures]:
+    file = person.cluster.hosts[0].disk.root / HOME / "logs/runs" / RUN / "events.jsonl"
+    lines = file.read_bytes().split(b"\n")[:-1] if file.exists() else []
+    return [event for line in lines if (event := json.loads(line))["event"] == "step" and event["time"] > since]
+
+
+def turn(person: Person) -> Figures:
+    time.sleep(SETTLE_S)
+    since = time.time()
+    time.sleep(TURN_S)
+    steps = [float(event["step_s"]) for event in steps_since(person, since)]
+    return {"steps": len(steps), "steps_s": len(steps) / TURN_S, "median_ms": 1000 * statistics.median(steps)}
+
+
+def looked_at(person: Person) -> Figures:
+    inside = ["ip", "netns", "exec", person.cluster.desk]
+    env = os.environ | person.environment()
+    command = [*inside, *person.command("dashboard", "--port", "0", "--run", RUN)]
+    with subprocess.Popen(command, cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout
+        address = server.stdout.readline().strip()
+        with subprocess.Popen([*inside, sys.executable, "-c", READER, address]) as reader:
+            before, began = used_s(server.pid), time.monotonic()
+            found = turn(person)
+            core = (used_s(server.pid) - before) / (time.monotonic() - began)
+            found |= {"core_percent": 100 * core, "server_mb": held_mb(server.pid)}
+            if reader.poll() is not None or server.poll() is not None:
+                raise SystemExit("the page was not looked at to the end")
+            reader.kill()
+        server.terminate()
+    return found
+
+
+def used_s(pid: int) -> float:
+    """Of the server and of the programs by which it reads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    children = [child for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()]
+    own = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(used_s(int(child)) for child in children if Path(f"/proc/{child}").exists())
+
+
+def held_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1000
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    alone, seen = found["alone"], found["looked at"]
+    lines = ["| | nobody looks | a page is open |", "| --- | --- | --- |"]
+    for what, key, form in (("steps/s", "steps_s", "{:.2f}"), ("median step, ms", "median_ms", "{:.0f}")):
+        cells = [spread([it[key] for it in part], form) for part in (alone, seen)]
+        lines.append(f"| {what} | {cells[0]} | {cells[1]} |")
+    for what, key, form in (("server, % of a core", "core_percent", "{:.1f}"), ("server, MB", "server_mb", "{:.0f}")):
+        lines.append(f"| {what} | | {spread([it[key] for it in seen], form)} |")
+    return lines
+
+
+def main() -> int:
+    return bench(__doc__, NAME, training(), {"alone": turn, "looked at": looked_at}, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
