@@ -223,6 +223,12 @@ def test_status_says_who_steps_aside_and_who_is_paused() -> None:
     assert lines[1] == "  b  no run here · paused until unpaused · 5 GB free"
 
 
+def test_a_machine_that_steps_aside_says_why_and_not_what_all_wait_for() -> None:
+    view = {"state": "away", "aside": "in use by hl2_linux", "reason": "waiting for a majority (…)"}
+    lines = status_lines(["a", "b"], {"a": look(), "b": look(now=view)}, {})
+    assert any("b  away  in use by hl2_linux" in line for line in lines), lines
+
+
 def test_status_tells_a_disk_that_is_full() -> None:
     assert status_lines(["a"], {"a": look(free_bytes=30e6)}, {})[1].endswith("checkpoint 10  only 30 MB free")
 
