@@ -1,5 +1,5 @@
-"""The part of the lab's switch that delivers a magic packet to a host that is off: its network card reads it, if it was
-armed, and switches the host on. Beside the hosts as long as the lab is up."""
+"""The part of the lab's switch that delivers a magic packet to a host that is off or asleep: its network card reads it,
+if it was armed, and wakes the host. Beside the hosts as long as the lab is up."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import select
 import socket
 import sys
 
+from lab import faults, network
 from lab import lab as labs
-from lab import network
 from lab.host import Host
 from lab.place import Place
 
@@ -28,9 +28,11 @@ def armed(host: Host) -> bool:
 
 
 def deliver(place: Place, mac: str) -> None:
-    for host in labs.current(place).hosts:
-        if host.cable.mac == mac and not host.running and network.cable_plugged(host.cable) and armed(host):
-            print(f"{host.name} is woken", flush=True)
+    lab = labs.current(place)
+    for host in [host for host in lab.hosts if host.cable.mac == mac and armed(host)]:
+        if "suspend" in faults.injected(host):
+            faults.fix(lab, host, "suspend")
+        elif not host.running and network.cable_plugged(host.cable):
             host.power_on()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import electricity, hub, notify, plan_view, receipt
+from console import electricity, hub, notify, plan_view, receipt, render
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan import plan, request
@@ -29,7 +29,7 @@ class ActionModule(ActionBase):
         try:
             facts = facts_of(known, args["asked"], Path(args["state_folder"]))
             messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
-            refuse_then(known, args["asked"])
+            refuse_deaf(known, args["asked"])
             found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
@@ -41,12 +41,16 @@ class ActionModule(ActionBase):
         return result | {"changed": False, "plan": data, "motley_lines": lines}
 
 
-def refuse_then(known: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Only root can put a machine to sleep: the unit does that bootstrap has installed."""
-    looks = {name: known["hostvars"][name]["motley_plan_look"]["look"] for name in known["ansible_play_hosts"]}
-    if deaf := [name for name, look in looks.items() if asked.get("then") and not look["obeys"]]:
-        fix = f"make bootstrap PHASE=run LIMIT={','.join(deaf)}, or leave it out"
-        raise BadInput(f"then: {', '.join(deaf)} cannot {asked['then']} by itself\nfix: {fix}")
+def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Only root can put a machine to sleep or limit its card: the units do that bootstrap has installed."""
+    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
+    deaf = [name for name, host in hosts.items() if not host["motley_plan_look"]["look"]["obeys"]]
+    wanted = {"then": [name for name in deaf if asked.get("then")]}
+    wanted |= {key: [name for name in deaf if hosts[name].get(key)] for key in render.LIMITS.values()}
+    for what, names in wanted.items():
+        if names:
+            fix = f"make bootstrap PHASE=run LIMIT={','.join(names)}, or leave it out"
+            raise BadInput(f"{what}: nothing on {', '.join(names)} would do that\nfix: {fix}")
 
 
 def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> LaunchFacts:

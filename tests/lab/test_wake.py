@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from lab import faults
 from lab.host import Host
 from tests.support import pace
 from tests.support.bootstrap import Person
@@ -52,6 +53,14 @@ def test_the_head_is_woken_by_the_controller_itself(person: Person) -> None:
     assert said.rc == 0, said.out
     assert not person.cluster[LAPTOP].running
     assert person.types("wake").rc == 0
+
+
+@pytest.mark.long
+def test_who_sleeps_is_woken(person: Person) -> None:
+    faults.inject(person.cluster.lab, person.cluster[LAPTOP], "suspend")
+    said = person.types("wake")
+    assert said.rc == 0 and f"{LAPTOP}  awake after " in said.out, said.out
+    assert faults.injected(person.cluster[LAPTOP]) == []
 
 
 @pytest.mark.long

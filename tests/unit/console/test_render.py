@@ -1,5 +1,7 @@
 """What a launch writes of how a machine's owner lives with it."""
 
+from typing import Any
+
 import pytest
 
 from console import render
@@ -28,10 +30,14 @@ def test_limits_of_a_card_as_the_script_reads_them() -> None:
 
 def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> None:
     looks = {"a": {"obeys": True}, "b": {"obeys": False}}
-    known = {
+    known: dict[str, Any] = {
         "ansible_play_hosts": [*looks],
         "hostvars": {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()},
     }
-    launch_plan.refuse_then(known, {"then": ""})
-    with pytest.raises(BadInput, match=r"b cannot suspend by itself\nfix: make bootstrap PHASE=run LIMIT=b,"):
-        launch_plan.refuse_then(known, {"then": "suspend"})
+    launch_plan.refuse_deaf(known, {"then": ""})
+    with pytest.raises(BadInput, match=r"then: nothing on b would do that\nfix: make bootstrap PHASE=run LIMIT=b,"):
+        launch_plan.refuse_deaf(known, {"then": "suspend"})
+    for host in known["hostvars"].values():
+        host["motley_max_celsius"] = 75
+    with pytest.raises(BadInput, match="motley_max_celsius: nothing on b would do that"):
+        launch_plan.refuse_deaf(known, {"then": ""})
