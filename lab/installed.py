@@ -45,7 +45,7 @@ def _hardware() -> Deb:
         summary="the hardware of a lab host",
         files={
             "usr/lib/motley-lab/hardware": (fake_packages.PROGRAMS / "kernel.py").read_text(),
-            "usr/sbin/ethtool": (fake_packages.PROGRAMS / "ethtool.py").read_text(),
+            "usr/local/sbin/ethtool": (fake_packages.PROGRAMS / "ethtool.py").read_text(),
             "usr/local/sbin/modprobe": (fake_packages.PROGRAMS / "modprobe.sh").read_text(),
             "usr/local/bin/dmesg": (fake_packages.PROGRAMS / "dmesg.sh").read_text(),
             "usr/local/bin/lsblk": (fake_packages.PROGRAMS / "lsblk.sh").read_text(),
