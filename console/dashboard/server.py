@@ -30,6 +30,7 @@ from console.dashboard.guard import Guard
 from console.dashboard.pages import REPORT, Pages
 from console.dashboard.qr import lines as qr_lines
 from console.doctor.look import last
+from console.hints import in_form
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
@@ -96,7 +97,8 @@ class Dashboard:
         return self.page("machines", body)
 
     def lines(self, lines: list[str], verb: str) -> str:
-        return f'<pre class="wide" tabindex="0">{html.escape(chr(10).join(lines))}</pre>{self.command(verb)}'
+        text = html.escape(in_form("\n".join(lines), verb))
+        return f'<pre class="wide" tabindex="0">{text}</pre>{self.command(verb)}'
 
     def command(self, verb: str) -> str:
         return f'<p class="quiet"><code>./motley {html.escape(verb)}{self.named()}</code></p>'
