@@ -98,7 +98,8 @@ class Dashboard:
 
     def lines(self, lines: list[str], verb: str) -> str:
         text = html.escape(in_form("\n".join(lines), verb))
-        return f'<pre class="wide" tabindex="0">{text}</pre>{self.command(verb)}'
+        look = "said" if verb == "doctor" else "wide"  # sentences, or a table
+        return f'<pre class="{look}" tabindex="0">{text}</pre>{self.command(verb)}'
 
     def command(self, verb: str) -> str:
         return f'<p class="quiet"><code>./motley {html.escape(verb)}{self.named()}</code></p>'
