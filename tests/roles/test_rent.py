@@ -37,7 +37,6 @@ def renter_of_bare_machines(lab_allowed: None, tmp_path: Path) -> Iterator[Rente
     yield from market_of(tmp_path)
 
 
-@pytest.mark.long
 def test_a_whole_evening(renter: Renter) -> None:
     """Rented, proven, trained on, fetched, given back: one order, one bill, and the adapter is at home."""
     done = renter.rents()
