@@ -78,7 +78,7 @@ def rent(
             timers.arm(book, lease, secret)
 
     with book.alone():
-        shop_here = Shop(market=market, book=book, watch=watch)
+        shop_here = Shop(market=market, book=book, watch=watch, say=say)
         return rent_it(shop_here, good, hours, inventory, stays_on)
 
 

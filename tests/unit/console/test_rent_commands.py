@@ -102,6 +102,23 @@ def test_what_is_rented_is_a_machine_of_its_inventory_and_is_given_back_with_a_b
     assert check(ROOT / "inventory/rented").nodes == {}
 
 
+def test_an_order_without_an_answer_is_said_to_be_looked_for(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    books.faults["create_order"] = ["lost"]
+    assert rent() == 0
+    assert "it is not sent again, but looked for by its mark" in capsys.readouterr().out
+    assert len(books.orders) == 1
+
+
+def test_the_bill_is_of_the_wallet_that_the_plan_names(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    rent()
+    (order,) = books.orders.values()
+    order["born"] -= 1800
+    rent_commands.give_back(vault="", yes=True)
+    shown = capsys.readouterr().out
+    assert "account   210.00 CLORE-Blockchain" in shown
+    assert "the account: CLORE-Blockchain 210.00 → 205.2" in shown
+
+
 def test_a_second_one_is_refused_while_the_first_is_there(books: Books) -> None:
     rent()
     with pytest.raises(BadInput, match="rented-1000 is rented already"):
