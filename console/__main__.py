@@ -292,6 +292,11 @@ def do_launch(
         return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow, page=page)
 
 
+def do_torchrun(inventory: Inventory, **asked: Any) -> int:
+    with rent_commands.used(inventory):
+        return torchrun.torchrun(inventory, **asked)
+
+
 def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
     """For ansible-playbook."""
     pairs = [f"{SETTINGS.get(name, name)}={value}" for name, value in named.items() if value]
@@ -314,7 +319,7 @@ ACTS: dict[str, Callable[..., int]] = {
     "bootstrap": do_bootstrap,
     "plan": do_plan,
     "launch": do_launch,
-    "torchrun": torchrun.torchrun,
+    "torchrun": do_torchrun,
     "status": status.status,
     "dashboard": do_dashboard,
     "follow": run_commands.follow,

@@ -8,16 +8,17 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from console import rent_machine
 from console.infra.node import Node, Silent
+from console.inventory.check import check
 from console.inventory.read import Inventory
 from console.launch_request import as_words
+from console.rent import asleep, needs, rented, shop, watcher, wording
 from console.rent import lease as leases
-from console.rent import needs, rented, shop, watcher, wording
 from console.rent import timer as timers
 from console.rent.lease import READY, Book, Lease
 from console.rent.market import Declined, Market, Unanswered
@@ -50,7 +51,8 @@ def rent(
     wanted = wanted_of(gpu, hours, usd_h, model, settings)
     if timer:
         timers.require()
-    stays_on = rent_machine.keeper_node(keeper) if keeper else None
+    if keeper:
+        rent_machine.keeper_node(keeper)
     book, secret = Book(leases.folder()), shop.key(vault)
     market = shop.market(secret)
     for line in looked(market, book):
@@ -58,28 +60,39 @@ def rent(
     if living := book.leases():
         raise BadInput(why_not_now(living[0]))
     good, balance = chosen(market, wanted)
-    worst = wording.worst(good.usd_h, timer=timer, keeper=keeper)
+    helper, stays_on = who_helps(asleep.Helper(timer=timer, keeper=keeper), market, asks=not yes)
     plan = wording.plan_lines(
-        good, wanted, market=market.name, fee=market.fee, balance=balance, at=time.time(), worst=worst
+        good, wanted, market=market.name, fee=market.fee, balance=balance, at=time.time(), helper=helper
     )
     for line in plan:
         say(line)
     if poor := wording.too_poor(good, wanted, balance):
         raise BadInput(poor, fix="fix: fewer hours, or more money on the account")
-    if stays_on and (why := rent_machine.kept_by(stays_on, market, None)):
-        raise BadInput(f"{keeper} cannot give it back: {why}", fix="fix: another --keeper that reaches the internet")
     if not yes and not agreed("rent it? [y/N] "):
         say("nothing was rented")
         return 1
 
     def watch(lease: Lease) -> None:
         watcher.start(lease, secret, book.place)
-        if timer:
+        if helper.timer:
             timers.arm(book, lease, secret)
 
     with book.alone():
-        shop_here = Shop(market=market, book=book, watch=watch)
+        shop_here = Shop(market=market, book=book, watch=watch, say=say)
         return rent_it(shop_here, good, hours, inventory, stays_on)
+
+
+def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asleep.Helper, Node | None]:
+    """Who gives back while this machine sleeps. A machine at home is tried before anything is ordered."""
+    if helper.nobody and asks and sys.stdin.isatty() and asleep.is_a_laptop():
+        helper = asleep.asked(helper, rent_machine.head_at_home())
+    if not helper.keeper:
+        return helper, None
+    node = rent_machine.keeper_node(helper.keeper)
+    kept = rent_machine.kept_by(node, market, None)
+    if kept.why:
+        raise BadInput(f"{helper.keeper} cannot give it back: {kept.why}", fix="fix: another --keeper that is online")
+    return replace(helper, keeper=node.name, outlives=kept.outlives), node
 
 
 def wanted_of(gpu: str, hours: float, usd_h: float, model: str, settings: list[str]) -> needs.Needs:
@@ -122,13 +135,13 @@ def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, sta
     lease = take(shop_here, terms)
     say(f"{lease.name}  {lease.host} port {lease.port}: it is yours until {wording.clock(lease.until)}")
     try:
-        why = rent_machine.kept_by(stays_on, market, lease) if stays_on else ""
+        why = rent_machine.kept_by(stays_on, market, lease).why if stays_on else ""
         why = why or rent_machine.prepare(lease)
     except BaseException:
         gone_back(market, book, want_back(book, lease, "it was interrupted before it was proven"))
         raise
     if why:
-        gone_back(market, book, want_back(book, lease, why))
+        gone_back(market, book, want_back(book, lease, why.splitlines()[0].rstrip(":")))
         raise CheckFailed(f"{lease.name} was not proven: {why}", fix="fix: again; it takes the next best offer")
     book.change(lease, state=READY)
     say(f"{lease.name}  proven. next: ./motley launch --nodes {lease.name} --model … --dataset …")
@@ -271,7 +284,7 @@ def inventory_of(nodes: str, inventory: str) -> str:
     """launch --nodes rented-1000 means the inventory of leases; machines at home and rented ones do not mix."""
     names = nodes.replace(",", " ").split()
     far = [name for name in names if name.startswith(rented.PREFIX)]
-    if not far or Path(inventory).name == "rented":
+    if not far or set(names) <= set(check(Path(inventory)).nodes):
         return inventory
     if len(far) < len(names):
         raise BadInput(

@@ -14,7 +14,7 @@ import tarfile
 import time
 from pathlib import Path
 
-from console import processes
+from console import processes, script_view
 from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent
@@ -80,6 +80,11 @@ def node_of(lease: Lease) -> Node | None:
     return next((node for node in from_inventory(inventory) if node.name == lease.name), None)
 
 
+def head_at_home() -> str:
+    """Of inventory/homelab, where its owner has written one."""
+    return next(iter(check(ROOT / "inventory/homelab").nodes), "")
+
+
 def keeper_node(name: str) -> Node:
     """NODE of inventory/homelab, or FOLDER:NODE."""
     folder, _, short = name.rpartition(":")
@@ -93,13 +98,13 @@ def keeper_node(name: str) -> Node:
     )
 
 
-def kept_by(node: Node, market: Market, lease: Lease | None) -> str:
-    """Why that node cannot give it back; without a lease it tries whether it could."""
+def kept_by(node: Node, market: Market, lease: Lease | None) -> keeper.Kept:
+    """Whether that node gives it back; without a lease it tries whether it could."""
     assert isinstance(market, Clore)
     try:
         command = node.command([node.python, "-"])
     except Silent as why:
-        return str(why)
+        return keeper.Kept(str(why))
     return keeper.arm(command, market, lease, left_s=lease.left_s(now()) if lease else 0.0)
 
 
@@ -150,10 +155,17 @@ def settled(node: Node) -> Facts:
     """A run that is done leaves within seconds; one that somebody only stopped watching is not waited for."""
     for _ in range(LEAVES_S):
         status = node.status()
-        if not status["on"] or not status["events"] or status["events"][-1]["event"] == "warning":
+        if not status["on"] or not said_its_end(status):
             break
         time.sleep(1)
     return status
+
+
+def said_its_end(status: Facts) -> bool:
+    """By its events; a script of one's own (./motley torchrun) has none, but its agent says so."""
+    if status["events"]:
+        return bool(status["events"][-1]["event"] != "warning")
+    return (status["now"] or {}).get("state") in script_view.ENDS
 
 
 def fetched(lease: Lease, run: str) -> str:

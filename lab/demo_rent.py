@@ -70,9 +70,9 @@ def evening(place: Place, began: float) -> int:
         with demo.stage("market", "opening a market with two machines to let") as done:
             lab = labs.up(place, rented.PROFILE, base.default_suite(), ["train"], [rented.SHAPE])
             market = rented.open_market(lab)
-            done.append(f"two machines of strangers to let at {market}")
+            done.append("two machines of strangers to let, which say RTX 4090 and have none")
         known = {"MOTLEY_LAB": place.name, "MOTLEY_MARKET": market, "MOTLEY_RENTED": str(STATE / "leases")}
-        play(lab, dict(os.environ) | known | {"CLORE_API_KEY": KEY, "MOTLEY_CALLED_AS": ""}, market)
+        play(lab, dict(os.environ) | known | {"CLORE_API_KEY": KEY, "MOTLEY_CALLED_AS": "./motley"}, market)
         told(lab, market, time.monotonic() - began)
     finally:
         for number in demo.STOPS:
@@ -89,7 +89,7 @@ def play(lab: Lab, environment: dict[str, str], market: str) -> None:
     where = ["--inventory", str(INVENTORY)]
 
     def types(verb: str, *words: str, shown: str) -> None:
-        print(f"\n$ ./motley {verb} {shown}", flush=True)
+        print(f"\n$ ./motley {verb} {shown}".rstrip(), flush=True)
         command = [sys.executable, "-m", "console", verb, *words]
         if demo.run_apart(["ip", "netns", "exec", lab.place.controller, *command], environment=environment):
             raise LabError(f"{verb} failed; see above")

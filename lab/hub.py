@@ -1,10 +1,11 @@
 """A small Hugging Face hub on the lab's controller, for the hub's own client: HF_ENDPOINT=http://127.0.0.1:PORT
 
-    hub.py FOLDER PORT        FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read at each request
+    hub.py FOLDER PORT ADDRESS
 
-behaviour.json: gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
+FOLDER holds OWNER/NAME/… for each model, and `behaviour.json`, read at each request:
+gated (repositories that want the token), token, rate (bytes a second), drop (file → after how many
 bytes the connection breaks off, once each), damage (file → how many times it is sent with wrong bytes).
-requests.jsonl has what was asked: method, path, range, whether a token came, status and bytes sent.
+requests.jsonl has what was asked: method, path, range, by whom, whether a token came, status and bytes sent.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class Hub:
     place: Place
     folder: Path
     port: int = PORT
+    address: str = "127.0.0.1"
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address}:{self.port}"
 
     def behave(self, **how: Any) -> None:
         (self.folder / "behaviour.json").write_text(json.dumps(how))
@@ -48,18 +50,21 @@ class Hub:
     def requests(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "requests.jsonl").read_text().splitlines()]
 
-    def bytes_sent(self, name: str) -> int:
-        return sum(entry["bytes"] for entry in self.requests() if entry["path"].endswith(f"/{name}"))
+    def bytes_sent(self, name: str, to: str = "") -> int:
+        """To whoever asked, or to one address."""
+        asked = [entry for entry in self.requests() if entry["path"].endswith(f"/{name}")]
+        return sum(entry["bytes"] for entry in asked if to in ("", entry["from"]))
 
 
-def start(place: Place, folder: Path, port: int = PORT) -> Hub:
-    """On the controller, reachable there alone: nodes have no business with the hub."""
-    hub = Hub(place, folder, port)
+def start(place: Place, folder: Path, port: int = PORT, address: str = "127.0.0.1") -> Hub:
+    """On the controller, reachable there alone: nodes have no business with the hub, but one that is rented has."""
+    hub = Hub(place, folder, port, address)
     hub.behave()
     root = Path(__file__).parents[1]
-    command: list[str | Path] = ["env", f"PYTHONPATH={root}", sys.executable, "-m", "lab.hub", folder, str(port)]
+    words: list[str | Path] = [sys.executable, "-m", "lab.hub", folder, str(port), address]
+    command = ["env", f"PYTHONPATH={root}", *words]
     services.start(place, "hub", place.controller, command)
-    ask = f"exec 3<>/dev/tcp/127.0.0.1/{port}"
+    ask = f"exec 3<>/dev/tcp/{address}/{port}"
     deadline = time.monotonic() + 15
     while outcome("ip", "netns", "exec", place.controller, "bash", "-c", ask).returncode:
         if time.monotonic() > deadline:
@@ -136,7 +141,9 @@ class Handler(BaseHTTPRequestHandler):
         folder = self._repository(name)
         files = sorted(path for path in folder.rglob("*") if path.is_file())
         siblings = [about(path, str(path.relative_to(folder))) for path in files]
-        facts = {"id": name, "sha": REVISION, "private": False, "siblings": siblings, "tags": [], "downloads": 0}
+        gated = "manual" if name in self.state.behaviour.get("gated", []) else False
+        facts = {"id": name, "sha": REVISION, "private": False, "gated": gated, "siblings": siblings}
+        facts |= {"tags": [], "downloads": 0}
         body = json.dumps(facts).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
         self._send(body)
@@ -202,6 +209,7 @@ class Handler(BaseHTTPRequestHandler):
             "path": self.path,
             "range": self.headers.get("Range"),
             "token": bool(self.headers.get("Authorization")),
+            "from": self.client_address[0],
             "status": self.status,
             "bytes": self.sent,
         }
@@ -219,9 +227,9 @@ def about(path: Path, name: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    folder, port, address = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     Handler.state = State(folder)
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    ThreadingHTTPServer((address, port), Handler).serve_forever()
 
 
 if __name__ == "__main__":

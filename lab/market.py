@@ -22,6 +22,7 @@ from typing import Any
 
 KEY = "lab-market-key"
 FEE = 0.05
+USD_EACH = {"USD-Blockchain": 1.0, "CLORE-Blockchain": 0.04}
 Facts = dict[str, Any]
 FAULTS = {
     "lost": "it is done, and the answer never comes",
@@ -120,9 +121,7 @@ class Books:
             case "marketplace":
                 return {"code": 0, "servers": self.servers}
             case "wallets":
-                spent = sum(self.usd(order) for order in self.orders.values())
-                held = self.wallets | {"USD-Blockchain": round(self.wallets["USD-Blockchain"] - spent, 4)}
-                return {"code": 0, "wallets": [{"name": name, "balance": amount} for name, amount in held.items()]}
+                return {"code": 0, "wallets": [{"name": name, "balance": self._held(name)} for name in self.wallets]}
             case "my_orders":
                 return self._listed()
             case "create_order":
@@ -131,8 +130,12 @@ class Books:
                 return self._cancel(body)
         return {"code": 4}
 
+    def _held(self, wallet: str) -> float:
+        spent = sum(self.usd(order) for order in self.orders.values() if order["currency"] == wallet)
+        return round(self.wallets[wallet] - spent / USD_EACH[wallet], 4)
+
     def _listed(self) -> Facts:
-        hidden = {"born", "ended", "usd", "ssh_key", "machine", *(() if self.shows_marks else ("env",))}
+        hidden = {"born", "currency", "ended", "usd", "ssh_key", "machine", *(() if self.shows_marks else ("env",))}
         living = [order for order in self.orders.values() if order["ended"] is None]
         shown = [{name: value for name, value in order.items() if name not in hidden} for order in living]
         return {"code": 0, "orders": shown}
@@ -158,6 +161,7 @@ class Books:
         order = {
             "id": number, "renting_server": one["id"], "status": "running", "image": body["image"],
             "env": body.get("env", {}), "ssh_key": body["ssh_key"], "born": self.clock(), "ended": None, "usd": price,
+            "currency": body["currency"],
             "pub_cluster": [one.get("host", "127.0.0.1")], "tcp_ports": [f"22:{one.get('port', 2222)}"],
         }  # fmt: skip
         order["machine"] = one.get("machine", "")

@@ -23,16 +23,17 @@ PROFILE, SHAPE = "rented", "rented"
 
 
 def open_market(lab: Lab) -> str:
-    """Where it is: it has the lab's hosts to let, and nothing of them runs before it is ordered."""
+    """Where it is: it has the lab's hosts called server-… to let, and nothing of them runs before it is ordered."""
+    let = [host for host in lab.hosts if host.name.startswith("server-")]
     offers = [
         market.server(int(host.name.rpartition("-")[2]))
         | {"machine": host.name, "host": host.spec.installed_address, "port": SSH_PORT}
-        for host in lab.hosts
+        for host in let
     ]
     poor = [one for one in market.usual() if one["id"] not in {offer["id"] for offer in offers}]
     servers = lab.place.root / "market.json"
     servers.write_text(json.dumps([*offers, *poor]))
-    labs.each(lab.hosts, lambda host: host.power_cut())
+    labs.each(let, lambda host: host.power_cut())
     hook = f"{sys.executable} -m lab.rented"
     words = ["-m", "lab.market", lab.profile.controller, PORT, "--servers", servers]
     hooks = ["--on-order", f"{hook} order", "--on-end", f"{hook} end"]

@@ -1,46 +1,142 @@
-"""What keeper.py sends: one process, in whose memory the key is, waits for the time and then gives back until nothing
-is left."""
+"""What keeper.py sends: one process there waits for the time and then gives back until nothing is left.
+
+Where the node's user has a systemd that lives without a login (loginctl enable-linger), the process is a unit of it
+and outlives a restart of the node: for that the key lies in a file (0600) until the machine is given back. Elsewhere
+the key is in the memory of the process alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import pwd
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from console.rent.clore import Clore
 from console.rent.market import Declined, Unanswered
 
+FOLDER = Path.home() / ".motley-keeper"
+UNITS = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"
+MISSING = 3
+"""An order that the market does not list so often in a row has been given back by somebody else."""
 
-def on_node(facts: dict[str, Any]) -> None:
-    market = Clore(key=facts["key"], url=facts["url"])
-    why = ""
+
+def on_node(facts: dict[str, Any], program: str) -> None:
+    market, why = Clore(key=facts["key"], url=facts["url"]), ""
     try:
         market.orders()
     except (Unanswered, Declined) as error:
         why = f"the market: {error}"
-    if facts["mark"] and not why and os.fork() == 0:
-        os.setsid()
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for stream in range(3):
-            os.dup2(nowhere, stream)
-        keep(market, facts)
-        os._exit(0)
-    print(json.dumps({"why": why}))
+    outlives = lingers()
+    if facts["mark"] and not why:
+        facts |= {"boot": boot(), "end_up": up() + facts["left_s"], "end_wall": time.time() + facts["left_s"]}
+        facts["began_wall"] = time.time()
+        outlives = outlives and as_unit(facts, program)
+        if not outlives:
+            in_memory(market, facts)
+    print(json.dumps({"why": why, "outlives": outlives}))
     sys.stdout.flush()
 
 
+def in_memory(market: Clore, facts: dict[str, Any]) -> None:
+    if os.fork():
+        return
+    os.setsid()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nowhere, stream)
+    keep(market, facts)
+    os._exit(0)
+
+
+def lingers() -> bool:
+    user = pwd.getpwuid(os.getuid()).pw_name
+    return Path("/var/lib/systemd/linger", user).exists() and systemctl("show-environment")
+
+
+def as_unit(facts: dict[str, Any], program: str) -> bool:
+    FOLDER.mkdir(mode=0o700, exist_ok=True)
+    UNITS.mkdir(parents=True, exist_ok=True)
+    for end, text in (("json", json.dumps(facts)), ("py", f"{program}\nfrom {__name__} import main\nmain()\n")):
+        file = FOLDER / f"{facts['mark']}.{end}"
+        file.unlink(missing_ok=True)
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+            opened.write(text)
+    (UNITS / unit(facts["mark"])).write_text(
+        f"[Unit]\nDescription=Motley: give the rented machine {facts['order']} back\n"
+        f"[Service]\nExecStart={sys.executable} -I {FOLDER}/{facts['mark']}.py {facts['mark']}\n"
+        "Restart=on-failure\nRestartSec=20\n[Install]\nWantedBy=default.target\n"
+    )
+    if systemctl("daemon-reload") and systemctl("enable", "--now", unit(facts["mark"])):
+        return True
+    forget(facts["mark"])
+    return False
+
+
+def main() -> None:
+    """As that unit: whatever happens, what is left to do is in the file."""
+    facts = json.loads((FOLDER / f"{sys.argv[1]}.json").read_text())
+    keep(Clore(key=facts["key"], url=facts["url"]), facts)
+    forget(facts["mark"])
+
+
+def forget(mark: str) -> None:
+    for end in ("json", "py"):
+        (FOLDER / f"{mark}.{end}").unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        FOLDER.rmdir()
+    systemctl("disable", unit(mark))
+    (UNITS / unit(mark)).unlink(missing_ok=True)
+    systemctl("daemon-reload")
+
+
+def unit(mark: str) -> str:
+    return f"motley-keeper-{mark.rpartition('-')[2]}.service"
+
+
+def systemctl(*words: str) -> bool:
+    known = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}", **os.environ}
+    try:
+        done = subprocess.run(
+            ["systemctl", "--user", *words], env=known, capture_output=True, stdin=subprocess.DEVNULL, timeout=20,
+            check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def up() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def left_s(facts: dict[str, Any]) -> float:
+    """After a restart only the clock can tell; if that has gone back since, all time is over."""
+    if facts["boot"] == boot():
+        left = facts["end_up"] - up()
+    else:
+        left = facts["end_wall"] - time.time() if time.time() >= facts["began_wall"] else 0.0
+    return float(left + facts["after_s"])
+
+
 def keep(market: Clore, facts: dict[str, Any]) -> None:
-    end = time.clock_gettime(time.CLOCK_BOOTTIME) + facts["left_s"] + facts["after_s"]
-    while (left := end - time.clock_gettime(time.CLOCK_BOOTTIME)) > 0:
-        time.sleep(min(60.0, left))
+    missing = 0
     while True:
+        left = left_s(facts)
         with contextlib.suppress(Unanswered, Declined):
             ours = [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
-            if not ours:
+            missing = 0 if ours else missing + 1
+            if missing >= (MISSING if left > 0 else 1):
                 return
-            for number in ours:
+            for number in ours if left <= 0 else []:
                 market.cancel(number)
-        time.sleep(facts["every_s"])
+        time.sleep(facts["every_s"] if left <= 0 else min(facts["look_s"], left))

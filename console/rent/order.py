@@ -42,6 +42,7 @@ class Shop:
     watch: Callable[[Lease], None]
     clock: Clock = leases.now
     sleep: Callable[[float], None] = time.sleep
+    say: Callable[[str], None] = lambda line: None
 
 
 def take(shop: Shop, terms: Terms) -> Lease:
@@ -65,6 +66,7 @@ def take(shop: Shop, terms: Terms) -> Lease:
         shop.book.close(lease, f"declined: {no}", shop.clock(), {})
         raise BadInput(f"{shop.market.name} declines: {no}\nfix: again; it takes the next best offer") from None
     except Unanswered as silence:
+        shop.say(f"no answer to the order ({silence}): it is not sent again, but looked for by its mark")
         return _appear(shop, _look_for(shop, lease, str(silence)))
     return _appear(shop, shop.book.change(lease, state=HELD, order=number))
 

@@ -25,9 +25,13 @@ def name_of(mark: str) -> str:
     return f"motley-give-back-{mark.rpartition('-')[2]}"
 
 
+def possible() -> bool:
+    return _systemctl("show-environment") == 0
+
+
 def require() -> None:
     """Before anything is ordered."""
-    if _systemctl("show-environment"):
+    if not possible():
         raise BadInput(
             "this user has no systemd that could keep a timer",
             fix="fix: leave out --timer, and keep this machine awake",
@@ -53,6 +57,7 @@ def arm(book: Book, lease: Lease, key: str) -> None:
         f"[Timer]\nOnCalendar={at}\nPersistent=true\nAccuracySec=1s\n[Install]\nWantedBy=timers.target\n"
     )
     if _systemctl("daemon-reload") or _systemctl("enable", "--now", f"{name}.timer"):
+        forget(book, lease.mark)
         raise BadInput(f"the timer {name} could not be started", fix="fix: systemctl --user status, or without --timer")
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.rent.asleep import Helper
 from console.rent.lease import Lease, Moment
 from console.rent.market import Offer
 from console.rent.needs import Good, Needs, percent
@@ -20,7 +21,7 @@ def refused_lines(refused: Sequence[tuple[Offer, str]]) -> list[str]:
 
 
 def plan_lines(
-    good: Good, needs: Needs, *, market: str, fee: float, balance: Mapping[str, float], at: float, worst: str
+    good: Good, needs: Needs, *, market: str, fee: float, balance: Mapping[str, float], at: float, helper: Helper
 ) -> list[str]:
     offer, most = good.offer, good.usd_h * needs.hours
     until = clock(at + needs.hours * 3600)
@@ -35,19 +36,36 @@ def plan_lines(
         f"account   {money(balance, good.currency)}",
         f"back      at {until} in any case; sooner when its run has ended and is fetched,",
         f"          after {IDLE_S / 60:.0f} minutes without a run, or at once if it is not proven within ten minutes",
-        f"worst     {worst}",
+        *worst_lines(good.usd_h, helper),
         "leaves    model, rows and adapter lie on a stranger's machine: never what nobody else may read",
         "          nothing of your own machines goes there; its host key can be compared with nothing",
-        "one       one rented machine per run, with all of its cards: ports of several containers do not meet",
+        f"one       {cards_words(offer.gpus)}; one rented machine per run: ports of several containers do not meet",
     ]
 
 
-def worst(usd_h: float, *, timer: bool, keeper: str) -> str:
-    asleep = "this machine asleep or off at that time"
-    if keeper:
-        return f"{asleep}: {keeper} gives it back (not after a restart of it)"
-    until = "its timer gives it back when it wakes; till then" if timer else "until it wakes it is billed at"
-    return f"{asleep}: {until} {usd_h:.2f} $/h"
+def cards_words(count: int) -> str:
+    return f"all {count} cards of it train in one run" if count > 1 else "its one card trains"
+
+
+def worst_lines(usd_h: float, helper: Helper) -> list[str]:
+    """Who gives it back while this machine cannot, what that may cost, and where the key lies for it."""
+    rate, asleep = f"{usd_h:.2f} $/h", "this machine asleep or off at that time"
+    if helper.keeper:
+        by = f"{helper.keeper} gives it back half a minute later"
+        if helper.outlives:
+            kept = f"in a file on {helper.keeper} (0600) until the machine is back: a restart of it does not matter"
+        else:
+            kept = f"in the memory of {helper.keeper} alone; if that restarts too, {rate} until this one wakes"
+        return [f"worst     {asleep}: {by}", f"key       {kept}"]
+    if helper.timer:
+        return [
+            f"worst     {asleep}: its timer gives it back when it wakes; till then {rate}",
+            "key       in .motley/rented/key, which only you can read, until the machine is back",
+        ]
+    return [
+        f"worst     {asleep}: until it wakes it is billed at {rate}",
+        "          --keeper NODE: a machine at home gives it back; --timer: this one does as it wakes",
+    ]
 
 
 def money(balance: Mapping[str, float], currency: str) -> str:
@@ -83,7 +101,8 @@ def bill_lines(receipt: Mapping[str, Any]) -> list[str]:
     times = f"{clock(receipt['began'])} to {clock(receipt['ended'])} ({took})"
     cost = f"{receipt['usd_at_most']:.2f} $ at most, at {receipt['usd_h']:.2f} $/h"
     before, after = receipt["balance_before"], receipt["balance_after"]
-    spent = [f"{coin} {had:.2f} → {after[coin]:.2f}" for coin, had in before.items() if after.get(coin, had) != had]
+    told = [(coin, f"{had:.2f}", f"{after.get(coin, had):.2f}") for coin, had in before.items()]
+    spent = [f"{coin} {had} → {has}" for coin, had, has in told if had != has]
     account = f" · the account: {', '.join(spent)}" if spent else ""
     return [f"  {name}  {receipt['gpu']} · {times} · {receipt['why']}", f"    {cost}{account}"]
 

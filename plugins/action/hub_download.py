@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         args, known = self._task.args, task_vars or {}
         try:
             self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
-            bring = next(kind for kind in ("model", "tokenizer", "dataset") if args.get(kind))
+            bring = next(kind for kind in ("model", "listed", "tokenizer", "dataset") if args.get(kind))
             found = getattr(self, f"_{bring}")(args[bring])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
@@ -34,6 +34,11 @@ class ActionModule(ActionBase):
         if model["comes_from"] == "folder":
             return {"folder": model["folder"], "files": {}}
         return {"folder": self._fetch(hub.fetch_words(model), model)["folder"], "files": {}}
+
+    def _listed(self, model: dict[str, Any]) -> dict[str, Any]:
+        """Its files and their hashes, for a machine that fetches them itself."""
+        words = hub.fetch_words(model)
+        return {"words": words, **self._fetch([*words, "--list"], model)}
 
     def _tokenizer(self, model: dict[str, Any]) -> dict[str, Any]:
         """Of a model its tokenizer's files alone."""

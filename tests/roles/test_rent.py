@@ -3,83 +3,28 @@ machine itself. Its hosts are containers without systemd, which know root by a k
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any
 
+import pexpect
 import pytest
 
-from console import processes
-from lab import base, rented
-from lab import lab as labs
-from lab.lab import Lab
+from lab import hub as hubs
+from lab import rented
 from lab.market import KEY
-from lab.place import Place
 from lab.profile import CLUSTER_HOME
-from tests.support import cluster, pace, small_set
+from tests.support import pace, small_set
+from tests.support.renter import LAB_S, Renter, market_of
+from tests.support.secrets import traces
 
 ROOT = Path(__file__).parents[2]
-LAB_S = f"""
-motley_home: {CLUSTER_HOME}
-motley_python_env_sets: [node-cpu]
-motley_workspace_disk_gb: 1
-motley_render_environment: {{OMP_NUM_THREADS: 1}}
-"""
+LLAMA, TOKEN = "meta-llama/Llama-2-7b-hf", "hf_" + "TokenThatStaysHere"
 SMALL = "--model tiny --dataset stdlib-qa --set rows_per_step=4 --set max_seq_length=64".split()
-
-
-@dataclass(frozen=True)
-class Renter:
-    """Whoever types, at the lab's controller."""
-
-    lab: Lab
-    folder: Path
-    market: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        known = {"MOTLEY_LAB": self.lab.place.name, "MOTLEY_MARKET": self.market, "MOTLEY_RENTED": str(self.state)}
-        return os.environ | known | {"CLORE_API_KEY": KEY}
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state"
-
-    @property
-    def inventory(self) -> Path:
-        return self.folder / "rented"
-
-    def types(self, verb: str, *words: str | Path) -> CompletedProcess[str]:
-        command = ["ip", "netns", "exec", self.lab.place.controller, sys.executable, "-m", "console", verb, *words]
-        return pace.run(*map(str, command), cwd=ROOT, env=self.environment)
-
-    def rents(self, hours: str = "1") -> CompletedProcess[str]:
-        words = ["--gpu", "RTX 4090", "--hours", hours, "--max", "0.5", "--model", "tiny", "--yes"]
-        return self.types("rent", *words, "--inventory", self.inventory)
-
-    def asks(self, name: str, **body: Any) -> dict[str, Any]:
-        """The market itself, as no renter sees it."""
-        ask = (
-            "import sys,urllib.request as u;"
-            f"r=u.Request('{self.market}/{name}',None if sys.argv[1]=='{{}}' else sys.argv[1].encode());"
-            "print(u.urlopen(r,timeout=5).read().decode())"
-        )
-        known = ["ip", "netns", "exec", self.lab.place.controller, sys.executable, "-c", ask, json.dumps(body)]
-        return dict(json.loads(pace.run(*known).stdout))
-
-    @property
-    def bill(self) -> list[dict[str, Any]]:
-        return list(self.asks("bill")["orders"])
-
-    def lease(self) -> dict[str, Any]:
-        (file,) = self.state.glob("motley-*.json")
-        return dict(json.loads(file.read_text()))
 
 
 @pytest.fixture
@@ -92,20 +37,6 @@ def renter_of_bare_machines(lab_allowed: None, tmp_path: Path) -> Iterator[Rente
     yield from market_of(tmp_path)
 
 
-def market_of(tmp_path: Path, *layers: str) -> Iterator[Renter]:
-    place = Place(name=f"t{os.getpid()}")
-    try:
-        lab = cluster.up(place, rented.PROFILE, base.default_suite(), layers, [rented.SHAPE])
-        shutil.copytree(ROOT / "inventory/rented", tmp_path / "rented")
-        variables = tmp_path / "rented/group_vars/cluster.yml"
-        variables.write_text(variables.read_text() + LAB_S)
-        yield Renter(lab, tmp_path, rented.open_market(lab))
-    finally:
-        processes.end(f"MOTLEY_RENTED={tmp_path / 'state'}")
-        labs.down(place)
-
-
-@pytest.mark.long
 def test_a_whole_evening(renter: Renter) -> None:
     """Rented, proven, trained on, fetched, given back: one order, one bill, and the adapter is at home."""
     done = renter.rents()
@@ -234,3 +165,65 @@ def test_a_machine_fetches_its_wheels_itself_and_none_that_differs_from_the_lock
     done = renter.rents()
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"GET /wheels/{spoiled.name}" in (renter.lab.place.root / "repository.log").read_text()
+
+
+@pytest.mark.long
+def test_a_machine_fetches_a_public_model_itself_and_a_gated_one_after_asking(
+    renter: Renter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lab's hub serves what the machine has built as the smallest model, as if it were Llama 2."""
+    assert renter.rents().returncode == 0
+    host = renter.lab.host("server-6")
+    models = host.disk.root / f"{CLUSTER_HOME.lstrip('/')}/models/base"
+    there = models / "llama2-7b"
+    brought = ["--inventory", renter.inventory, "--nodes", "rented-1000", *SMALL[2:], "--set", "motley_start_now=false"]
+    assert renter.types("launch", *brought, "--model", "tiny").returncode == 0
+    kept = tmp_path / "hub"
+    shutil.copytree(models / "tiny", kept / LLAMA, ignore=shutil.ignore_patterns(".*"))
+    hub = hubs.start(renter.lab.place, kept, address=renter.lab.profile.controller)
+    weights = hashlib.sha256((kept / LLAMA / "model.safetensors").read_bytes()).hexdigest()
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
+    monkeypatch.setenv("MOTLEY_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    own = host.spec.installed_address
+
+    def fetched() -> None:
+        assert hashlib.sha256((there / "model.safetensors").read_bytes()).hexdigest() == weights
+        shutil.rmtree(there)
+
+    size, words = (kept / LLAMA / "model.safetensors").stat().st_size, [*brought, "--model", "llama2-7b"]
+    hub.behave(damage={"model.safetensors": 1})
+    assert "rented-1000 fetches it from the hub itself" in renter.types("launch", *words).stdout
+    fetched()
+    assert hub.bytes_sent("model.safetensors", to=own) == 2 * size, "what arrived damaged is fetched again"
+    assert not any(entry["token"] for entry in hub.requests() if entry["from"] == own)
+
+    hub.behave(gated=[LLAMA], token=TOKEN)
+    assert "itself" not in renter.types("launch", *words).stdout
+    fetched()
+    assert hub.bytes_sent("model.safetensors", to=own) == 0, "nobody said that the token may go there"
+
+    hub.behave(gated=[LLAMA], token=TOKEN)
+    screen = renter.sits_at("launch", *words)
+    screen.expect_exact(f"{LLAMA} is gated. With your token rented-1000 can fetch it by itself")
+    screen.expect_exact("May the token go there? [y/N]")
+    screen.sendline("y")
+    screen.expect_exact("rented-1000 fetches it from the hub itself")
+    screen.expect_exact(pexpect.EOF)
+    fetched()
+    assert hub.bytes_sent("model.safetensors", to=own) == size
+    assert traces([host], TOKEN, renter.folder) == [f"{kept}/behaviour.json"], "the token is in no log and no file"
+
+
+@pytest.mark.long
+def test_a_script_of_ones_own_ends_and_gives_back_as_a_launch_does(renter: Renter, tmp_path: Path) -> None:
+    assert renter.rents().returncode == 0
+    script = tmp_path / "own.py"
+    script.write_text("import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n")
+    words = ["--run", "rent-own", "--nodes", "rented-1000", "--inventory", renter.inventory, script]
+    done = renter.types("torchrun", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 0 of 1" in done.stdout
+    assert "run rent-own has ended and is fetched to results/rent-own" in done.stdout
+    assert [order["status"] for order in renter.bill] == ["terminated"]
+    shutil.rmtree(ROOT / "results/rent-own")

@@ -3,6 +3,8 @@
     python -m train fetch --model llama2-7b                  # → models/base/llama2-7b
     python -m train fetch --model llama2-7b --look           # its size and config.json alone: nothing large is fetched
     python -m train fetch --dataset alpaca                   # → data/raw/alpaca
+    python -m train fetch --model llama2-7b --list           # its files with the hub's hashes, as one line of JSON
+    python -m train fetch --model llama2-7b --listed         # exactly these: that list comes on standard input
 
 Files of the hub are compared with the hub's own hashes, a broken download continues where it stopped, also in another
 process, and a folder takes its name only when all of it is there. Embedded models are built here instead.
@@ -21,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
-from train.plan.catalogue import FETCHED, resolve_dataset, resolve_model
+from train.plan.catalogue import FETCHED, Model, resolve_dataset, resolve_model
 
 LISTED = ".motley-hashes.json"
 """Name to size, time and SHA-256, as the relay between the nodes keeps it: what was hashed here is not read again."""
@@ -57,6 +59,8 @@ class Listing:
     kind: str
     revision: str
     files: list[Wanted]
+    closed: bool = False
+    """Whether the hub gives it only to those whom its owner lets in."""
 
     @property
     def size(self) -> int:
@@ -69,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--in-4bit", action="store_true", help="the model's copy in 4 bit, where the catalogue has one")
     parser.add_argument("--tokenizer", action="store_true", help="of a model its tokenizer alone")
     parser.add_argument("--look", action="store_true", help="only its size, and its config.json")
+    parser.add_argument("--list", action="store_true", help="only what there is of the model, with the hub's hashes")
+    parser.add_argument("--listed", action="store_true", help="what such a list on standard input says, and no other")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -76,7 +82,11 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("fetch wants a model or a data set", fix="for example: python -m train fetch --model tiny")
     # Our own progress is shown instead, and nothing is sent to the hub that it need not know.
     os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_VERBOSITY": "error", "HF_HUB_DISABLE_TELEMETRY": "1"}
-    if args.model and args.tokenizer:
+    if args.model and args.list:
+        fetched = list_model(args.model, in_4bit=args.in_4bit)
+    elif args.model and args.listed:
+        fetched = fetch_listed(args.model, json.load(sys.stdin), in_4bit=args.in_4bit)
+    elif args.model and args.tokenizer:
         fetched = fetch_tokenizer(args.model)
     elif args.model:
         fetched = fetch_model(args.model, in_4bit=args.in_4bit, look=args.look)
@@ -88,9 +98,7 @@ def main(args: argparse.Namespace) -> int:
 
 def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict[str, Any]:
     model = resolve_model(name)
-    repo, folder = model.hub, home_dir() / BASE_MODELS / model.local_name
-    if in_4bit and model.hub_4bit:
-        repo, folder = model.hub_4bit, folder.with_name(f"{folder.name}-4bit")
+    repo, folder = place_of(model, in_4bit=in_4bit)
     is_here = (folder / "config.json").is_file()
     if model.embedded and not in_4bit and not is_here:
         from train.models.embedded import embedded_model
@@ -109,6 +117,34 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
         return {"folder": str(folder), "bytes": listing.size, "here": False, "config": str(part / "config.json")}
     bring(listing, folder)
     return {"folder": str(folder), "bytes": listing.size, "here": True, "config": str(folder / "config.json")}
+
+
+def place_of(model: Model, *, in_4bit: bool) -> tuple[str | None, Path]:
+    folder = home_dir() / BASE_MODELS / model.local_name
+    if in_4bit and model.hub_4bit:
+        return model.hub_4bit, folder.with_name(f"{folder.name}-4bit")
+    return model.hub, folder
+
+
+def list_model(name: str, *, in_4bit: bool = False) -> dict[str, Any]:
+    """For a machine that is to fetch it by itself, and not to choose what."""
+    repo, _ = place_of(resolve_model(name), in_4bit=in_4bit)
+    if not repo:
+        raise BadInput(f"{name} is no model of the hub: there is nothing to list")
+    listing = list_hub(repo, "model")
+    return {"listing": asdict(listing), "bytes": listing.size, "closed": listing.closed}
+
+
+def fetch_listed(name: str, given: dict[str, Any], *, in_4bit: bool = False) -> dict[str, Any]:
+    """`given`: what list_model() has found elsewhere, and a token where one was let go here; it stays in memory."""
+    told = given["listing"]
+    listing = Listing(**{**told, "files": [Wanted(**file) for file in told["files"]]})
+    if given.get("token"):
+        os.environ["HF_TOKEN"] = given["token"]
+    _, folder = place_of(resolve_model(name), in_4bit=in_4bit)
+    if not (folder / FETCHED).is_file():
+        bring(listing, folder)
+    return {"folder": str(folder), "bytes": listing.size, "here": True}
 
 
 def fetch_tokenizer(name: str) -> dict[str, Any]:
@@ -158,7 +194,8 @@ def list_hub(repo: str, kind: str) -> Listing:
     elif not chosen:
         raise BadInput(f"{repo} holds no file that can be read ({' '.join(hub.SUFFIXES)})", "data set of the hub")
     # A gated repository lists its files to everybody and refuses each: small ones come first.
-    return Listing(repo, kind, str(info.sha), sorted(chosen, key=lambda file: (file.size, file.name)))
+    closed = bool(getattr(info, "gated", False) or getattr(info, "private", False))
+    return Listing(repo, kind, str(info.sha), sorted(chosen, key=lambda file: (file.size, file.name)), closed)
 
 
 def wanted(entry: Any) -> Wanted:

@@ -4,6 +4,7 @@ its watcher are the lab's business (tests/roles/test_rent.py)."""
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from console import __main__ as front
 from console import rent_commands, rent_machine
 from console.inventory.check import check
-from console.rent import clore, watcher
+from console.rent import asleep, clore, timer, watcher
+from console.rent.keeper import Kept
 from console.rent.lease import Book, Lease, folder
 from lab.market import KEY, Books, serve
 from train.errors import BadInput, CheckFailed
@@ -27,7 +30,7 @@ WISH = {"gpu": "RTX 4090", "hours": 2.0, "usd_h": 0.50, "model": "tiny", "settin
 def books(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Books]:
     books = Books()
     served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     monkeypatch.setenv("MOTLEY_MARKET", f"http://127.0.0.1:{served.server_address[1]}/v1")
     monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / "rented"))
     monkeypatch.setenv("CLORE_API_KEY", KEY)
@@ -99,6 +102,23 @@ def test_what_is_rented_is_a_machine_of_its_inventory_and_is_given_back_with_a_b
     assert check(ROOT / "inventory/rented").nodes == {}
 
 
+def test_an_order_without_an_answer_is_said_to_be_looked_for(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    books.faults["create_order"] = ["lost"]
+    assert rent() == 0
+    assert "it is not sent again, but looked for by its mark" in capsys.readouterr().out
+    assert len(books.orders) == 1
+
+
+def test_the_bill_is_of_the_wallet_that_the_plan_names(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    rent()
+    (order,) = books.orders.values()
+    order["born"] -= 1800
+    rent_commands.give_back(vault="", yes=True)
+    shown = capsys.readouterr().out
+    assert "account   210.00 CLORE-Blockchain" in shown
+    assert "the account: CLORE-Blockchain 210.00 → 205.2" in shown
+
+
 def test_a_second_one_is_refused_while_the_first_is_there(books: Books) -> None:
     rent()
     with pytest.raises(BadInput, match="rented-1000 is rented already"):
@@ -106,12 +126,18 @@ def test_a_second_one_is_refused_while_the_first_is_there(books: Books) -> None:
     assert len(books.orders) == 1
 
 
-def test_one_that_cannot_be_proven_is_given_back_at_once(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "its disk is broken")
+def test_one_that_cannot_be_proven_is_given_back_at_once_and_says_once_why(
+    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rent_machine, "prepare", lambda lease: "bootstrap failed:\n  its disk is broken")
     with pytest.raises(CheckFailed, match="its disk is broken"):
         rent()
     (order,) = books.orders.values()
     assert order["ended"] is not None
+    shown = capsys.readouterr().out
+    assert shown.rstrip().splitlines()[-3].endswith("· bootstrap failed")
+    assert "its disk is broken" not in shown
+    assert "the account" not in shown, "what cost nothing to speak of has changed nothing"
 
 
 def test_stopped_by_a_person_before_it_is_proven_it_is_given_back(
@@ -193,6 +219,14 @@ def test_a_rented_node_means_its_inventory_and_mixes_with_none_at_home() -> None
         rent_commands.inventory_of("rented-1000,gpu-master", "inventory/homelab")
 
 
+def test_an_inventory_of_rented_machines_with_another_name_stays(books: Books, tmp_path: Path) -> None:
+    own = tmp_path / "evening"
+    shutil.copytree(ROOT / "inventory/rented", own)
+    rent(inventory=str(own))
+    assert rent_commands.inventory_of("rented-1000", str(own)) == str(own)
+    assert rent_commands.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
+
+
 def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
     books: Books, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,19 +235,24 @@ def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("outlives", "says"), [(False, "in the memory of gpu-master alone"), (True, "in a file on gpu-master (0600)")]
+)
 def test_a_keeper_is_tried_before_anything_is_ordered_and_has_the_order_after(
-    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    outlives: bool, says: str, books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[tuple[str, int]] = []
 
-    def kept_by(node: object, market: object, lease: Lease | None) -> str:
+    def kept_by(node: object, market: object, lease: Lease | None) -> Kept:
         asked.append(("order" if lease else "try", len(books.orders)))
-        return ""
+        return Kept("", outlives)
 
     monkeypatch.setattr(rent_machine, "kept_by", kept_by)
     assert rent(keeper="inventory/loopback:gpu-master") == 0
     assert asked == [("try", 0), ("order", 1)]
-    assert "gpu-master gives it back" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "gpu-master gives it back" in shown
+    assert says in shown
 
 
 def test_a_keeper_that_cannot_means_no_order(books: Books) -> None:
@@ -247,3 +286,94 @@ def test_rent_is_reached_by_its_front_door(books: Books) -> None:
         [sys.executable, "-m", "console", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert (done.returncode, "none has that name" in done.stderr) == (1, True), done.stderr
+
+
+# -- a laptop, which will be closed ----------------------------------------------------------------------------------
+
+
+def sits_at(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
+    """Somebody at the terminal of a laptop that has a systemd; the questions that were asked."""
+    left, asked = list(answers), list[str]()
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or left.pop(0))
+    monkeypatch.setattr(asleep, "is_a_laptop", lambda: True)
+    monkeypatch.setattr(timer, "possible", lambda: True)
+    monkeypatch.setattr(timer, "arm", lambda book, lease, key: asked.append("armed"))
+    return asked
+
+
+def test_from_a_laptop_it_is_asked_who_gives_back_and_a_timer_is_made_after_the_yes(
+    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = sits_at(monkeypatch, "t", "n")
+    assert rent(yes=False) == 1
+    assert asked == ["who? ", "rent it? [y/N] "]
+    assert "closed, it cannot give the rented machine back" in capsys.readouterr().out
+    asked = sits_at(monkeypatch, "t", "y")
+    assert rent(yes=False) == 0
+    assert asked[-1] == "armed"
+    shown = capsys.readouterr().out
+    assert "its timer gives it back when it wakes" in shown
+    assert "in .motley/rented/key" in shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "worst"),
+    [("", "until it wakes it is billed at 0.38 $/h"), ("inventory/loopback:gpu-master", "gpu-master")],
+)
+def test_nobody_or_a_machine_at_home_may_be_the_answer(
+    answer: str, worst: str, books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sits_at(monkeypatch, answer, "n")
+    monkeypatch.setattr(rent_machine, "kept_by", lambda node, market, lease: Kept(""))
+    rent(yes=False)
+    assert worst in next(line for line in capsys.readouterr().out.splitlines() if line.startswith("worst"))
+
+
+def test_on_a_machine_without_a_battery_and_with_a_keeper_named_nobody_is_asked_who(
+    books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = sits_at(monkeypatch, "n")
+    monkeypatch.setattr(rent_machine, "kept_by", lambda node, market, lease: Kept(""))
+    rent(yes=False, keeper="inventory/loopback:gpu-master")
+    assert asked == ["rent it? [y/N] "]
+    asked = sits_at(monkeypatch, "n")
+    monkeypatch.setattr(asleep, "is_a_laptop", lambda: False)
+    rent(yes=False)
+    assert asked == ["rent it? [y/N] "]
+
+
+def test_a_laptop_is_known_by_its_own_battery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(asleep, "SUPPLIES", tmp_path)
+    for name, kind, scope in (("AC", "Mains", ""), ("mouse", "Battery", "Device")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "type").write_text(kind + "\n")
+        (tmp_path / name / "scope").write_text(scope + "\n")
+    assert not asleep.is_a_laptop()
+    (tmp_path / "BAT0").mkdir()
+    (tmp_path / "BAT0/type").write_text("Battery\n")
+    assert asleep.is_a_laptop()
+
+
+def test_all_cards_of_the_machine_train_in_one_run(books: Books, capsys: pytest.CaptureFixture[str]) -> None:
+    rent(yes=False)
+    assert "its one card trains" in capsys.readouterr().out
+    books.servers[0]["rented"] = True
+    rent(yes=False, usd_h=0.8)
+    shown = capsys.readouterr().out
+    assert "all 2 cards of it train in one run" in shown
+    assert "one rented machine per run" in shown
+
+
+@pytest.mark.parametrize("verb", ["launch", "torchrun"])
+def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
+    verb: str, books: Books, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent()
+    ended: list[str] = []
+    monkeypatch.setattr(front.launch, "launch", lambda *words, **named: 0)
+    monkeypatch.setattr(front.torchrun, "torchrun", lambda *words, **named: 0)
+    monkeypatch.setattr(rent_commands, "end_of_use", lambda book, lease: ended.append(lease.name))
+    words = ["--model", "tiny"] if verb == "launch" else ["train.py"]
+    assert front.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0
+    assert ended == ["rented-1000"]

@@ -71,3 +71,27 @@ def test_the_machine_ends_its_run_while_there_is_time_to_fetch_it(lease: Lease) 
     three_hours, six_minutes = rent_machine.run_ends_s(lease), rent_machine.run_ends_s(replace(lease, hours=0.1))
     assert 3 * 3600 - 601 < three_hours <= 3 * 3600 - 600
     assert 320 < six_minutes < 330
+
+
+@pytest.mark.parametrize(
+    ("facts", "waits"),
+    [
+        ({"events": [{"event": "done"}], "now": {"state": "running"}}, True),
+        ({"events": [{"event": "warning"}], "now": {"state": "running"}}, False),
+        ({"events": [], "now": {"state": "running"}}, False),
+        ({"events": [], "now": None}, False),
+        ({"events": [], "now": {"state": "failed"}}, True),
+    ],
+)
+def test_a_run_or_a_script_that_has_said_its_end_is_waited_for(
+    facts: dict[str, Any], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Detached, nobody waits; at its end the processes are gone within seconds."""
+    answers = [RUNNING | facts, RUNNING | facts, ENDED | facts]
+
+    class Leaving:
+        def status(self) -> dict[str, Any]:
+            return answers.pop(0)
+
+    monkeypatch.setattr(rent_machine.time, "sleep", lambda _: None)
+    assert rent_machine.settled(Leaving())["on"] is not waits  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ def books() -> Books:
 @pytest.fixture
 def market(books: Books) -> Iterator[Clore]:
     served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     yield Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1", pace_s=0.0, sleep=lambda _: None)
     served.shutdown()
     served.server_close()

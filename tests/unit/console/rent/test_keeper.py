@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from console import processes
-from console.rent import keeper
+from console.rent import keeper, keeper_on_node
 from console.rent.clore import Clore, offer_of
+from console.rent.keeper import Kept
 from console.rent.lease import Book, Lease
 from console.rent.order import Shop, Terms, take
 from lab.market import KEY, Books, serve, server
@@ -27,7 +28,7 @@ THERE = [sys.executable, "-I", "-"]
 def market() -> Iterator[tuple[Books, Clore]]:
     books = Books(servers=[server(6)])
     served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     yield books, Clore(key=KEY, url=f"http://127.0.0.1:{served.server_address[1]}/v1", pace_s=0.0)
     served.shutdown()
     served.server_close()
@@ -37,6 +38,7 @@ def market() -> Iterator[tuple[Books, Clore]]:
 def in_no_hurry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(keeper, "AFTER_S", 0.5)
     monkeypatch.setattr(keeper, "EVERY_S", 0.5)
+    monkeypatch.setattr(keeper, "LOOK_S", 0.5)
     mark = f"keeper-{os.getpid()}"
     monkeypatch.setenv("MOTLEY_TEST", mark)
     yield
@@ -55,7 +57,7 @@ def test_it_gives_back_at_its_time_although_nobody_at_the_controller_lives(
 ) -> None:
     books, client = market
     lease = rented(client, tmp_path)
-    assert keeper.arm(THERE, client, lease, left_s=2.0) == ""
+    assert keeper.arm(THERE, client, lease, left_s=2.0) == Kept("")
     (order,) = books.orders.values()
     books.faults["cancel_order"] = ["500"] * 4
     assert order["ended"] is None
@@ -64,21 +66,42 @@ def test_it_gives_back_at_its_time_although_nobody_at_the_controller_lives(
 
 def test_before_its_time_it_gives_nothing_back(market: tuple[Books, Clore], tmp_path: Path) -> None:
     books, client = market
-    assert keeper.arm(THERE, client, rented(client, tmp_path), left_s=3600.0) == ""
+    assert keeper.arm(THERE, client, rented(client, tmp_path), left_s=3600.0).why == ""
     time.sleep(2)
     assert [order["ended"] for order in books.orders.values()] == [None]
 
 
 def test_one_that_does_not_reach_the_market_says_so_before_anything_is_ordered(market: tuple[Books, Clore]) -> None:
     away = Clore(key=KEY, url="http://127.0.0.1:9/v1", pace_s=0.0)
-    assert "the market: " in keeper.arm(THERE, away, None)
-    assert keeper.arm(THERE, market[1], None) == ""
-    assert (
-        keeper.arm([sys.executable, "-c", "raise SystemExit('no such machine')"], market[1], None) == "no such machine"
-    )
+    assert "the market: " in keeper.arm(THERE, away, None).why
+    assert keeper.arm(THERE, market[1], None).why == ""
+    silent = [sys.executable, "-c", "raise SystemExit('no such machine')"]
+    assert keeper.arm(silent, market[1], None).why == "no such machine"
 
 
 def test_the_key_is_on_no_command_line(market: tuple[Books, Clore], tmp_path: Path) -> None:
-    assert keeper.arm(THERE, market[1], rented(market[1], tmp_path), left_s=3600.0) == ""
+    assert keeper.arm(THERE, market[1], rented(market[1], tmp_path), left_s=3600.0).why == ""
     for pid in processes.alive(f"MOTLEY_TEST=keeper-{os.getpid()}"):
         assert KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+def test_before_its_time_it_ends_where_somebody_else_has_given_back(
+    market: tuple[Books, Clore], tmp_path: Path
+) -> None:
+    _, client = market
+    assert keeper.arm(THERE, client, rented(client, tmp_path), left_s=3600.0).why == ""
+    pace.until(lambda: processes.alive(f"MOTLEY_TEST=keeper-{os.getpid()}"), 20, "it looks")
+    client.cancel(1000)
+    pace.until(
+        lambda: not processes.alive(f"MOTLEY_TEST=keeper-{os.getpid()}"), 60, "it has ended, and the key with it"
+    )
+
+
+def test_after_a_restart_the_clock_tells_and_one_that_went_back_ends_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = time.time()
+    facts = {"boot": keeper_on_node.boot(), "end_up": keeper_on_node.up() + 100, "end_wall": at - 5, "after_s": 30.0}
+    facts |= {"began_wall": at - 3600}
+    assert 125 < keeper_on_node.left_s(facts) <= 130, "as long as it is the same start, no clock is asked"
+    monkeypatch.setattr(keeper_on_node, "boot", lambda: "another start")
+    assert 20 < keeper_on_node.left_s(facts) <= 25
+    assert keeper_on_node.left_s(facts | {"began_wall": at + 60, "end_wall": at + 7200}) == 30.0

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[4]
 def market() -> Iterator[tuple[Books, str]]:
     books = Books(servers=[server(6)])
     served = serve(books, "127.0.0.1", 0, pace_s=0.0, kind=HTTPServer)  # one request after the other
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield books, f"http://127.0.0.1:{served.server_address[1]}/v1"
     finally:

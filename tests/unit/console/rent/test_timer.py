@@ -41,7 +41,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def market() -> Iterator[tuple[Books, str]]:
     books = Books(servers=[server(6)])
     served = serve(books, "127.0.0.1", 0, pace_s=0.0)
-    threading.Thread(target=served.serve_forever, daemon=True).start()
+    threading.Thread(target=served.serve_forever, args=(0.02,), daemon=True).start()
     yield books, f"http://127.0.0.1:{served.server_address[1]}/v1"
     served.shutdown()
     served.server_close()
@@ -111,3 +111,5 @@ def test_without_a_systemd_of_the_user_nothing_is_ordered(
     with pytest.raises(BadInput, match="could not be started"):
         rented(book, market[1])
     assert (market[0].orders, book.leases()) == ({}, [])
+    assert not (book.place / "key").exists()
+    assert list(timer.units().glob("motley-*")) == []

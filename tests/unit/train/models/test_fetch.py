@@ -1,5 +1,8 @@
-"""What is fetched of a model of which the tokenizer alone is wanted."""
+"""What is fetched of a model: its tokenizer alone, or what a list from elsewhere says."""
 
+import hashlib
+import json
+import os
 from pathlib import Path
 
 import pytest
@@ -29,3 +32,41 @@ def test_a_tokenizer_comes_without_its_model(tmp_path: Path, monkeypatch: pytest
 def test_what_the_hub_does_not_have_cannot_be_fetched() -> None:
     with pytest.raises(BadInput, match="tiny is no model of the hub"):
         fetch.fetch_tokenizer("tiny")
+
+
+def listed(content: bytes) -> dict[str, object]:
+    """As a controller has listed it, and sends it to a machine that fetches by itself."""
+    files = [
+        {"name": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "git": None}
+        for name in ("config.json", "model.safetensors")
+    ]
+    listing = {"repo": "owner/small", "kind": "model", "revision": "abc", "files": files, "closed": False}
+    return dict(json.loads(json.dumps({"listing": listing, "token": ""})))
+
+
+def test_what_a_list_says_is_fetched_and_nothing_that_differs_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    monkeypatch.setattr(fetch, "list_hub", lambda repo, kind: pytest.fail("the hub's own list is not asked for"))
+    sent = [b"changed"]
+    monkeypatch.setattr(fetch, "get", lambda listing, file, path: path.write_bytes(sent[0]))
+    with pytest.raises(BadInput, match="arrived damaged twice"):
+        fetch.fetch_listed("owner/small", listed(b"right!!"))
+    sent[0] = b"right!!"
+    found = fetch.fetch_listed("owner/small", listed(b"right!!"))
+    assert (Path(found["folder"]) / "model.safetensors").read_bytes() == b"right!!"
+    assert found["folder"] == str(tmp_path / "models/base/owner--small")
+
+
+def test_a_token_is_used_where_one_came_and_is_left_in_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    monkeypatch.setenv("HF_TOKEN", "")
+    used: list[str] = []
+    monkeypatch.setattr(
+        fetch, "get", lambda listing, file, path: (used.append(os.environ["HF_TOKEN"]), path.write_bytes(b"x"))
+    )
+    fetch.fetch_listed("owner/small", listed(b"x") | {"token": "hf_TokenOfATest"})
+    assert set(used) == {"hf_TokenOfATest"}
+    left = [file for file in tmp_path.rglob("*") if file.is_file() and b"hf_TokenOfATest" in file.read_bytes()]
+    assert left == []

@@ -1,0 +1,52 @@
+"""Who gives the machine back while this one sleeps, or is off: a timer of this one, a machine at home, or nobody."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from console.rent import timer
+from console.words import say
+from train.errors import BadInput
+
+SUPPLIES = Path("/sys/class/power_supply")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Helper:
+    timer: bool = False
+    keeper: str = ""
+    outlives: bool = False
+    """The keeper also outlives a restart of its machine: for that it has the key in a file."""
+
+    @property
+    def nobody(self) -> bool:
+        return not (self.timer or self.keeper)
+
+
+def is_a_laptop() -> bool:
+    """One with a battery, whose lid is closed in the evening. A mouse has one as well, which is its own."""
+    kinds = [(supply, read(supply / "type")) for supply in SUPPLIES.glob("*")]
+    return any(kind == "Battery" and read(supply / "scope") != "Device" for supply, kind in kinds)
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except OSError:
+        return ""
+
+
+def asked(helper: Helper, head: str) -> Helper:
+    """Whoever rents from a laptop says who gives back while it is closed. `head`: of the machines at home."""
+    say("this is a laptop: closed, it cannot give the rented machine back. Who does it then?")
+    if may := timer.possible():
+        say("  t      a timer of this laptop, as soon as it is open again (keeps the key in a file until then)")
+    say(f"  {head or 'NODE':<6} a machine at home that stays on, at the time itself")
+    say("  Enter  nobody: it is billed until this laptop is open again")
+    word = input("who? ").strip()
+    if word.lower() in ("t", "timer"):
+        if not may:
+            raise BadInput("this user has no systemd that could keep a timer", fix="fix: a machine at home, or nobody")
+        return replace(helper, timer=True)
+    return replace(helper, keeper=word)
