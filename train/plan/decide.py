@@ -18,6 +18,7 @@ from train.plan.fit import Decisions, Fit, fit, predict, setup_for
 from train.plan.memory import GIB, Setup, fits, parameters
 from train.plan.new_or_resumed import choose_run, known_runs
 from train.plan.nodes import Device, LaunchFacts, PlanNode, link, machines, nodes_of, speeds
+from train.plan.pipes_setting import parse_pipes
 from train.plan.plan import Plan
 from train.plan.request import Request, about_model
 
@@ -171,8 +172,8 @@ def _backend(
         return "hf", MIXES
     if without:
         return "hf", f"unsloth is not installed on {without}"
-    if streams:
-        return "hf", f"unsloth cannot stream, and {', '.join(streams)} must"
+    if parse_pipes(config.holding.pipes) or streams:
+        return "hf", f"unsloth cannot stream, and {', '.join(streams)} must" if streams else "unsloth cuts no model"
     return "unsloth", "a GPU and unsloth on every node"
 
 

@@ -26,6 +26,7 @@ from train.plan.memory import (
     trained_parameters,
 )
 from train.plan.nodes import Device
+from train.plan.pipes_setting import parse_pipes
 from train.plan.streaming import HELD, Place, on_node, place
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
@@ -111,6 +112,9 @@ def placed(
     """The settings of one node, with where its base is in place of `auto`, and why."""
     if not hasattr(config, "weights"):
         return config, []
+    if parse_pipes(config.holding.pipes):
+        held: dict[str, Any] = {"weights": "gpu"}
+        return replace(config, **held), []
     where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
     own: dict[str, Any] = {"weights": where.weights}
     return replace(config, **own), [f"weights {where.weights}: {where.why}"] if where.why else []
