@@ -88,6 +88,7 @@ class Observed:
 class Agent:
     def __init__(self, cluster: ClusterConfig, settings: RunConfig, args: argparse.Namespace) -> None:
         self.cluster, self.settings, self.wait_s = cluster, settings, args.wait_s
+        self.room = cluster.room
         folder = settings.log_folder
         folder.mkdir(parents=True, exist_ok=True)
         self.memory = AgentMemory.load(folder / "epoch.json", cluster.token)
@@ -189,6 +190,7 @@ class Agent:
             order=self.cluster.order,
             me=self._status(seen),
             peers=seen.statuses,
+            room=self.room,
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
             welcome=self.newcomers.welcome(seen.peers, seen.at),
             wall=time.time(),

@@ -54,7 +54,8 @@ def arrange(
     if not asked or base is None:
         return alone(cluster.names), []
     model = _model_config(base)
-    cut_proof.prove(model)
+    if not cluster.known.get("cut_proven"):  # once for each run
+        cut_proof.prove(model)
     limits, speeds = _measure(config, decisions, world, model, cluster)
     room = Room(model.num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
     wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]

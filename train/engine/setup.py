@@ -137,6 +137,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
         run.reporter.open_board(config, run.step)
     if world.writes:
         measured = {"wire": wire} if world.size > 1 else {}
+        measured |= {"cut_proven": "true"} if run.workers.cut else {}
         decided.keep(config, **decisions.as_dict(), **measured)
     sync_name = run.strategy.kind if run.workers.cut else config.sync
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]

@@ -16,7 +16,7 @@ from train.plan import fit
 from train.plan.config import RunConfig
 
 FILE = "decided.json"
-NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch")
+NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
 
 
 def read(config: RunConfig) -> dict[str, str]:
