@@ -93,8 +93,16 @@ class Training:
 
     # -- the run -------------------------------------------------------------------------------------------------
 
-    def launch(self, name: str, *, nodes: list[str] | None = None, token: str = "", **settings: Any) -> None:
-        """The same run again, or another one: settings, units, start."""
+    def launch(
+        self,
+        name: str,
+        *,
+        nodes: list[str] | None = None,
+        token: str = "",
+        more: dict[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """The same run again, or another one: settings, units, start. `more`: of the cluster's file."""
         self.run_name = name
         token = token or f"token-{name}-{time.time_ns()}"
         chosen = nodes or self.names
@@ -104,7 +112,14 @@ class Training:
         ]
         for one in chosen:
             host = self.host(one)
-            facts = {"run": name, "node": one, "token": token, "nodes": listed, "interface": host.cable.nic}
+            facts = {
+                "run": name,
+                "node": one,
+                "token": token,
+                "nodes": listed,
+                "interface": host.cable.nic,
+                **(more or {}),
+            }
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))

@@ -101,7 +101,9 @@ def _measure(
     speed, device = 0.0, cluster.devices[world.rank]
     if any(name not in known for name in cluster.names):
         speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)
-    limit = os.environ.get(HOLDS) or stages.holds(cluster.facts, cluster.setup, device, model.num_hidden_layers)
+    limit = os.environ.get(HOLDS) or stages.holds(
+        cluster.facts, cluster.setup, device, model.num_hidden_layers, ends=False
+    )
     found = world.gather([int(limit), speed])
     speeds = [known.get(name, 1.0) if not speed else own for name, (_, own) in zip(cluster.names, found, strict=True)]
     return [count for count, _ in found], speeds

@@ -100,15 +100,15 @@ def most_layers(facts: Facts, setup: Setup, card_bytes: int, *, first: bool, las
     return next((count for count in range(facts.layers, 0, -1) if fits(count)), 0)
 
 
-def holds(facts: AnyFacts | None, setup: Setup, device: Device, layers: int) -> int:
-    """The most layers that one node can hold, wherever they are in a pipe of two; all of them, if it can hold the whole
-    model. All where nothing is known of the model."""
+def holds(facts: AnyFacts | None, setup: Setup, device: Device, layers: int, *, ends: bool = True) -> int:
+    """The most layers that one node can hold, with the embeddings and the head or without; all of them, if it can hold
+    the whole model. All where nothing is known of the model."""
     if not isinstance(facts, Facts):
         return layers
     own = on_node(setup, device)
     if memory(facts, own).total <= USABLE * device.memory_bytes:
         return layers
-    return min(layers, most_layers(facts, own, device.memory_bytes, first=True, last=True, ahead=1))
+    return min(layers, most_layers(facts, own, device.memory_bytes, first=ends, last=ends, ahead=1))
 
 
 def room_of(facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], layers: int) -> list[int]:
