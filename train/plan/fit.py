@@ -189,6 +189,13 @@ def fit(
     )
 
 
+def as_stage(node: NodeFit, found: Cut) -> NodeFit:
+    name = node.node.node
+    if name not in found.layers:
+        return replace(node, fits=False, fix=None, place=HELD)
+    return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
+
+
 def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
