@@ -2,18 +2,23 @@
 
 import itertools
 import signal
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
-from train.engine import cut_proof
+from train.engine import cut_proof, loop, pipes
 from train.errors import BadInput
 from train.models import hf
 from train.models.model_files import model_folder
 from train.models.part import Part
 from train.models.weights import trained_weights
+from train.parallel.workers import Workers
+from train.parallel.world import World
+from train.plan import decided
 from train.plan.config import load_config
 
 FAMILIES = (
@@ -200,6 +205,24 @@ def test_a_run_in_4_bit_with_checkpoints_and_rounded_gradients(more, options, tm
     truth = cluster.train(tmp_path / "one", {**options, **more})
     run = cluster.train(tmp_path / "two", {**options, **more, "pipes": "node-1+node-0"}, 2)
     assert run.losses() == pytest.approx(truth.losses(), rel=1e-6 if more.get("wire") != "bf16" else 1e-3)
+
+
+def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next_generation(tmp_path):
+    """The others wait for it in the middle of an exchange: it cannot be tried again here."""
+
+    def gradients(*_):
+        raise torch.OutOfMemoryError
+
+    config = load_config({"model": "tiny", "pipes": "a+b", "home": str(tmp_path)})
+    workers = Workers(("a", "b"), ((0, 1),), ((0, 2), (2, 4)))
+    run = SimpleNamespace(config=config, workers=workers, micro_batch=4, trained=SimpleNamespace(scale=1.0))
+    run.strategy = SimpleNamespace(gradients=gradients, interrupted_exchange=True)
+    with pytest.raises(torch.OutOfMemoryError):
+        loop.compute(run, [], 1.0)
+    known = decided.read(config)
+    world = World(node="a")
+    world.gather = lambda own: [own, own]  # as the other stage
+    assert pipes.micro_batch(replace(config, micro_batch=4), world, workers, 48, known)[0] == 2
 
 
 def test_fewer_layers_than_machines_are_refused(options, tmp_path):

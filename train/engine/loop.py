@@ -123,6 +123,8 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
             if run.strategy.interrupted_exchange:  # the peers wait in it; only a restart helps
+                if run.workers.cut:
+                    decided.keep(run.config, pipe_micro_batch=str(max(1, run.micro_batch // 2)))
                 raise
         run.trained.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":
