@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from console.words import clock, drawn
 from train.plan import sizes
-from train.plan.fit import NodeFit
+from train.plan.fit import Fit, NodeFit
 from train.plan.memory import GIB
 from train.plan.nodes import gb
 from train.plan.plan import Plan, predicted
@@ -31,7 +31,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
             (
                 node.name,
                 node.computes_on,
-                memory_words(entries[node.name], node.bytes, known=known) + each,
+                memory_words(plan.fit, entries[node.name], node.bytes, known=known) + each,
                 f"{route.get('nic', '?')} {speed}".strip(),
                 gb(node.look["free_bytes"]),
                 shares[node.name],
@@ -47,9 +47,12 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     return lines_ + [f"  ⚠ {warning}" for warning in plan.warnings]
 
 
-def memory_words(entry: NodeFit, has_bytes: int, *, known: bool) -> str:
+def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> str:
     needs = f"{entry.memory.total / GIB:.1f}" if known else "?"
-    return f"{needs} of {has_bytes / GIB:.0f} GB{', streams' if entry.place.weights == 'stream' else ''}"
+    how = ", streams" if entry.place.weights == "stream" else ""
+    if fit.cut and (own := fit.cut.layers.get(entry.node.node)):
+        how = f", {own[1] - own[0]} of {fit.cut.room.layers} layers"
+    return f"{needs} of {has_bytes / GIB:.0f} GB{how}"
 
 
 def shared_rows(plan: Plan) -> dict[str, str]:
@@ -81,6 +84,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         ("model", model),
         ("memory", "" if plan.fit.facts else unknown),
         *(("streams", f"{entry.node.node}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
+        ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),

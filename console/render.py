@@ -60,6 +60,7 @@ def files(
         "nodes": plan["nodes"],
         "nic": own["card"],
         "aside": aside or {},
+        "pipe": plan.get("pipe") or {},
         "settings": settings_of(plan, own),
         "help": plan["help"],
         **ports,

@@ -173,7 +173,7 @@ def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]
         steps = [event for event in end_of(logs(home, name) / EVENTS).events() if event.get("event") == "step"]
         for event in steps[-MEASURED_STEPS:]:
             for node, did in event["nodes"].items():
-                if did["rows"] and did["compute_s"] > 0:
+                if did["rows"] and did["compute_s"] > 0 and "layers" not in did:
                     rates.setdefault(node, []).append(did["rows"] / did["compute_s"])
         if rates:
             speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}

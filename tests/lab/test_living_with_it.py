@@ -137,7 +137,7 @@ def test_two_nights_with_a_battery_a_game_hours_and_a_power_cut_keep_the_curve(m
     dusk = time.time() // 60 * 60
     hours = nights(head, dusk)
     began = time.time()
-    machines.launch("nights", max_steps=50000, learning_rate=2e-5, aside={"hours": hours, "programs": [GAME]})
+    machines.launch("nights", max_steps=50000, learning_rate=2e-5, more={"aside": {"hours": hours, "programs": [GAME]}})
     machines.together(*machines.names, since=began, within_s=BEGUN_S)
 
     plays(old)

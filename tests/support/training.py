@@ -99,10 +99,10 @@ class Training:
         *,
         nodes: list[str] | None = None,
         token: str = "",
-        aside: dict[str, Any] | None = None,
+        more: dict[str, Any] | None = None,
         **settings: Any,
     ) -> None:
-        """The same run again, or another one: settings, units, start."""
+        """The same run again, or another one: settings, units, start. `more`: of the cluster's file."""
         self.run_name = name
         token = token or f"token-{name}-{time.time_ns()}"
         chosen = nodes or self.names
@@ -112,8 +112,14 @@ class Training:
         ]
         for one in chosen:
             host = self.host(one)
-            facts: dict[str, Any] = {"run": name, "node": one, "token": token, "nodes": listed}
-            facts |= {"interface": host.cable.nic} | ({"aside": aside} if aside else {})
+            facts = {
+                "run": name,
+                "node": one,
+                "token": token,
+                "nodes": listed,
+                "interface": host.cable.nic,
+                **(more or {}),
+            }
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))

@@ -1,5 +1,5 @@
 """What a model trains to, and the memory that it takes: for the tests of streamed weights, also as a process of its own
-(streaming.py FOLDER WEIGHTS FORM)."""
+(streaming.py FOLDER WEIGHTS FORM, or FOLDER 4-8 FORM for a part of a model that is cut)."""
 
 from __future__ import annotations
 
@@ -47,6 +47,17 @@ def train(model: torch.nn.Module, steps: int = 4) -> tuple[list[float], str]:
     return losses, digest.hexdigest()
 
 
+def train_part(model: torch.nn.Module, steps: int = 2) -> None:
+    """Of a stage in the middle: what comes in and what comes back are made up."""
+    part, backbone = model.get_base_model().part, model.get_base_model().get_decoder()
+    optimizer = torch.optim.AdamW(trained_weights(model).values(), lr=2e-3, weight_decay=0.0)
+    for step in range(steps):
+        hidden = torch.randn(ROWS, TOKENS, model.config.hidden_size, requires_grad=True)
+        out = part.states(backbone, batch(step), hidden)
+        out.backward(torch.ones_like(out))
+        optimizer.step()
+
+
 def memory_mb(name: str) -> float:
     status = Path("/proc/self/status").read_text()
     return int(status.partition(f"{name}:")[2].split()[0]) / 1e3
@@ -58,8 +69,11 @@ if __name__ == "__main__":
     import transformers.models.llama.modeling_llama  # noqa: F401
 
     folder, weights, form = sys.argv[1:]
-    train(build(sys.argv[1] + "/warm", weights=weights, load_in=form), 1)
+    layers = tuple(map(int, weights.split("-"))) if "-" in weights else None
+    held = {"layers": layers} if layers else {"weights": weights}
+    train(build(sys.argv[1] + "/warm", load_in=form), 1)
     Path("/proc/self/clear_refs").write_text("5")
     before = memory_mb("VmRSS")
-    losses, adapter = train(build(folder, weights=weights, load_in=form, gradient_checkpointing="true"), 2)
+    model = build(folder, load_in=form, gradient_checkpointing="true", **held)
+    losses, adapter = train(model, 2) if not layers else (train_part(model), "")
     print(json.dumps({"peak_mb": memory_mb("VmHWM") - before, "losses": losses, "adapter": adapter}))

@@ -27,6 +27,13 @@ def test_a_good_one(tmp_path):
     assert (config.presence_port, config.group_ports) == (29400, (29410, 29489))
 
 
+def test_what_each_node_holds_of_a_model_that_is_cut(tmp_path):
+    assert read_cluster(written(tmp_path)).room is None
+    found = read_cluster(written(tmp_path, pipe={"layers": 4, "layer_bytes": 10, "holds": {"a": 3, "b": 1}}))
+    assert found.room and found.pipe
+    assert found.room.holds == {"a": 3, "b": 2} and found.pipe.holds["b"] == 1
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -44,6 +51,11 @@ def test_a_good_one(tmp_path):
         ({"group_ports": [29489, 29410]}, "29489 is above 29410"),
         ({"presence_port": "x"}, "'x' is not a port"),
         ({"run": "../x"}, "cannot name a run"),
+        ({"pipe": {"layers": 4}}, "pipe: it is not {layers, layer_bytes, holds"),
+        (
+            {"pipe": {"layers": 4, "layer_bytes": 1, "holds": {"bb": 1}}},
+            "pipe: 'bb' is none of nodes, did you mean 'b'?",
+        ),
     ],
 )
 def test_mistakes_are_named(changes, said, tmp_path):

@@ -114,10 +114,10 @@ def test_what_any_node_knows_is_obeyed_and_what_was_set_stays(tmp_path):
     decided.keep(config, sync="flat")
     known = decided.read(config)
     assert known == {"precision": "fp32", "wire": "fp32", "sync": "flat"}
-    obeyed, why = decided.obey(config, [{}, known])
+    obeyed, why, _ = decided.obey(config, [{}, known])
     assert (obeyed.precision, obeyed.sync, obeyed.wire) == ("fp32", "flat", "bf16")
     assert why == ["precision fp32, sync flat: decided when the run began"]
-    assert decided.obey(config, [{}, {}]) == (config, [])
+    assert decided.obey(config, [{}, {}]) == (config, [], {})
     assert decided.read(SftConfig(home=str(tmp_path), run="r", resume="never")) == {}
     assert decided.read(SftConfig(home=str(tmp_path), run="branch", resume="r")) == known
 

@@ -27,6 +27,7 @@ from train.cluster.membership import (
     host_facts,
     majority,
 )
+from train.plan.stages import Room
 
 ROUND_S = 0.5
 PATIENCE_S = 3.0
@@ -47,7 +48,8 @@ class Node:
 class World:
     """Nodes, cables, a clock. What is true of every moment is asserted after every round of every node."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, room: Room | None = None) -> None:
+        self.room = room
         self.order = tuple(f"n{i}" for i in range(size))
         self.nodes = {name: Node(name, NodeStatus(name=name)) for name in self.order}
         self.cut: set[frozenset[str]] = set()
@@ -78,6 +80,7 @@ class World:
             order=self.order,
             me=node.status,
             peers=alive,
+            room=self.room,
             age_s={n: self.time - at for n, (at, _) in node.known.items()},
             up_s=self.time - node.up_since,
             wait_all_s=5,
@@ -95,6 +98,7 @@ class World:
             case Propose():
                 generation = Generation(number=action.number, host=node.name, members=action.members)
                 assert majority(generation.members, self.order), "a generation without a majority"
+                assert not self.room or not self.room.missing(generation.members), "a generation that cannot hold it"
                 assert generation.number > node.status.number and generation.members[0] == node.name
                 node.failures += action.kind == "failed"
                 self.take(node, generation)
@@ -204,8 +208,8 @@ worlds = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), happeni
 thorough = settings(max_examples=400, suppress_health_check=list(HealthCheck))
 
 
-def play(size: int, events: list[tuple]) -> World:
-    world = World(size)
+def play(size: int, events: list[tuple], room: Room | None = None) -> World:
+    world = World(size, room)
     for what, *words in events:
         getattr(world, what)(*words)
         world.check()
@@ -238,6 +242,34 @@ def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
     world.cut.clear()
     world.settle(30)
     assert [set(generation.members) for generation in world.training()] == [set(world.order)]
+
+
+@thorough
+@given(worlds, st.data())
+def test_a_model_that_is_cut_trains_where_those_left_can_hold_it_else_they_wait(drawn, data):
+    """They name what is missing, and continue by themselves when it is back."""
+    size, events = drawn
+    holds = data.draw(st.lists(st.integers(1, 4), min_size=size, max_size=size))
+    names = [f"n{i}" for i in range(size)]
+    room = Room(data.draw(st.integers(1, sum(holds))), 10**9, dict(zip(names, holds, strict=True)))
+    world = play(size, events, room)
+    side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
+    world.cut = {frozenset((a, b)) for a in side for b in world.order if b not in side}
+    for name in world.order:
+        world.wake(name)
+        world.back(name)
+        world.unpause(name)
+        world.nodes[name].failures = 0
+    world.settle(60)
+    lacking = room.missing(side)
+    assert [set(one.members) for one in world.training()] == ([] if lacking else [set(side)])
+    for name in side if lacking else []:
+        node = world.nodes[name]
+        waits = decide(world.view(node))
+        assert isinstance(waits, Idle) and f"{lacking}.0 GB are missing, waiting for " in waits.reason
+    world.cut.clear()
+    world.settle(30)
+    assert [set(one.members) for one in world.training()] == [set(world.order)]
 
 
 @thorough
@@ -460,6 +492,10 @@ def hosts(*peers: NodeStatus, ours: Generation = OURS, group: str = "running", *
 CALM = hosts(B, C)
 CASES = {
     "no majority": (hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting")),
+    "too little memory": (
+        hosts(B, replace(C, reachable=("a",)), room=Room(3, 10**9, dict.fromkeys(TRIO, 1))),
+        Idle("a and b hold 2 of 3 layers: 1.0 GB are missing, waiting for c"),
+    ),
     "unclear loss": (hosts(B, replace(C, reachable=("a",)), age_s={"b": 2.0, "c": 0.1}), Keep()),
     "lost": (hosts(B), Propose(3, ("a", "b"), "lost c (silent)", "lost", ("c",))),
     "restarted": (hosts(B, replace(C, generation=None)), Propose(3, TRIO, "c restarted", "joined", ("c",))),

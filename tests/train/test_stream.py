@@ -1,5 +1,6 @@
 """weights: stream. The same numbers as of a base that is held, in a fraction of its memory."""
 
+import functools
 import json
 import sys
 import threading
@@ -89,6 +90,7 @@ def large(tmp_path_factory):
     return folder
 
 
+@functools.cache
 def measured(folder, weights, form="16bit"):
     program = str(ROOT / "tests/train/streaming.py")
     done = pace.run(sys.executable, program, str(folder), weights, form, cwd=ROOT, env=environment())
@@ -101,6 +103,14 @@ def test_it_needs_less_memory_by_most_of_the_base(large):
     held, streamed = (measured(large, weights) for weights in ("gpu", "stream"))
     assert streamed["adapter"] == held["adapter"] and streamed["losses"] == held["losses"]
     assert held["peak_mb"] - streamed["peak_mb"] > 0.6 * base_mb, (held, streamed, base_mb)
+
+
+def test_a_part_of_a_model_needs_memory_for_its_layers_only(large):
+    """A third of the layers: two thirds of the base are elsewhere."""
+    base_mb = sum(file.stat().st_size for file in large.glob("*.safetensors")) / 1e6
+    whole, part = (measured(large, what)["peak_mb"] for what in ("gpu", "4-8"))
+    assert whole - part > 0.6 * base_mb * 2 / 3, (whole, part, base_mb)
+    assert part < 0.6 * whole
 
 
 # -- the reader --------------------------------------------------------------------------------------------------------

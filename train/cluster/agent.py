@@ -38,7 +38,7 @@ from train.cluster.membership import (
     Verdict,
     decide,
     why_aside,
-)
+)  # fmt: skip
 from train.cluster.notifier import NodeNotifier
 from train.cluster.step_aside import StepAside
 from train.cluster.workers import Failure, LocalWorkers, WorkersSeen, free_port
@@ -189,6 +189,7 @@ class Agent:
             order=self.cluster.order,
             me=self._status(seen),
             peers=seen.statuses,
+            room=self.cluster.room,
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
             welcome=self.newcomers.welcome(seen.peers, seen.at),
             wall=time.time(),

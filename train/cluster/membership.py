@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from train import pause
 from train.cluster.ledger import EMPTY, Ledger
+from train.plan.stages import Room, why_too_small
 from train.runlog.notices import STEPS_ASIDE
 
 MOST_FAILURES = 8
@@ -85,6 +86,8 @@ class NodeView:
     """Seconds since each of them answered last."""
     welcome: Collection[str] | None = None
     """Peers that have answered long enough to join (None: all): one that comes and goes has to wait."""
+    room: Room | None = None
+    """Of a model that is cut: how much of it each node can hold."""
     wall: float = 0.0
     """The time of the day here."""
     up_s: float = 1e9
@@ -160,6 +163,8 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
     fit = {name: node for name, node in everyone.items() if node.condition == "fit"}
     if not majority(fit, view.order):
         return Idle(_why_away(view, everyone) or why_too_few(fit, view.order))
+    if why := too_little(view, fit):
+        return Idle(why)
     newest = _newest_generation(fit, view.order)
     if newest is None:
         return _begin(view, fit)
@@ -174,6 +179,13 @@ def why_too_few(fit: Collection[str], order: Sequence[str]) -> str:
     if 2 * len(fit) == len(order):
         return f"no answer from {missing}; of two halves the one with {order[0]} continues, this one waits"
     return f"no answer from {missing}; {len(fit)} of {len(order)} are no majority, waiting"
+
+
+def too_little(view: NodeView, names: Collection[str]) -> str:
+    """Those that are left cannot hold the model together: how much is missing, and which node would do."""
+    if view.room is None:
+        return ""
+    return why_too_small(list(names), [name for name in view.order if name not in names], view.room)
 
 
 def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
@@ -238,7 +250,7 @@ def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
     members = choose_members(fit, view.order, first)
     if (missing or len(members) < len(fit)) and view.up_s < SETTLE_S:
         return Idle("looking for the others")
-    if not majority(members, view.order):
+    if not majority(members, view.order) or too_little(view, members):
         return Idle(f"{first} and {', '.join(n for n in fit if n not in members)} do not reach each other yet")
     return Propose(_next_number(view), members, "first generation" if not view.me.begun else "new host", nodes=members)
 
@@ -350,6 +362,8 @@ class Rule:
 HOST_RULES = (
     Rule("no majority", lambda h: not majority(h.chosen, h.view.order),
          lambda h: Idle(why_too_few(h.chosen, h.view.order))),
+    Rule("too little memory", lambda h: too_little(h.view, h.chosen) and not h.loss_is_unclear,
+         lambda h: Idle(too_little(h.view, h.chosen))),
     Rule("unclear loss", lambda h: h.loss_is_unclear, lambda _: Keep()),
     Rule("lost", lambda h: h.lost, lambda h: _next(h, "lost", h.lost, f"lost {', '.join(h.lost.values())}")),
     Rule("restarted", lambda h: h.restarted,

@@ -247,6 +247,8 @@ class LocalWorkers:
                 "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{causes[local].fileno()}",
                 VARIABLE: stage,
             }
+            if self.cluster.pipe:
+                env["MOTLEY_HOLDS"] = str(self.cluster.pipe.of([own]))
             if self.cluster.interface:
                 env.setdefault("GLOO_SOCKET_IFNAME", self.cluster.interface)
                 env.setdefault("NCCL_SOCKET_IFNAME", f"={self.cluster.interface}")

@@ -32,6 +32,7 @@ from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
 from train.parallel.balance import Balance
 from train.parallel.strategy import StepTiming, Strategy
+from train.parallel.workers import Workers
 from train.parallel.world import World
 from train.plan import decided
 from train.plan.config import RunConfig
@@ -47,6 +48,7 @@ class Run:
     config: RunConfig
     recipe: Recipe
     world: World
+    workers: Workers
     device: str
     math: dict[str, Any]
     """What decides the loss curve: settings, hashes of base and rows."""
@@ -82,7 +84,7 @@ def train(run: Run) -> None:
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
         slices = spans(split_rows(len(rows), run.balance.shares))
         targets = [int(run.rows.targets[rows[a:b]].sum()) for a, b in slices]
-        first, end = slices[world.rank]
+        first, end = slices[run.workers.of(world.rank)]
         rate = set_learning_rate(run)
 
         run.position = run.step * config.rows_per_step + first
@@ -92,7 +94,8 @@ def train(run: Run) -> None:
         timing = strategy.exchange(run.step + 1, timing, norm, targets, saving=saves_after(run, run.step + 1))
         now = time.perf_counter()
         ranks = observe(run, RankStep(timing, fed, norm, now - since, gpu_gb(run.device)))
-        event = step_event(ranks, run.balance, step=run.step + 1, lr=rate, targets=targets, sync=strategy.kind)
+        facts: dict[str, Any] = {"step": run.step + 1, "lr": rate, "targets": targets, "sync": strategy.kind}
+        event = step_event(ranks, run.workers, run.balance, **facts)
         since = now
         report(run, event)  # before the update, so that no trained row goes unlogged
         update(run, event["grad_norm"])
@@ -120,6 +123,8 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
             if run.strategy.interrupted_exchange:  # the peers wait in it; only a restart helps
+                if run.workers.cut:
+                    decided.keep(run.config, pipe_micro_batch=str(max(1, run.micro_batch // 2)))
                 raise
         run.trained.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":
@@ -146,8 +151,8 @@ def observe(run: Run, mine: RankStep) -> Ranks:
     """What all ranks did in this step, the same on every rank; it must be all rows, and finite."""
     ranks = [RankStep.of(numbers) for numbers in run.world.numbers(mine.numbers())]
     kept = f"the last proven checkpoint is kept: {run.config.checkpoint_folder()}"
-    require_every_row(ranks, run.balance.names, run.step + 1, run.config.rows_per_step, kept)
-    require_finite(ranks, run.balance.names, scaled=run.trained.scaler is not None)
+    require_every_row(ranks, run.workers, run.step + 1, run.config.rows_per_step, kept)
+    require_finite(ranks, run.workers.names, scaled=run.trained.scaler is not None)
     timings = run.strategy.observe([rank.timing for rank in ranks])
     return [rank.timed(timing) for rank, timing in zip(ranks, timings, strict=True)]
 
@@ -175,7 +180,7 @@ def decide(run: Run, event: dict[str, Any]) -> None:
         if run.world.writes:
             decided.keep(run.config, **choice.decided)
         run.reporter.say(choice.message)
-    change = run.balance.learn(event["nodes"], hold=run.strategy.comparing)
+    change = run.balance.learn(run.workers.seen(event["nodes"]), hold=run.strategy.comparing)
     if change:
         run.strategy.forget_timings()
         run.reporter.write("balance", step=run.step, shares=change.shares, speeds=change.speeds, reason=change.reason)

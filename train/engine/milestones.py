@@ -140,10 +140,11 @@ def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
         return None
-    first, end = spans(split_rows(count, [1.0] * run.world.size))[run.world.rank]
+    workers, rank = run.workers, run.world.rank
+    first, end = spans(split_rows(count, [1.0] * len(workers.groups)))[workers.of(rank)]
     some = list(range(first, end))
     sums, mine = sums_over(run.module, run.held_out, some, micro_batch=run.micro_batch, device=run.device)
-    parts = run.world.numbers([*sums, float(mine)])
+    parts = run.world.numbers([*sums, float(mine if workers.leads(rank) else 0)])
     *totals, targets = (sum(part[place] for part in parts) for place in range(len(parts[0])))
     loss, *metrics = (total / targets for total in totals)
     return loss, int(targets), dict(zip(run.module.metrics, metrics, strict=True))

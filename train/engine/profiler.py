@@ -70,8 +70,8 @@ class Profile:
         seen = self.file.with_name(f".{self.file.name}.{os.getpid()}.json")
         facts = {
             "run": run.config.run,
-            "process": run.balance.names[run.world.rank],
-            "processes": run.balance.names,
+            "process": run.workers.names[run.world.rank],
+            "processes": list(run.workers.names),
             "steps": ends_of(self.steps),
         }
         try:

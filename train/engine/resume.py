@@ -47,7 +47,7 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict
     run.milestones = Milestones(settled=step, saved=here, best=state["best"], evaluated=evaluated, gains=gains)
     if run.trained.scaler and state["scaler"]:
         run.trained.scaler.load_state_dict(state["scaler"])
-    return f"resumed at step {step}, from {run.balance.names[source]}"
+    return f"resumed at step {step}, from {run.workers.names[source]}"
 
 
 def find_own(run: Run) -> checkpoint.Saved | None:

@@ -7,13 +7,13 @@ import math
 from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 import torch
 
 from train import recipes
 from train.data.rows import Rows
-from train.engine import consistency, early_stop, microbatch, resume
+from train.engine import consistency, early_stop, microbatch, pipes, resume
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import is_mixed, make_optimizer
@@ -25,15 +25,17 @@ from train.models.weights import Trained, trained_weights
 from train.parallel import sync
 from train.parallel.balance import Balance
 from train.parallel.diloco import DiLoCo
+from train.parallel.pipeline import PipeSync, Stage
 from train.parallel.strategy import Strategy
+from train.parallel.workers import Workers
 from train.parallel.world import World
 from train.plan import decided
-from train.plan.config import RunConfig
+from train.plan.config import RunConfig, SftConfig
 from train.plan.decide import choose
-from train.plan.fit import Decisions, placed
+from train.plan.fit import Decisions, placed, setup_for
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
-from train.recipes import Recipe
+from train.recipes import Recipe, sft
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
 
@@ -41,7 +43,7 @@ from train.runlog.events import EventLog, ProgressLine
 def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None) -> Run:
     recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
-    config, why_decided = decided.obey(config, world.gather(decided.read(config)))
+    config, why_decided, known = decided.obey(config, world.gather(decided.read(config)))
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     shape = recipe.shape(config, base)
     decisions = choose(config, devices, shape)
@@ -49,7 +51,6 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     device = devices[world.rank].device
     if device != "cpu":
         torch.cuda.set_device(device)
-    check_shares(config, world.size)
 
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
     rows, held_out = recipe.rows(config, partial(say, out))
@@ -59,19 +60,31 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
     early_stop.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
-    module = recipe.build(config, decisions, base, device, rows.row_length)
+    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    cluster = pipes.Cluster(names=names, devices=devices, facts=shape, setup=setup, known=known)
+    workers, why_cut = pipes.arrange(config, decisions, world, base, cluster)
+    check_shares(config, len(workers.groups))
+    module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
 
-    world.start_group(gpus=all(found.is_gpu for found in devices))
-    mixed = is_mixed(devices)
+    world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
+    mixed = is_mixed(devices) or workers.cut
     trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
-    micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
+    if workers.cut:
+        micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
+    else:
+        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
     log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
+    if workers.cut:
+        strategy: Strategy = PipeSync(stage, module, trained, workers, wire)
+    else:
+        strategy = make_strategy(config, world, module, trained, wire=wire, total_steps=total_steps, on_cpu=mixed)
     run = Run(
         config=config,
         recipe=recipe,
         world=world,
+        workers=workers,
         device=device,
         math=facts,
         rows=rows,
@@ -79,14 +92,32 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         module=module,
         total_steps=total_steps,
         reporter=Reporter(log, ProgressLine(out, total_steps)),
-        strategy=make_strategy(config, world, module, trained, wire=wire, total_steps=total_steps, on_cpu=mixed),
+        strategy=strategy,
         trained=trained,
-        balance=make_balance(config, names),
+        balance=make_balance(config, workers.labels),
         micro_batch=micro_batch,
     )
-    why_measured = [*why_placed, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    why_measured = [*why_placed, *why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, why_decided, why_measured)
     return run
+
+
+def build(  # noqa: PLR0917 - as recipe.build
+    recipe: Recipe,
+    config: RunConfig,
+    decisions: Decisions,
+    base: Any,
+    device: str,
+    row_length: int,
+    workers: Workers,
+    rank: int,
+) -> tuple[LossModule, Stage | None]:
+    """The model, or this rank's layers of it."""
+    if (own := workers.layers[rank]) is None:
+        return recipe.build(config, decisions, base, device, row_length), None
+    module = sft.build(cast(SftConfig, config), decisions, base, device, row_length, layers=own)
+    stage = Stage(module.model, workers.group(rank), rank, decisions.precision, device)
+    return LossModule(stage.model, stage.loss_sum), stage
 
 
 def say(out: TextIO | None, text: str) -> None:
@@ -106,9 +137,11 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
         run.reporter.open_board(config, run.step)
     if world.writes:
         measured = {"wire": wire} if world.size > 1 else {}
+        measured |= {"cut_proven": "true"} if run.workers.cut else {}
         decided.keep(config, **decisions.as_dict(), **measured)
+    sync_name = run.strategy.kind if run.workers.cut else config.sync
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
-    reasons = [*why_decided, *made_now, *why_measured, f"sync {config.sync}: {run.strategy.why}"]
+    reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
@@ -189,7 +222,7 @@ def make_scaler(precision: str, device: str) -> Any:
 
 
 def announce(run: Run, reasons: list[str], decisions: dict[str, Any]) -> None:
-    config, names = run.config, run.balance.names
+    config, names = run.config, list(run.workers.names)
     weights = sum(p.numel() for p in run.trained.parameters)
     run.reporter.write(
         "start",

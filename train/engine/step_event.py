@@ -10,6 +10,7 @@ from typing import Any
 from train.engine.consistency import Disagreement
 from train.parallel.balance import Balance
 from train.parallel.strategy import StepTiming
+from train.parallel.workers import Workers
 
 Ranks = list["RankStep"]
 
@@ -47,8 +48,8 @@ class RankStep:
 
     @classmethod
     def of(cls, numbers: Sequence[float]) -> RankStep:
-        *timing, grad_norm, step_s, gpu_gb = numbers[:7]
-        micro_batch, first, rows, rows_crc, tokens = map(int, numbers[7:])
+        *timing, grad_norm, step_s, gpu_gb = numbers[:-5]
+        micro_batch, first, rows, rows_crc, tokens = map(int, numbers[-5:])
         fed = Fed(micro_batch=micro_batch, first=first, rows=rows, rows_crc=rows_crc, tokens=tokens)
         return cls(StepTiming(*timing), fed, grad_norm, step_s, gpu_gb)
 
@@ -56,18 +57,25 @@ class RankStep:
         return replace(self, timing=timing)
 
 
-def require_every_row(ranks: Ranks, names: Sequence[str], step: int, rows_per_step: int, kept: str) -> None:
-    """The slices of all ranks are the rows of this step, none skipped and none twice: shares are no rank's own."""
+def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: int, kept: str) -> None:
+    """The slices of all workers are the rows of this step, none skipped and none twice: shares are no rank's own. The
+    stages of a pipe compute the same ones, as many at a time."""
     due = (step - 1) * rows_per_step
-    for rank, name in zip(ranks, names, strict=True):
-        if rank.fed.first != due:
+    where = (f"found: at step {step}", kept)
+    for group in workers.groups:
+        lead, name = ranks[group[0]].fed, workers.names[group[0]]
+        if lead.first != due:
             raise Disagreement(
                 f"the nodes do not train the same thing: the rows of {name} begin with number "
-                f"{rank.fed.first} of the stream, those before end with {due - 1}",
-                f"found: at step {step}",
-                kept,
+                f"{lead.first} of the stream, those before end with {due - 1}",
+                *where,
             )
-        due += rank.fed.rows
+        for other in group[1:]:
+            if ranks[other].fed != lead:
+                raise Disagreement(
+                    f"the stages of a pipe do not train the same rows: {name} and {workers.names[other]} differ", *where
+                )
+        due += lead.rows
 
 
 def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
@@ -84,31 +92,42 @@ def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
 
 
 def step_event(
-    ranks: Ranks, balance: Balance, *, step: int, lr: float, targets: Sequence[int], sync: str
+    ranks: Ranks, workers: Workers, balance: Balance, *, step: int, lr: float, targets: Sequence[int], sync: str
 ) -> dict[str, Any]:
+    """`targets`: of each worker."""
     whole = max(1, sum(targets))
+    leads = [ranks[group[0]] for group in workers.groups]
     sync_s = min(rank.timing.blocked_s for rank in ranks)  # who came last waited for nobody: its time is pure transfer
     return {
         "step": step,
         "loss": sum(rank.timing.loss_sum for rank in ranks) / whole,
         "lr": lr,
-        "grad_norm": sum(rank.grad_norm * count for rank, count in zip(ranks, targets, strict=True)) / whole,
-        "tokens": sum(rank.fed.tokens for rank in ranks),
+        "grad_norm": sum(rank.grad_norm * count for rank, count in zip(leads, targets, strict=True)) / whole,
+        "tokens": sum(rank.fed.tokens for rank in leads),
         "targets": sum(targets),
         "step_s": round(ranks[0].step_s, 5),
         "sync_s": round(sync_s, 5),
         "sync": sync,
         "shares": balance.shares,
-        "nodes": {name: _node(rank, sync_s) for name, rank in zip(balance.names, ranks, strict=True)},
+        "nodes": {
+            workers.names[at]: _node(ranks[at], sync_s, stage=workers.layers[at], leads=workers.leads(at))
+            for group in workers.groups
+            for at in group
+        },
     }
 
 
-def _node(rank: RankStep, sync_s: float) -> dict[str, Any]:
+def _node(rank: RankStep, sync_s: float, *, stage: tuple[int, int] | None, leads: bool) -> dict[str, Any]:
+    """The rows of a pipe are counted once, where they begin."""
     fed, timing = rank.fed, rank.timing
+    bubble_s = max(0.0, timing.pipe_s - timing.compute_s)
+    counted = fed if leads else replace(fed, first=fed.first + fed.rows, rows=0, rows_crc=0)
+    pipe = {"layers": list(stage), "pipe_s": round(timing.pipe_s, 5)} if stage else {}
     return {
-        **{name: getattr(fed, name) for name in ("rows", "first", "rows_crc", "micro_batch")},
+        **{name: getattr(counted, name) for name in ("rows", "first", "rows_crc", "micro_batch")},
         "compute_s": round(timing.compute_s, 5),
-        "wait_s": round(timing.blocked_s - sync_s, 5),
+        "wait_s": round(timing.blocked_s - sync_s + bubble_s, 5),
         "tokens_per_s": round(fed.tokens / max(timing.compute_s, 1e-9), 1),
         "gpu_gb": round(rank.gpu_gb, 3),
+        **pipe,
     }

@@ -39,6 +39,8 @@ class ModelSpec:
     gradient_checkpointing: str = "false"
     weights: str = "gpu"
     """gpu: the base is held where it is computed with; stream: its layers come when they are (stream.py)."""
+    layers: tuple[int, int] | None = None
+    """Those from the first to before the second are here, the others elsewhere (part.py); None: all."""
     max_seq_length: int = 512
     seed: int = 3407
     adapter: Path | None = None

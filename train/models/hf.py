@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import streamed
+from train.models import part, streamed
 from train.models.backends import ModelSpec
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
@@ -46,16 +46,25 @@ def build(spec: ModelSpec) -> nn.Module:
     return in_train_mode(peft.get_peft_model(model, _lora(spec)))
 
 
+def whole_of(model: nn.Module) -> Any:
+    """Without the adapter's wrapper."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
 def loss_sum(model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    backbone = whole_of(model).get_decoder()
+    states = backbone(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0]
+    return loss_of_states(model, states, batch)
+
+
+def loss_of_states(model: nn.Module, states: Tensor, batch: dict[str, Tensor]) -> Tensor:
     """The scores over the vocabulary are far larger than all that they come from: they exist for a chunk of the target
     tokens at a time, and of a prompt not at all."""
-    whole: Any = model.get_base_model() if hasattr(model, "get_base_model") else model
-    backbone = whole.get_decoder()
-    states = backbone(input_ids=batch["input_ids"], position_ids=batch["position_ids"], use_cache=False)[0][:, :-1]
+    whole = whole_of(model)
     targets = batch["labels"][:, 1:]
     kept = targets != -100
-    states, targets = states[kept], targets[kept]
-    loss_of = partial(_chunk_loss, _without_backbone(whole, backbone))
+    states, targets = states[:, :-1][kept], targets[kept]
+    loss_of = partial(_chunk_loss, _without_backbone(whole, whole.get_decoder()))
     if len(targets) <= LOSS_CHUNK_TOKENS:
         return loss_of(states, targets)
     chunks = zip(states.split(LOSS_CHUNK_TOKENS), targets.split(LOSS_CHUNK_TOKENS), strict=True)
@@ -104,6 +113,8 @@ def _base(spec: ModelSpec) -> Any:
             return _one_form(streamed.load(spec, config, options, form), dtype)
         if form != on_disk:  # else the files say how
             options["quantization_config"] = _quantisation(form, dtype)
+        if spec.layers:
+            return _one_form(part.load(spec, config, options), dtype)
         return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error

@@ -27,6 +27,10 @@ class StepTiming:
     """From the end of its own computing until the exchange was done: waiting and transfer."""
     deltas_s: float = 0.0
     """Of it the exchange of deltas (diloco.py); the rest is what a checkpoint needs beside them."""
+    pipe_s: float = 0.0
+    """In a pipe: its own computing and waiting for other stages, until it had done its part of all rows."""
+    layer_rows: float = 0.0
+    """Its layers times its rows."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ nodes:                              # in the agreed order, the head first; the s
   - {name: gpu-master, address: 10.77.0.11, processes: 1}
   - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}
 aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
+pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
 interface: enp3s0                   # the NIC that leads to the others
 presence_port: 29400
 group_ports: [29410, 29489]         # another one for each plan
@@ -15,7 +16,7 @@ group_ports: [29410, 29489]         # another one for each plan
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from train.plan.aside import AsideRules, rules
 from train.plan.config import nearest, read_yaml
 from train.plan.run_name import RULE, is_name
+from train.plan.stages import Room
 
 NODE_KEYS = ("name", "address", "processes")
 
@@ -45,10 +47,20 @@ class ClusterConfig:
     presence_port: int = HEARTBEAT_PORT
     group_ports: tuple[int, int] = GROUP_PORTS
     aside: AsideRules = field(default_factory=AsideRules)
+    pipe: Room | None = None
+    """Of a model that is cut over the nodes: how many of its layers each process of a node can hold."""
 
     @property
     def order(self) -> tuple[str, ...]:
         return tuple(node.name for node in self.nodes)
+
+    @property
+    def room(self) -> Room | None:
+        """The same, of whole nodes."""
+        if self.pipe is None:
+            return None
+        held = {node.name: node.processes * self.pipe.of([node.name]) for node in self.nodes}
+        return replace(self.pipe, holds=held)
 
     def of(self, name: str) -> Member:
         return next(node for node in self.nodes if node.name == name)
@@ -93,7 +105,22 @@ def _checked(values: dict[str, Any]) -> ClusterConfig:
         presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),
         group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
         aside=rules(values.get("aside") or {}),
+        pipe=_room(values.get("pipe"), names),
     )
+
+
+def _room(value: Any, names: list[str]) -> Room | None:
+    if value is None:
+        return None
+    try:
+        holds = {str(name): int(count) for name, count in dict(value["holds"]).items()}
+        found = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
+    except (KeyError, TypeError, ValueError):
+        raise BadInput("pipe: it is not {layers, layer_bytes, holds: {NODE: LAYERS}}") from None
+    for name in holds:
+        if name not in names:
+            raise BadInput(f"pipe: '{name}' is none of nodes{nearest(name, names)}")
+    return found
 
 
 def _node(entry: Any) -> Member:

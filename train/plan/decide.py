@@ -14,10 +14,12 @@ from typing import Any
 from train.errors import BadInput
 from train.plan import catalogue, obstacles, sizes, speedup, streaming
 from train.plan.config import RunConfig
-from train.plan.fit import Decisions, Fit, fit, predict, setup_for
+from train.plan.cutting import bubbles
+from train.plan.fit import Decisions, Fit, fit, predict, setup_for, with_pipes
 from train.plan.memory import GIB, Setup, fits, parameters
 from train.plan.new_or_resumed import choose_run, known_runs
 from train.plan.nodes import Device, LaunchFacts, PlanNode, link, machines, nodes_of, speeds
+from train.plan.pipes_setting import parse_pipes
 from train.plan.plan import Plan
 from train.plan.request import Request, about_model
 
@@ -39,10 +41,12 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
+    if settings.get("pipes") == "auto":
+        settings["pipes"] = fitted.pipes
     streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams)
     prediction, computing = {}, []
-    if len(known.rows_per_s) == len(nodes):
+    if len(known.rows_per_s) == len(nodes) and not fitted.cut:
         computing = machines(nodes, known, mbit)
         prediction = predict(fitted, computing, request.config)
     wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
@@ -62,6 +66,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
             *speedup.slows_the_run(prediction),
+            *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
@@ -110,7 +115,9 @@ def fit_base(
     if model.get("in_4bit"):
         model["reason"] += f", {model['hub_4bit']} is its copy in 4 bit"
     assert shape
-    fitted = fit(config, choose(config, devices, shape), devices, model=model["name"], facts=shape, mbit=mbit)
+    config, why_cut = with_pipes(config, devices, shape)
+    found_with = {"model": model["name"], "facts": shape, "mbit": mbit, "why_cut": why_cut}
+    fitted = fit(config, choose(config, devices, shape), devices, **found_with)
     return model, size or 2 * parameters(shape), lacking, fitted
 
 
@@ -171,8 +178,8 @@ def _backend(
         return "hf", MIXES
     if without:
         return "hf", f"unsloth is not installed on {without}"
-    if streams:
-        return "hf", f"unsloth cannot stream, and {', '.join(streams)} must"
+    if parse_pipes(config.holding.pipes) or streams:
+        return "hf", f"unsloth cannot stream, and {', '.join(streams)} must" if streams else "unsloth cuts no model"
     return "unsloth", "a GPU and unsloth on every node"
 
 

@@ -16,7 +16,7 @@ from train.plan import fit
 from train.plan.config import RunConfig
 
 FILE = "decided.json"
-NAMES = (*fit.NAMES, "wire", "sync", "local_steps")
+NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
 
 
 def read(config: RunConfig) -> dict[str, str]:
@@ -33,14 +33,15 @@ def read(config: RunConfig) -> dict[str, str]:
     return {}
 
 
-def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str]]:
-    """The settings with what was decided in place of `auto`, and why; `by_rank` is what each rank has read."""
+def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str], dict[str, str]]:
+    """The settings with what was decided in place of `auto`, why, and all that was decided; `by_rank` is what each rank
+    has read."""
     known: dict[str, str] = {}
     for one in by_rank:
         known = {**one, **known}
     open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name, "") == "auto"}
     why = ", ".join(f"{name} {value}" for name, value in open_.items())
-    return replace(config, **open_), [f"{why}: decided when the run began"] if why else []
+    return replace(config, **open_), [f"{why}: decided when the run began"] if why else [], known
 
 
 def keep(config: RunConfig, **decided: str) -> None:

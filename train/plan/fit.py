@@ -13,6 +13,7 @@ from train.errors import BadInput
 from train.plan import speedup
 from train.plan.catalogue import AnyFacts, Facts
 from train.plan.config import RunConfig
+from train.plan.cutting import Cut, cut, resolve
 from train.plan.memory import (
     LINEARS,
     Memory,
@@ -26,7 +27,8 @@ from train.plan.memory import (
     trained_parameters,
 )
 from train.plan.nodes import Device
-from train.plan.streaming import HELD, Place, on_node, place
+from train.plan.pipes_setting import check_names, parse_pipes
+from train.plan.streaming import HELD, Place, on_node, place, smallest_form
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
 NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
@@ -79,6 +81,11 @@ class Fit:
     link_mbit: float
     sends: float = 1.0
     """Numbers that travel for each trained weight, beside what an exchange of gradients takes."""
+    cut: Cut | None = None
+    """Where some nodes hold the model together."""
+    pipes: str = "off"
+    lacking: str = ""
+    """What is missing to hold it together."""
 
     @property
     def sent_weights(self) -> int:
@@ -111,6 +118,9 @@ def placed(
     """The settings of one node, with where its base is in place of `auto`, and why."""
     if not hasattr(config, "weights"):
         return config, []
+    if parse_pipes(config.holding.pipes):
+        held: dict[str, Any] = {"weights": "gpu"}
+        return replace(config, **held), []
     where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
     own: dict[str, Any] = {"weights": where.weights}
     return replace(config, **own), [f"weights {where.weights}: {where.why}"] if where.why else []
@@ -132,6 +142,17 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
     )
 
 
+def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> tuple[RunConfig, str]:
+    """The settings with `pipes` as it will be, and why."""
+    if not hasattr(config, "pipes"):
+        return config, ""
+    setup = setup_for(config, config.gradient_checkpointing, smallest_form(config, facts, devices))
+    pipes, why = resolve(config, facts, setup, devices)
+    check_names(parse_pipes(pipes), [device.node for device in devices])
+    own: dict[str, Any] = {"pipes": pipes}
+    return replace(config, **own), why
+
+
 def fit(
     config: RunConfig,
     decisions: Decisions,
@@ -140,6 +161,7 @@ def fit(
     model: str,
     facts: AnyFacts | None,
     mbit: float,
+    why_cut: str = "",
 ) -> Fit:
     targets = config.holding.lora_targets
     if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
@@ -149,8 +171,29 @@ def fit(
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
     places = [place(config.holding.weights, facts, setup, device) for device in devices]
     nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
-    sends = MUON_SENDS if config.optimizer == "muon" else 1.0
-    return Fit(model, facts, setup, decisions, nodes, mbit, sends)
+    found = cut(config, facts, setup, devices, why_cut)
+    if found:
+        members = {name for group in parse_pipes(config.holding.pipes) if len(group) > 1 for name in group}
+        nodes = [as_stage(node, found) if node.node.node in members else node for node in nodes]
+    return Fit(
+        model=model,
+        facts=facts,
+        setup=setup,
+        decisions=decisions,
+        nodes=nodes,
+        link_mbit=mbit,
+        sends=MUON_SENDS if config.optimizer == "muon" else 1.0,
+        cut=found,
+        pipes=config.holding.pipes,
+        lacking=found.lacking if found else why_cut * (config.holding.pipes == "off"),
+    )
+
+
+def as_stage(node: NodeFit, found: Cut) -> NodeFit:
+    name = node.node.node
+    if name not in found.layers:
+        return replace(node, fits=False, fix=None, place=HELD)
+    return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
 
 
 def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
@@ -173,7 +216,10 @@ def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -
 def as_json(fit: Fit) -> dict[str, Any]:
     return {
         "ok": fit.ok,
-        "failures": [f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits],
+        "failures": [
+            *(f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits),
+            *([fit.lacking] if fit.lacking else []),
+        ],
         "model": fit.model,
         "parameters": parameters(fit.facts) if fit.facts else None,
         "trained_weights": fit.trained_weights if fit.facts else None,
@@ -194,6 +240,9 @@ def as_json(fit: Fit) -> dict[str, Any]:
                 "weights": node.place.weights,
                 "weights_why": node.place.why,
                 "main_memory_missing_bytes": node.place.missing_bytes,
+                "layers": list(fit.cut.layers[node.node.node])
+                if fit.cut and node.node.node in fit.cut.layers
+                else None,
             }
             for node in fit.nodes
         ],

@@ -2,8 +2,8 @@
 
 The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
 what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
-activations follow the usual accounting of what a backward pass keeps: a CPU without checkpointing took up to a quarter
-more, not yet held against a card.
+activations follow the usual accounting of what a backward pass keeps, not yet held against a card. On a CPU they are
+those that torch was seen to keep, with the holes that its allocator leaves between them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, 
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 LOSS_CHUNK_TOKENS = 512
 """Tokens whose scores over the vocabulary are there at a time."""
+CPU_HOLES = 1.65
+"""What a backward pass keeps on a CPU lies between pieces that came and went: glibc gives these back to nobody (with a
+fixed MALLOC_MMAP_THRESHOLD_ SmolLM2 took 3.8 GiB instead of 5.9, and the pages' return its time)."""
 STREAMED_LAYERS = 2
 """That are there at a time: one is computed with, the next one comes."""
 
@@ -151,16 +154,21 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
     tokens = setup.row_length * setup.micro_batch
     width = 4 if setup.load_in == "32bit" else 2
     queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    # two norms with their fp32 copies; q and k turned, k and v repeated per head, attention's output; the MLP's four
-    block = 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate
-    lora = len(setup.lora_targets) * setup.lora_r * 2
+    if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
+        block = 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length
+        lora = len(setup.lora_targets) * setup.lora_r
+    else:
+        # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
+        block = 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate
+        lora = len(setup.lora_targets) * setup.lora_r * 2
     checkpointing = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
     checkpointing = checkpointing or setup.weights == "stream"
     held = facts.layers * facts.hidden + block + lora if checkpointing else facts.layers * (block + lora)
+    holes = CPU_HOLES if setup.device == "cpu" and not checkpointing else 1.0
     unpacked = 0
     if setup.load_in in ("4bit", "8bit"):  # the largest layer is unpacked to 16 bit where it is used
         unpacked = 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
-    return tokens * held * width + unpacked
+    return int(tokens * held * width * holes) + unpacked
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:

@@ -100,6 +100,8 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
         f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
         for entry in small
     ]
+    if fit.lacking:
+        lines.append(fit.lacking)
     fitting = [node.name for node in nodes if node.name not in {entry.node.node for entry in small}]
     options = [f"-e nodes={','.join(fitting)}"] if fitting else []
     if all(entry.fix for entry in small):

@@ -8,6 +8,7 @@ from typing import Any
 
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan import fit, own_recipe
+from train.plan.cutting import as_data as as_pipe
 from train.plan.nodes import PlanNode, Speeds
 from train.plan.request import HELP, Request, about_dataset
 from train.plan.settings import COMMON_COUNTS
@@ -103,7 +104,7 @@ def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
 
 def calibrate_words(plan: Plan) -> list[str]:
     """How a node is told to measure its speed, in its home: `python -m train` … Empty where only rows can show it."""
-    if own_recipe.is_file(plan.settings["recipe"]):
+    if own_recipe.is_file(plan.settings["recipe"]) or plan.fit.cut:
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
@@ -138,6 +139,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "recipe": recipe_to_bring(plan),
         "link_mbit": plan.fit.link_mbit,
         "sizes": plan.sizes,
+        "pipe": as_pipe(plan.fit.cut),
         "speeds": plan.speeds.rows_per_s,
         "warnings": plan.warnings,
         "nodes": [

@@ -36,6 +36,8 @@ class Holding:
     lora_targets: str = "all-linear"
     weights: str = "gpu"
     """Where the frozen base is: gpu, stream or auto."""
+    pipes: str = "off"
+    """Which machines hold it together: auto, off or a+b,c."""
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:

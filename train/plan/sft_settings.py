@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from train.errors import BadInput
 from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.pipes_setting import parse_pipes
 from train.plan.settings import Holding, RunConfig, at_least, option
 
 
@@ -37,12 +38,16 @@ class SftConfig(RunConfig):
         "auto", "node", "where the frozen base is: gpu|stream (layer by layer)|auto", ("auto", "gpu", "stream")
     )
 
+    pipes: str = option("auto", "agree", "off, or which nodes hold the base together: a+b,c; auto: as the plan decides")
+
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
         if self.weights == "stream":
             _check_stream(self)
+        if parse_pipes(self.pipes):
+            _check_pipes(self)
 
     @property
     def counted(self) -> dict[str, Any]:
@@ -62,6 +67,7 @@ class SftConfig(RunConfig):
             lora_r=self.lora_r,
             lora_targets=self.lora_targets,
             weights=self.weights,
+            pipes=self.pipes,
         )
 
     @property
@@ -82,6 +88,21 @@ class SftConfig(RunConfig):
         names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
         words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
         return words if self.pack else [*words, "--no-pack"]
+
+
+def _check_pipes(config: SftConfig) -> None:
+    others = {
+        "method": ("full", "lora"),
+        "backend": ("unsloth", "hf"),
+        "load_in": ("8bit", "4bit or 16bit"),
+        "weights": ("stream", "gpu"),
+        "sync": ("local", "auto"),
+    }
+    for name, (value, instead) in others.items():
+        if getattr(config, name) == value:
+            raise BadInput(
+                f"pipes: {config.pipes} and {name}: {value} do not go together", fix=f"use {name}: {instead}"
+            )
 
 
 def _check_stream(config: SftConfig) -> None:

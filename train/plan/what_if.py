@@ -18,10 +18,11 @@ import json
 from typing import Any
 
 from train.errors import BadInput
-from train.plan import fit, own_recipe, sizes, speedup
-from train.plan.catalogue import Model
+from train.plan import fit, own_recipe, sizes, speedup, ways
+from train.plan.catalogue import Facts, Model
 from train.plan.catalogue import config_of as model_config
 from train.plan.config import RunConfig, add_settings, config_of
+from train.plan.cutting import bubbles
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE, parameters
 from train.plan.nodes import Device
@@ -32,7 +33,7 @@ COUNTS = (
     "recipe", "size", "hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "tie_embeddings", "tokenizer",
     "vocab_size", "tokens_per_step", "image_size", "width", "max_seq_length", "micro_batch", "load_in", "lora_r",
     "lora_targets", "method", "weights", "optimizer", "gradient_checkpointing", "backend", "precision", "rows_per_step",
-    "max_steps", "sync", "wire",
+    "max_steps", "sync", "wire", "pipes",
 )  # fmt: skip
 """Settings that memory depends on, or the prediction: the last four."""
 
@@ -46,6 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", default="8GB=8,12GB=12,16GB=16,24GB=24", help="NAME=GB,… or NAME=cpu:GB,…")
     add_settings(parser, COUNTS)
     parser.add_argument("--main-memory", default="", help="NAME=GB,… beside a graphics card; where unknown, plenty")
+    parser.add_argument("--tflops", default="", help="NAME=TFLOPS,… that each computes with in training: adds tokens/s")
     parser.add_argument("--without-bf16", default="", help="NAME,… whose GPU is too old for it")
     parser.add_argument("--without-unsloth", default="", help="NAME,… that have it not")
     parser.add_argument("--link-mbit", type=float, default=1000, help="the slowest link between nodes (default 1000)")
@@ -63,15 +65,37 @@ def main(args: argparse.Namespace) -> int:
     facts = None if own_recipe.is_file(config.recipe) else model.facts or config.facts_of(*model_config(model))
     if not args.link_mbit > 0:
         raise BadInput(f"link_mbit: {args.link_mbit} is not above 0")
-    found = fit.fit(config, choose(config, nodes, facts), nodes, model=model.name, facts=facts, mbit=args.link_mbit)
+    config, why_cut = fit.with_pipes(config, nodes, facts)
+    about = {"model": model.name, "facts": facts, "mbit": args.link_mbit, "why_cut": why_cut}
+    found = fit.fit(config, choose(config, nodes, facts), nodes, **about)
     if args.speeds:
         return predict(args, found, config)
     others = sizes.sizes(config, found, (), {})
     if args.json:
         print(json.dumps(fit.as_json(found) | ({"sizes": others} if others else {})))
     else:
-        print("\n".join([*as_text(found, model, config.ROW_UNIT), *sizes.as_text(others, "--")]))
+        text = [*as_text(found, model, config.ROW_UNIT), *sizes.as_text(others, "--")]
+        print("\n".join([*text, *ways_of(found, config, nodes, args)]))
     return 0 if found.ok else 1
+
+
+def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], args: argparse.Namespace) -> list[str]:
+    """Where a base does not fit all nodes: the ways to train it, beside one another."""
+    if not isinstance(found.facts, Facts) or found.setup.full or len(nodes) < 2:
+        return []
+    if all(node.fits and node.place.weights == "gpu" for node in found.nodes) and not found.cut:
+        return []
+    try:
+        tflops = parse_speeds(args.tflops)
+    except ValueError as error:
+        raise BadInput(f"tflops: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
+    if tflops and (missing := sorted({node.node for node in nodes} ^ set(tflops))):
+        raise BadInput(f"tflops: {', '.join(missing)}: name exactly the nodes", fix="one for each of --nodes")
+    options = ways.ways(config, found.facts, found.setup, nodes, mbit=args.link_mbit, tflops=tflops)
+    lines = ["", *ways.as_text(options, nodes, ways.source_gb(found.facts, found.setup))]
+    if found.cut:
+        lines += [f"pipes {found.pipes}: {found.cut.why}", *bubbles(found.pipes, config.rows_per_step)]
+    return [*lines, *([found.lacking] if found.lacking else [])]
 
 
 def predict(args: argparse.Namespace, found: fit.Fit, config: RunConfig) -> int:

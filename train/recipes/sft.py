@@ -51,12 +51,22 @@ def shape(config: SftConfig, start: Path) -> Facts | None:
     return shape_of(start)
 
 
-def build(config: SftConfig, decisions: Decisions, base: Path, device: str, row_length: int) -> LossModule:
+def build(
+    config: SftConfig,
+    decisions: Decisions,
+    base: Path,
+    device: str,
+    row_length: int,
+    *,
+    layers: tuple[int, int] | None = None,
+) -> LossModule:
+    """`layers`: of a model that is cut, those that are here."""
     names = ("method", "lora_r", "lora_alpha", "lora_targets", "rslora", "seed", "weights")
     wanted = {name: getattr(config, name) for name in names}
     wanted |= {name: value for name, value in decisions.as_dict().items() if name != "backend"}
     backend = backends.get(decisions.backend)
-    model = backend.build(ModelSpec(folder=str(base), device=device, max_seq_length=row_length, **wanted))
+    spec = ModelSpec(folder=str(base), device=device, max_seq_length=row_length, layers=layers, **wanted)
+    model = backend.build(spec)
     return backends.loss_module(backend, model, decisions.precision, device)
 
 

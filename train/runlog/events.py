@@ -62,7 +62,7 @@ class EventLog:
 
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
     rows = sum(node["rows"] for node in event["nodes"].values())
-    shares = "  ".join(f"{name} {node['rows']}" for name, node in event["nodes"].items())
+    shares = "  ".join(f"{name} {_share(node)}" for name, node in event["nodes"].items())
     tokens = "" if event["tokens"] == rows else f"{event['tokens'] / event['step_s']:.0f} tokens/s  "
     hours, rest = divmod(int(eta_s), 3600)
     return (
@@ -70,6 +70,12 @@ def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
         f"{rows / event['step_s']:.1f} rows/s  {tokens}{shares}  "
         f"eta {hours}:{rest // 60:02d}:{rest % 60:02d}"
     )
+
+
+def _share(node: Mapping[str, Any]) -> str:
+    """A stage of a pipe computes the rows of the stage before it."""
+    first, end = node.get("layers", (0, 0))
+    return f"{node['rows']}" if not first else f"layers {first}-{end - 1}"
 
 
 def metric_words(metrics: Mapping[str, float]) -> str:

@@ -33,6 +33,7 @@ BAD = {
     "lora_alpha": ("x", "lora_alpha: 'x' is not a whole number"),
     "load_in": ("4bits", "did you mean '4bit'?"),
     "weights": ("streamed", "did you mean 'stream'?"),
+    "pipes": ("a+,b", "is no list of nodes, each once"),
     "nodes": ("gpu-master,gpu-worker-3", "there is no 'gpu-worker-3' in the inventory"),
     "balance": ("evn", "did you mean 'even'?"),
     "sync": ("dpd", "did you mean 'ddp'?"),

@@ -15,6 +15,7 @@ from console import electricity, hub, plan_view, receipt, render
 from train.errors import BadInput
 from train.plan import fit, new_or_resumed, obstacles, plan, request
 from train.plan.catalogue import resolve_model
+from train.plan.cluster_config import read_cluster
 from train.plan.config import load_config
 from train.plan.decide import choose
 from train.plan.memory import Memory
@@ -325,6 +326,19 @@ def test_the_cluster_file_is_the_same_everywhere_but_for_the_node() -> None:
     assert [entry.pop("interface") for entry in told] == ["enp3s0", "wlp2s0", "enp3s0"]
     assert told[0] == told[1] == told[2]
     assert told[0]["group_ports"] == [29410, 29489] and told[0]["token"] == "5f" and told[0]["run"] == "qa"
+
+
+def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Path) -> None:
+    found = made(nodes(look(), look(), look()), {"pipes": "n0+n1"})
+    assert "pipes     n0+n1" in "\n".join(plan_view.lines(found))
+    ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
+    made_files = {file["path"]: file["content"] for file in render.files(data(found), "n1", "5f", ports, {})}
+    file = tmp_path / "cluster.yaml"
+    file.write_text(made_files["config/cluster_config.yaml"])
+    room = read_cluster(file).room
+    assert room and room.layers == 4 and room.holds == {"n0": 4, "n1": 4, "n2": 4}
+    assert yaml.safe_load(made_files["config/training_config.yaml"])["pipes"] == "n0+n1"
+    assert plan.calibrate_words(found) == []
 
 
 def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def card(gb: float, main_gb: float = 64, **more: Any) -> Device:
             Device("a", "cpu", 48 * GIB),
             "auto",
             "stream",
-            "54.6 GB do not fit its 48 GB; 50.8 GB of layers come from its files",
+            "54.5 GB do not fit its 48 GB; 50.8 GB of layers come from its files",
         ),
     ],
 )

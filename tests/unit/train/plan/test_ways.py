@@ -1,0 +1,59 @@
+"""The ways to train a large model, beside one another."""
+
+import pytest
+
+from tests.support.too_big import facts_of
+from train.__main__ import main
+from train.plan.config import load_config
+from train.plan.memory import GIB, Setup
+from train.plan.nodes import Device
+from train.plan.ways import ways
+
+TRIO = [Device(name, "cuda", gb * GIB, main_bytes=64 * GIB) for name, gb in (("a", 16), ("b", 8), ("c", 8))]
+TFLOPS = {"a": 32.0, "b": 17.0, "c": 17.0}
+
+
+def found(model: str = "qwen2.5-32b", mbit: float = 1000, rows: int = 32, **tflops: float):
+    config = load_config({"model": model, "max_seq_length": 1024, "rows_per_step": rows})
+    setup = Setup(row_length=1024)
+    return {way.name: way for way in ways(config, facts_of(model), setup, TRIO, mbit=mbit, tflops=tflops)}
+
+
+def test_a_32b_on_16_and_8_and_8_gb_is_not_held_but_streamed_or_cut() -> None:
+    options = found(**TFLOPS)
+    assert [name for name, way in options.items() if way.ok] == ["streamed", "cut"]
+    assert options["cut"].gb["a"] > 1.5 * options["cut"].gb["b"]
+    # as the prototype's arithmetic has it, on the same guesses: 333 and 305
+    assert options["streamed"].tokens_per_s == pytest.approx(333, rel=0.03)
+    assert options["cut"].tokens_per_s == pytest.approx(305, rel=0.05)
+    assert round(100 * options["cut"].bubble) == 6
+
+
+def test_no_speed_is_assumed() -> None:
+    assert all(way.tokens_per_s is None for way in found().values())
+
+
+def test_a_slow_link_makes_the_pipe_slower_than_what_crosses_it_once() -> None:
+    fast, slow = found(**TFLOPS), found(mbit=20, **TFLOPS)
+    assert slow["cut"].link_s == pytest.approx(50 * fast["cut"].link_s)
+    for way in ("streamed", "cut"):
+        assert (slow[way].tokens_per_s or 0) < (fast[way].tokens_per_s or 0) / 2
+
+
+def test_the_command_prints_them_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8,laptop=8 --max-seq-length 1024"
+    assert main([*words.split(), "--tflops", "desktop=32,tower=17,laptop=17"]) == 0
+    said = capsys.readouterr().out
+    assert "way       desktop             tower               laptop              link, s a step  tokens/s" in said
+    assert "held      24.2 GB, too small" in said and "cut       12.9 GB, 33 layers" in said
+
+
+def test_a_node_that_is_missing_among_the_speeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8 --tflops desktop=32"
+    assert main(words.split()) == 2
+    assert "tflops: tower: name exactly the nodes" in capsys.readouterr().err
+
+
+def test_where_all_hold_it_there_is_nothing_to_choose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("plan --model llama2-7b --nodes a=24,b=24".split()) == 0
+    assert "streamed" not in capsys.readouterr().out

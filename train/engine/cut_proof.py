@@ -1,0 +1,106 @@
+"""A family is trusted to be cut by proof: a miniature of the model's own config is computed whole and in three parts,
+and the losses and gradients must be the same. It takes about a second, before anything large is loaded."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from train.errors import BadInput
+from train.models import hf
+from train.models.backends import Batch, ModelSpec
+from train.models.part import cannot_be_cut
+from train.models.streamed import quietly
+from train.models.weights import trained_weights
+
+LAYERS, CUT = 4, ((0, 1), (1, 3), (3, 4))
+SMALL = {
+    "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+    "vocab_size": 256, "max_position_embeddings": 128, "num_hidden_layers": LAYERS,
+}  # fmt: skip
+TOLERANCE = 1e-5
+
+
+def prove(config: Any) -> None:
+    """BadInput where the cut computes something else."""
+    with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
+        try:
+            make(config, Path(folder))
+            off = difference(folder)
+        except BadInput:
+            raise
+        except Exception as error:
+            raise cannot_be_cut(config, f"its miniature fails, {type(error).__name__}: {error}") from error
+    if not off <= TOLERANCE:
+        raise cannot_be_cut(config, f"in a miniature its loss or gradient is off by {off:.1e}")
+
+
+def make(config: Any, folder: Path) -> None:
+    """As the model, but small; its weights are random."""
+    from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    small = copy.deepcopy(config)
+    for name, value in SMALL.items():
+        if hasattr(small, name):
+            setattr(small, name, value)
+    if getattr(small, "layer_types", None):
+        small.layer_types = [*small.layer_types, *small.layer_types][:LAYERS]
+    for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(small, name, None)
+    if hasattr(small, "quantization_config"):
+        del small.quantization_config
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(small, dtype=torch.float32)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith("_proj.weight"):
+                weight.mul_(4)  # so that a wrong input shows
+    quietly(model.save_pretrained, folder)
+
+
+def difference(folder: str) -> float:
+    """The largest, of the loss and of all gradients, relative to the whole model's."""
+    whole = hf.build(ModelSpec(folder=folder, lora_r=2))
+    parts = [hf.build(ModelSpec(folder=folder, lora_r=2, layers=own)) for own in CUT]
+    ids = torch.randint(SMALL["vocab_size"], (2, 24), generator=torch.Generator().manual_seed(1))
+    places = torch.cat([torch.arange(10), torch.arange(14)]).expand(2, 24)
+    batch = {"input_ids": ids, "labels": ids, "position_ids": places}
+    loss = hf.loss_sum(whole, batch)
+    loss.backward()
+    found = step(parts, batch)
+    wanted = gradients(whole)
+    largest: float = max(float(gradient.abs().max()) for gradient in wanted.values())
+    own = {name: gradient for part in parts for name, gradient in gradients(part).items()}
+    if own.keys() != wanted.keys():
+        return float("inf")
+    off: float = max(float((own[name] - wanted[name]).abs().max()) for name in wanted) / largest
+    return max(off, abs(found / float(loss.detach()) - 1))
+
+
+def step(parts: list[nn.Module], batch: Batch) -> float:
+    """Forward through all parts and back, in one process; the loss."""
+    hidden: Tensor | None = None
+    passed = []
+    for model in parts:
+        whole = hf.whole_of(model)
+        out = whole.part.states(whole.get_decoder(), batch, hidden)
+        if whole.part.ends:
+            out = hf.loss_of_states(model, out, batch)
+        passed.append((hidden, out))
+        hidden = out.detach().requires_grad_()
+    gradient: Tensor | None = None
+    for came, out in reversed(passed):
+        out.backward(gradient)
+        gradient = came.grad if came is not None else None
+    return float(passed[-1][1].detach())
+
+
+def gradients(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.grad for name, p in trained_weights(model).items() if p.grad is not None}

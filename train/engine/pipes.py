@@ -1,0 +1,155 @@
+"""Which ranks form pipes in this generation, and which layers each computes: decided alike on all ranks, before the
+model is built."""
+
+from __future__ import annotations
+
+import copy
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from train.engine import cut_proof
+from train.engine.microbatch import on_cpu
+from train.errors import BadInput
+from train.models.hf import DTYPES
+from train.parallel.workers import Workers, alone
+from train.parallel.world import World
+from train.plan import stages
+from train.plan.catalogue import AnyFacts, Facts
+from train.plan.config import RunConfig
+from train.plan.fit import Decisions
+from train.plan.memory import Setup, layer_bytes
+from train.plan.nodes import Device
+from train.plan.pipes_setting import parse_pipes
+from train.plan.shares import parse_speeds
+from train.plan.stages import Room
+
+HOLDS = "MOTLEY_HOLDS"
+"""How many layers this node may hold, where the plan of a launch says so."""
+TIMED = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """What a cut follows from; of each rank, in rank order."""
+
+    names: Sequence[str]
+    devices: Sequence[Device]
+    facts: AnyFacts | None
+    setup: Setup
+    known: Mapping[str, str]
+    """What the run has decided so far."""
+
+
+def arrange(
+    config: RunConfig, decisions: Decisions, world: World, base: Path | None, cluster: Cluster
+) -> tuple[Workers, list[str]]:
+    """And why so."""
+    asked = parse_pipes(config.holding.pipes)
+    if not asked or base is None:
+        return alone(cluster.names), []
+    model = _model_config(base)
+    if not cluster.known.get("cut_proven"):  # once for each run
+        cut_proof.prove(model)
+    limits, speeds = _measure(config, decisions, world, model, cluster)
+    room = Room(model.num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
+    wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]
+    groups = stages.regroup([group for group in wanted if group], cluster.names, room)
+    if not groups:
+        raise BadInput(f"pipes: {stages.why_too_small(cluster.names, [], room)}")
+    places = [tuple(cluster.names.index(name) for name in group) for group in groups]
+    layers: list[tuple[int, int] | None] = [None] * len(cluster.names)
+    for group in places:
+        for rank, own in zip(group, _cut(group, room, speeds, cluster), strict=True):
+            layers[rank] = own
+    return Workers(tuple(cluster.names), tuple(places), tuple(layers)), [f"pipes {config.holding.pipes}: as set"]
+
+
+def _ranks_of(name: str, names: Sequence[str]) -> list[str]:
+    """A node's processes, or one of them; none where it is lost."""
+    return [one for one in names if one == name or one.partition(":")[0] == name]
+
+
+def _cut(group: tuple[int, ...], room: Room, speeds: Sequence[float], cluster: Cluster) -> list[tuple[int, int] | None]:
+    if len(group) == 1:
+        return [None]
+    names = [cluster.names[rank] for rank in group]
+    fitting = stages.room_of(cluster.facts, cluster.setup, [cluster.devices[rank] for rank in group], room.layers)
+    most = [min(room.holds[name], count) for name, count in zip(names, fitting, strict=True)]
+    cost = stages.head_cost(cluster.facts)
+    counts = stages.cut_layers(room.layers, [speeds[rank] for rank in group], most, head_layers=cost)
+    if counts is None:
+        held = ", ".join(f"{name} {count}" for name, count in zip(names, most, strict=True))
+        raise BadInput(
+            f"pipes: {'+'.join(names)} cannot hold {room.layers} layers: {held}",
+            fix="add a node, or use max_seq_length or lora_r that take less",
+        )
+    ends = [sum(counts[: at + 1]) for at in range(len(counts))]
+    return [(end - count, end) for end, count in zip(ends, counts, strict=True)]
+
+
+def _measure(
+    config: RunConfig, decisions: Decisions, world: World, model: Any, cluster: Cluster
+) -> tuple[list[int], list[float]]:
+    """Of each rank, the layers that it can hold and its speed: as its steps showed, where that is known of all."""
+    known = parse_speeds(cluster.known.get("stage_speeds", ""))
+    speed, device = 0.0, cluster.devices[world.rank]
+    if any(name not in known for name in cluster.names):
+        speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)
+    limit = os.environ.get(HOLDS) or stages.holds(
+        cluster.facts, cluster.setup, device, model.num_hidden_layers, ends=False
+    )
+    found = world.gather([int(limit), speed])
+    speeds = [known.get(name, 1.0) if not speed else own for name, (_, own) in zip(cluster.names, found, strict=True)]
+    return [count for count, _ in found], speeds
+
+
+def layer_speed(model: Any, precision: str, device: str, length: int) -> float:
+    """Rows per second through one layer of the model, forward and backward, with random weights."""
+    from transformers import AutoModelForCausalLM
+
+    one = copy.deepcopy(model)
+    one.num_hidden_layers, one.vocab_size, one.pad_token_id = 1, 8, None
+    if getattr(one, "layer_types", None):
+        one.layer_types = one.layer_types[:1]
+    if hasattr(one, "quantization_config"):
+        del one.quantization_config
+    with torch.device(device):
+        layer = AutoModelForCausalLM.from_config(one, dtype=DTYPES[precision]).get_decoder().requires_grad_(False)
+        hidden = torch.zeros(1, length, one.hidden_size, dtype=DTYPES[precision], requires_grad=True)
+    best_s = float("inf")
+    for _ in range(TIMED):
+        start = time.perf_counter()
+        layer(inputs_embeds=hidden, use_cache=False)[0].sum().backward()
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+        best_s = min(best_s, time.perf_counter() - start)
+    return 1 / best_s
+
+
+def _model_config(base: Path) -> Any:
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(base, local_files_only=True)
+
+
+def _layer_bytes(cluster: Cluster) -> int:
+    facts = cluster.facts
+    return layer_bytes(facts, cluster.setup) // facts.layers if isinstance(facts, Facts) else 0
+
+
+def micro_batch(
+    config: RunConfig, world: World, workers: Workers, row_length: int, known: Mapping[str, str]
+) -> tuple[int, str]:
+    """Alike on all stages of a pipe: as set, else so small that all of them have something to do."""
+    group = workers.group(world.rank)
+    rows = max(1, config.rows_per_step // len(workers.groups) // (stages.FULL_ROWS * len(group)))
+    own = config.micro_batch or min(on_cpu(row_length)[0], rows)
+    own = min(own, int(known.get("pipe_micro_batch", own)))
+    everyone = world.gather(own)
+    return min(int(everyone[rank]) for rank in group), "alike in all stages of a pipe"

@@ -1,0 +1,48 @@
+"""Who takes rows of a step: a rank alone, or the ranks of a pipe together, each with some of the model's layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Workers:
+    names: tuple[str, ...]
+    """Of all ranks."""
+    groups: tuple[tuple[int, ...], ...]
+    """The ranks of each worker, in the order of their layers."""
+    layers: tuple[tuple[int, int] | None, ...]
+    """Of each rank: from the first to before the second; None: all."""
+
+    @property
+    def labels(self) -> list[str]:
+        return ["+".join(self.names[rank] for rank in group) for group in self.groups]
+
+    @property
+    def cut(self) -> bool:
+        return any(own is not None for own in self.layers)
+
+    def of(self, rank: int) -> int:
+        return next(at for at, group in enumerate(self.groups) if rank in group)
+
+    def group(self, rank: int) -> tuple[int, ...]:
+        return self.groups[self.of(rank)]
+
+    def leads(self, rank: int) -> bool:
+        """One rank of each worker counts its rows."""
+        return self.group(rank)[0] == rank
+
+    def seen(self, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+        """A step event's nodes, worker by worker: a pipe computes until its last stage has done."""
+        found: dict[str, Mapping[str, Any]] = {}
+        for label, group in zip(self.labels, self.groups, strict=True):
+            own = [nodes[self.names[rank]] for rank in group]
+            seconds = max(node.get("pipe_s", node["compute_s"]) for node in own)
+            found[label] = own[0] if len(own) == 1 else {"rows": own[0]["rows"], "compute_s": seconds}
+        return found
+
+
+def alone(names: Sequence[str]) -> Workers:
+    return Workers(tuple(names), tuple((rank,) for rank in range(len(names))), (None,) * len(names))

@@ -1,0 +1,145 @@
+"""Whether a model is cut over the nodes, and who gets which layers. Pure.
+
+Who can hold the base or stream it does that: nobody waits for anybody there. Those that can do neither form pipes, of
+as few machines as can hold it; whoever can hold it alone is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from train.plan import stages
+from train.plan.catalogue import AnyFacts, Facts
+from train.plan.config import RunConfig
+from train.plan.memory import Memory, Setup, fits, layer_bytes
+from train.plan.nodes import Device, gb
+from train.plan.pipes_setting import Group, parse_pipes
+from train.plan.stages import Room
+from train.plan.streaming import on_node, place
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What each node of a pipe gets."""
+
+    room: Room
+    layers: Mapping[str, tuple[int, int]]
+    memory: Mapping[str, Memory]
+    why: str = ""
+    lacking: str = ""
+    """Which memory is missing."""
+
+
+def room_of(config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Device]) -> Room:
+    def holds(device: Device) -> int:
+        streams = place(config.holding.weights, facts, setup, device).weights == "stream"
+        whole = streams and fits(facts, replace(on_node(setup, device), weights="stream"), device.memory_bytes)
+        return facts.layers if whole else stages.holds(facts, setup, device, facts.layers)
+
+    largest = max(layer_bytes(facts, on_node(setup, device)) // facts.layers for device in devices)
+    return Room(facts.layers, largest, {device.node: holds(device) for device in devices})
+
+
+def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> tuple[str, str]:
+    """`pipes` as it will be, and why."""
+    wanted = config.holding.pipes
+    if wanted != "auto" or not isinstance(facts, Facts) or setup.full or setup.load_in == "8bit":
+        return ("off", "") if wanted == "auto" else (wanted, "as set" if parse_pipes(wanted) else "")
+    if config.sync == "local" or config.holding.backend == "unsloth" or config.holding.weights != "auto":
+        return "off", ""
+    room = room_of(config, facts, setup, devices)
+    names = [device.node for device in devices]
+    small = [name for name in names if room.missing([name])]
+    if not small:
+        return "off", ""
+    by_name = {device.node: device for device in devices}
+
+    def enough(some: Sequence[str]) -> bool:
+        return sum(stages.room_of(facts, setup, [by_name[name] for name in some], room.layers)) >= room.layers
+
+    groups = fewest(small, room, enough)
+    if not all(enough(group) for group in groups):
+        return "off", "" if len(small) < len(names) else too_small_together(small, room)
+    groups += [(name,) for name in names if name not in small]
+    who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
+    why = f"{who} can neither hold the base nor stream it"
+    return ",".join("+".join(group) for group in groups), why
+
+
+def too_small_together(names: Sequence[str], room: Room) -> str:
+    lacking = gb(room.missing(names) * room.layer_bytes)
+    if len(names) == 1:
+        return ""
+    return f"together they hold {room.of(names)} of {room.layers} layers: {lacking} are missing"
+
+
+def fewest(names: Sequence[str], room: Room, enough: Callable[[Sequence[str]], bool]) -> list[Group]:
+    """Pipes of as few machines as can hold the model, the roomiest first; who is left over joins the last one."""
+    groups: list[Group] = []
+    now: list[str] = []
+    for name in sorted(names, key=lambda name: -room.of([name])):
+        now.append(name)
+        if enough([one for one in names if one in now]):
+            groups.append(tuple(now))
+            now = []
+    if groups and now:
+        groups[-1] += tuple(now)
+    elif now:
+        groups = [tuple(now)]
+    return [tuple(name for name in names if name in group) for group in groups]
+
+
+def cut(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], why: str) -> Cut | None:
+    """None where no node shares the model with another. Speeds are not known yet: by memory, which a run may change as
+    far as it has to."""
+    groups = parse_pipes(config.holding.pipes)
+    if not any(len(group) > 1 for group in groups) or not isinstance(facts, Facts):
+        return None
+    room, by_name = room_of(config, facts, setup, devices), {device.node: device for device in devices}
+    layers: dict[str, tuple[int, int]] = {}
+    needs: dict[str, Memory] = {}
+    lacking = ""
+    for group in (group for group in groups if len(group) > 1):
+        most = stages.room_of(facts, setup, [by_name[name] for name in group], facts.layers)
+        counts = stages.cut_layers(facts.layers, [max(1, count) for count in most], most)
+        if counts is None:
+            held = Room(room.layers, room.layer_bytes, dict(zip(group, most, strict=True)))
+            others = [name for name in by_name if name not in group]
+            lacking = stages.why_too_small(group, others, held)
+            continue
+        at = 0
+        for stage, (name, count) in enumerate(zip(group, counts, strict=True)):
+            behind = len(group) - stage - 1
+            own = on_node(setup, by_name[name])
+            needs[name] = stages.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
+            layers[name] = (at, at + count)
+            at += count
+    planned = {
+        name: max(count, end - first) for name, count in room.holds.items() for first, end in [layers.get(name, (0, 0))]
+    }
+    return Cut(replace(room, holds=planned), layers, needs, why, lacking)
+
+
+def bubbles(pipes: str, rows: int) -> list[str]:
+    """What it costs that the machines of a pipe wait for one another when a step begins and ends."""
+    groups = parse_pipes(pipes)
+    found = []
+    for group in (group for group in groups if len(group) > 1):
+        own, wanted = max(1, rows // len(groups)), stages.FULL_ROWS * len(group)
+        if own < wanted:
+            now, then = stages.bubble(len(group), own), stages.bubble(len(group), wanted)
+            found.append(
+                f"{'+'.join(group)} wait for one another {now:.0%} of a step with {own} rows in it; "
+                f"rows_per_step={wanted * len(groups)} would make it {then:.0%}"
+            )
+    return found
+
+
+def as_data(found: Cut | None) -> dict[str, Any]:
+    """For the agents of a run."""
+    if found is None:
+        return {}
+    room = found.room
+    return {"layers": room.layers, "layer_bytes": room.layer_bytes, "holds": dict(room.holds)}
