@@ -35,6 +35,12 @@ METHODS = {"inet": ("static", "dhcp"), "inet6": ("auto", "static", "dhcp")}
 Data = dict[str, Any]
 
 
+def by_its_mac(name: str, nic: Data) -> dict[str, str]:
+    """netplan asks networkd for the burnt-in MAC; a virtual NIC has none."""
+    match = f"PermanentMACAddress=\nMACAddress={nic['mac']}\nKind=!{NOT_A_CARD}\n"
+    return {f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf": f"{HEADER}[Match]\n{match}"}
+
+
 def motley_netplan(node: Data, params: Data) -> Data:
     """Which NIC, and which files it takes; or `error` and `fix`, or `skip` with the reason to leave it alone.
 
@@ -71,10 +77,7 @@ def motley_netplan(node: Data, params: Data) -> Data:
         if path == OWN_FILE or document != _load(node["netplan"][path])
     }
     if not nic["permanent_mac"] and section == "ethernets" and not manager:
-        # netplan asks networkd for the burnt-in MAC; a virtual NIC has none.
-        path = f"/etc/systemd/network/10-netplan-{name}.network.d/motley.conf"
-        match = f"PermanentMACAddress=\nMACAddress={nic['mac']}\nKind=!{NOT_A_CARD}\n"
-        files[path] = f"{HEADER}[Match]\n{match}"
+        files |= by_its_mac(name, nic)
     if node["cloud_init"]:
         files[CLOUD_INIT] = f"{HEADER}network: {{config: disabled}}\n"
     if adopts and node.get("resolv_conf") == "file" and params["dns"] not in ([], nic["dns"]["servers"]):

@@ -4,9 +4,10 @@ process group, and what is to be trained is proven to be the same everywhere bef
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TextIO, cast
 
 import torch
@@ -30,6 +31,7 @@ from train.parallel.strategy import Strategy
 from train.parallel.workers import Workers
 from train.parallel.world import World
 from train.plan import decided
+from train.plan.catalogue import AnyFacts
 from train.plan.config import RunConfig, SftConfig
 from train.plan.decide import choose
 from train.plan.fit import Decisions, placed, setup_for
@@ -43,43 +45,28 @@ from train.runlog.events import EventLog, ProgressLine
 def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None) -> Run:
     recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
-    config, why_decided, known = decided.obey(config, world.gather(decided.read(config)))
-    devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
-    shape = recipe.shape(config, base)
-    decisions = choose(config, devices, shape)
-    config, why_placed = placed(config, decisions, devices[world.rank], shape)
-    device = devices[world.rank].device
-    if device != "cpu":
-        torch.cuda.set_device(device)
-
+    settled = settle(config, recipe, world, base)
+    config, decisions, devices, known = settled.config, settled.decisions, settled.devices, settled.known
+    device = made_current(devices[world.rank].device)
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
-    rows, held_out = recipe.rows(config, partial(say, out))
-    if world.writes:  # one reading a node; a page that was lost with the power would train in silence
-        rows.verify()
-        held_out.verify()
+    rows, held_out = verified_rows(recipe, config, world, out)
     trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
     early_stop.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
-    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
-    cluster = pipes.Cluster(names=names, devices=devices, facts=shape, setup=setup, known=known)
-    workers, why_cut = pipes.arrange(config, decisions, world, base, cluster)
-    check_shares(config, len(workers.groups))
+    workers, why_cut = arrange(settled, world, base, names)
     module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
-
     world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
     mixed = is_mixed(devices) or workers.cut
     trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
-    if workers.cut:
-        micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
-    else:
-        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
+    micro_batch, why_micro = (
+        pipes.micro_batch(config, world, workers, rows.row_length, known)
+        if workers.cut
+        else choose_micro_batch(config, recipe, module, trained, rows)
+    )
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
-    log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
-    if workers.cut:
-        strategy: Strategy = PipeSync(stage, module, trained, workers, wire)
-    else:
-        strategy = make_strategy(config, world, module, trained, wire=wire, total_steps=total_steps, on_cpu=mixed)
+    how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
+    strategy = make_strategy(config, world, module, trained, stage, workers, **how)
     run = Run(
         config=config,
         recipe=recipe,
@@ -91,15 +78,77 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         held_out=held_out,
         module=module,
         total_steps=total_steps,
-        reporter=Reporter(log, ProgressLine(out, total_steps)),
+        reporter=make_reporter(config, world, out, total_steps),
         strategy=strategy,
         trained=trained,
         balance=make_balance(config, workers.labels),
         micro_batch=micro_batch,
     )
-    why_measured = [*why_placed, *why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
-    begin(run, decisions, wire, why_decided, why_measured)
+    why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
     return run
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """What is decided before anything is loaded; the same on all ranks, but for where this one's base is."""
+
+    config: RunConfig
+    decisions: Decisions
+    devices: list[Device]
+    """Of each rank."""
+    shape: AnyFacts | None
+    known: dict[str, str]
+    """What an earlier generation has decided."""
+    why_decided: list[str]
+    why_placed: list[str]
+
+
+def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settled:
+    config, why_decided, known = decided.obey(config, world.gather(decided.read(config)))
+    devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
+    shape = recipe.shape(config, base)
+    decisions = choose(config, devices, shape)
+    config, why_placed = placed(config, decisions, devices[world.rank], shape)
+    return Settled(
+        config=config,
+        decisions=decisions,
+        devices=devices,
+        shape=shape,
+        known=known,
+        why_decided=why_decided,
+        why_placed=why_placed,
+    )
+
+
+def arrange(settled: Settled, world: World, base: Path, names: list[str]) -> tuple[Workers, list[str]]:
+    """Which ranks hold the model together, and why."""
+    config, decisions = settled.config, settled.decisions
+    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    cluster = pipes.Cluster(names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known)
+    found, why = pipes.arrange(config, decisions, world, base, cluster)
+    check_shares(config, len(found.groups))
+    return found, why
+
+
+def make_reporter(config: RunConfig, world: World, out: TextIO | None, total_steps: int) -> Reporter:
+    log = EventLog(config.log_folder / paths.EVENTS if world.writes else None)
+    return Reporter(log, ProgressLine(out, total_steps))
+
+
+def made_current(device: str) -> str:
+    if device != "cpu":
+        torch.cuda.set_device(device)
+    return device
+
+
+def verified_rows(recipe: Recipe, config: RunConfig, world: World, out: TextIO | None) -> tuple[Rows, Rows]:
+    """What is trained and what is held out."""
+    found = recipe.rows(config, partial(say, out))
+    if world.writes:  # one reading a node; a page that was lost with the power would train in silence
+        for rows in found:
+            rows.verify()
+    return found
 
 
 def build(  # noqa: PLR0917 - as recipe.build
@@ -155,16 +204,20 @@ def make_trained(
     return Trained(named, optimizer, scaler=make_scaler(precision, device), grad_clip=config.grad_clip)
 
 
-def make_strategy(
+def make_strategy(  # noqa: PLR0917 - the whole set-up
     config: RunConfig,
     world: World,
     module: LossModule,
     trained: Trained,
+    stage: Stage | None,
+    workers: Workers,
     *,
     wire: str,
     total_steps: int,
     on_cpu: bool,
 ) -> Strategy:
+    if workers.cut:
+        return PipeSync(stage, module, trained, workers, wire)
     if config.sync != "local":
         return sync.ExactSync(config.sync, wire, module, trained, world)
     device = device_of(trained)

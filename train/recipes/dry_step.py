@@ -45,20 +45,7 @@ def _check(functions: Functions, model: nn.Module, batch: Batch) -> None:
     whole = gradients([batch])
     drew = has_drawn(1)
     require_all_used(model, whole, file)
-    changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
-    norms = [n or "the model" for n, module in model.named_modules() if isinstance(module, _BatchNorm)]
-    if norms and (changed or not all(module.track_running_stats for module in batch_norms(model))):
-        raise BadInput(
-            f"recipe: {norms[0]} is BatchNorm: it computes with the rows beside a row, and every node has others",
-            f"file: {file}",
-            "use GroupNorm or LayerNorm in its place",
-        )
-    if changed:
-        raise BadInput(
-            f"recipe: the buffer {changed[0]} changes while it trains: each node would have a state of its own",
-            f"file: {file}",
-            "keep only weights that are trained, and buffers that stay as they are",
-        )
+    require_stateless(model, before, file)
     if off(whole, gradients([batch]))[0] > CLOSE:
         raise BadInput(
             "recipe: the same rows gave other gradients the second time: it keeps something beside the model's weights",
@@ -85,6 +72,23 @@ def _check(functions: Functions, model: nn.Module, batch: Batch) -> None:
         )
     with torch.no_grad():
         call("metrics", file, functions.metric_sums, model.eval(), batch)
+
+
+def require_stateless(model: nn.Module, before: Batch, file: Path) -> None:
+    changed = [n for n, b in model.named_buffers() if not torch.equal(b, before[n])]
+    norms = [n or "the model" for n, module in model.named_modules() if isinstance(module, _BatchNorm)]
+    if norms and (changed or not all(module.track_running_stats for module in batch_norms(model))):
+        raise BadInput(
+            f"recipe: {norms[0]} is BatchNorm: it computes with the rows beside a row, and every node has others",
+            f"file: {file}",
+            "use GroupNorm or LayerNorm in its place",
+        )
+    if changed:
+        raise BadInput(
+            f"recipe: the buffer {changed[0]} changes while it trains: each node would have a state of its own",
+            f"file: {file}",
+            "keep only weights that are trained, and buffers that stay as they are",
+        )
 
 
 def batch_norms(model: nn.Module) -> list[Any]:
