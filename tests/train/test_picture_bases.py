@@ -194,13 +194,24 @@ def test_transformers_loads_what_was_made_and_says_the_same(home, photos, capsys
     assert json.loads((folder / "preprocessor_config.json").read_text())["image_mean"] == picture_bases.MEAN
 
 
-def test_a_checkpoint_answers_with_the_statistics_of_its_base(home, photos, capsys):
-    whole = asked(home, photos / "dots/1.png", capsys)
+def test_a_checkpoint_answers_and_is_exported_with_the_statistics_of_its_base(home, photos, capsys, tmp_path):
+    whole, out = asked(home, photos / "dots/1.png", capsys), tmp_path / "out"
     (home / "results/run").rename(home / "results/away")
     try:
         assert asked(home, photos / "dots/1.png", capsys) == pytest.approx(whole, rel=1e-5)
+        code, said = answer(capsys, "export", "merged", "--run", "run", "--home", str(home), "--out", str(out))
     finally:
         (home / "results/away").rename(home / "results/run")
+    assert code == 0 and {"config.json", "labels.json", "preprocessor_config.json"} <= said["files"].keys()
+    exported, made = load_file(out / "model.safetensors"), load_file(home / "results/run/model/model.safetensors")
+    assert exported.keys() == made.keys() and all(torch.equal(exported[name], made[name]) for name in made)
+
+
+def test_its_card_and_settings_are_for_others(home):
+    folder = home / "results/run/model"
+    card = (folder / "README.md").read_text()
+    assert "A picture classifier, fine-tuned" in card and "GroupNorm" not in card and "mean [0.4, 0.5, 0.6]" in card
+    assert "/" not in json.loads((folder / "config.json").read_text()).get("_name_or_path", ""), "a folder of a node"
 
 
 def test_it_is_measured_as_it_was_while_it_trained(alone, home, capsys):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ def build(folder: Path, *, classes: int, image_size: int, seed: int) -> Any:
     model, fresh = loaded(folder, config)
     draw(model, fresh, seed)
     processor = read(folder / PROCESSOR)
+    config._name_or_path = ""  # a folder of this node; the others write the same file
     config.image_size = image_size
     config.image_mean = processor.get("image_mean", HALF)
     config.image_std = processor.get("image_std", HALF)
@@ -117,6 +119,15 @@ def load(folder: Path, base: str = "") -> Any:
         raise BadInput(f"the weights of this model are not whole: {name}", f"folder: {folder}")
     still(model)
     return model
+
+
+def complete(folder: Path, base: str) -> None:
+    """A copy of a run's model: of a checkpoint with the statistics of its base, which it has not itself."""
+    from safetensors.torch import save_file
+
+    save_file(load(folder, base).state_dict(), folder / "model.safetensors", metadata={"format": "pt"})
+    if (processor := Path(base) / PROCESSOR).is_file():
+        shutil.copyfile(processor, folder / PROCESSOR)
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -150,6 +150,14 @@ def usual_pixels(model: Any) -> tuple[list[float], list[float]]:
     return getattr(model.config, "image_mean", HALF), getattr(model.config, "image_std", HALF)
 
 
+def pixel_words(model: Any) -> str:
+    """For whoever feeds it elsewhere."""
+    mean, spread = usual_pixels(model)
+    if (mean, spread) == (HALF, HALF):
+        return "b / 127.5 - 1"
+    return f"(b / 255 - mean) / spread, by colour: mean {mean}, spread {spread}"
+
+
 def loss_sum(model: nn.Module, batch: Batch) -> Tensor:
     return F.cross_entropy(scores(model, batch["pictures"]), batch["labels"], reduction="sum")
 

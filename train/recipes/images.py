@@ -168,4 +168,5 @@ def card(run: Run) -> str:
     config, made = cast(ImagesConfig, run.config), run.milestones
     facts: dict[str, Any] = {"rows": len(run.rows), "steps": run.step, "after": made.newest, "metrics": made.metrics}
     names = classes(cast(PictureRows, run.rows).folder.parent)
+    facts["pixels"] = pictures.pixel_words(run.module.model)
     return model_card.picture_card(config, weights=weights, classes=names, **facts)

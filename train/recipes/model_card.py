@@ -41,7 +41,7 @@ class Origin:
         return f"{known} (made by Motley: it cannot be loaded elsewhere)" if self.made_here else known
 
 
-def origin_of(config: SftConfig) -> Origin:
+def origin_of(config: SftConfig | ImagesConfig) -> Origin:
     """A launch has put folders of this node in place of the names; launch.json has kept them."""
     try:
         return _launched(config)
@@ -49,7 +49,7 @@ def origin_of(config: SftConfig) -> Origin:
         return Origin(base=config.model, hub=None, dataset=config.dataset)
 
 
-def _launched(config: SftConfig) -> Origin:
+def _launched(config: SftConfig | ImagesConfig) -> Origin:
     file = config.log_folder / paths.LAUNCH
     launched = json.loads(file.read_text()) if file.is_file() else {}
     given, base = launched.get("all", {}), launched.get("model", {})
@@ -142,10 +142,12 @@ def picture_card(
     steps: int,
     after: float | None,
     metrics: dict[str, float],
+    pixels: str,
 ) -> str:
     file = config.log_folder / paths.LAUNCH
     launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
-    size, vit = config.image_size, config.model.startswith("vit")
+    size, loads = config.image_size, config.is_base or config.model.startswith("vit")
+    origin = origin_of(config)
     facts = {
         "shape": f"{config.model}, {config.width} wide, {weights / 1e6:.1f} M weights",
         "data": f"`{Path(launched.get('dataset', config.dataset)).name}`, {rows} pictures, {len(classes)} classes",
@@ -154,18 +156,23 @@ def picture_card(
         "seed": str(config.seed),
         "held-out loss": held_out(None, after),
         "accuracy": ", ".join(f"{name} {100 * value:.1f} %" for name, value in metrics.items()) or "not measured",
-        "input": f"three colours, {size} × {size}, a byte b as b / 127.5 - 1; grey three times",
+        "input": f"three colours, {size} × {size}, a byte b as {pixels}; grey three times",
         "labels": "labels.json, in the order of the outputs",
     }
-    known = {"library_name": "transformers" if vit else "pytorch", "pipeline_tag": "image-classification"}
+    known = {"library_name": "transformers" if loads else "pytorch", "pipeline_tag": "image-classification"}
+    what = "trained from nothing"
+    if config.is_base:
+        what = "fine-tuned"
+        facts |= {"shape": f"{weights / 1e6:.1f} M weights", "base": origin.base_for_others}
+        known |= {"base_model": origin.hub} if origin.hub else {}
     use = (
         f"## How to use it\n\nOn the cluster that trained it:\n\n    ./motley ask --run {config.run} --question FILE\n"
     )
-    if vit:
-        use += '\nElsewhere: `ViTForImageClassification.from_pretrained("path/of/this/folder")`\n'
+    if loads:
+        use += '\nElsewhere: `AutoModelForImageClassification.from_pretrained("path/of/this/folder")`\n'
     else:
         use += "\nElsewhere: a ResNet with GroupNorm; `train/models/resnet.py` of Motley is its code.\n"
-    return page(config.run, known | {"tags": ["motley"]}, "A picture classifier, trained from nothing", facts, [use])
+    return page(config.run, known | {"tags": ["motley"]}, f"A picture classifier, {what}", facts, [use])
 
 
 def page(run: str, known: dict[str, Any], what: str, facts: dict[str, str], use: list[str]) -> str:

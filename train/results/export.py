@@ -137,10 +137,13 @@ def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) ->
         )
     place_of(run, args)
     from train.data.picture_rows import write_labels
+    from train.models import picture_bases
     from train.results.pictures import classes_of_run
 
     def copied(folder: Path) -> None:
         copy_model(run, folder)
+        if run.base:
+            picture_bases.complete(folder, run.base)
         write_labels(folder, classes_of_run(run))
 
     build_once(args.out, copied)
