@@ -116,7 +116,9 @@ class Sender:
 def card_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """In Ansible: of the network card that leads to this node."""
     nics = values.get("motley_preflight_look", {}).get("node", {}).get("nics", [])
-    return nic_of(nics, [str(values.get(key, "")) for key in ("ansible_host", "motley_address")])
+    return nic_of(
+        nics, [str(values.get(key, "")) for key in ("ansible_host", "motley_address", "motley_preflight_reached")]
+    )
 
 
 def nic_of(nics: Sequence[Mapping[str, Any]], addresses: Sequence[str]) -> dict[str, Any]:

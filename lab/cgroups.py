@@ -84,9 +84,9 @@ def frozen(group: str) -> bool:
 def processes(group: str) -> list[int]:
     found: set[int] = set()
     for tree in trees():
-        for file in (tree / group).rglob("cgroup.procs"):
+        for folder, _, _ in os.walk(tree / group):  # a group may be gone before it is looked into
             with contextlib.suppress(OSError):
-                found.update(int(line) for line in file.read_text().split())
+                found.update(int(line) for line in (Path(folder) / "cgroup.procs").read_text().split())
     return sorted(found - {0, os.getpid()})
 
 
@@ -100,9 +100,8 @@ def remove(group: str, *, patience_s: float = 60) -> None:
             raise LabError(f"processes {alive[:5]} of {group} do not end; `cat /proc/{alive[0]}/stack` may say why")
         time.sleep(0.02)
     for tree in trees():
-        folders = sorted((tree / group).rglob("*"), key=lambda path: len(path.parts), reverse=True)
-        for folder in [path for path in folders if path.is_dir()] + [tree / group]:
-            _rmdir(folder, group, deadline)
+        for folder, _, _ in os.walk(tree / group, topdown=False):
+            _rmdir(Path(folder), group, deadline)
         for parent in (tree / group).relative_to(tree).parents[:-1]:
             with contextlib.suppress(OSError):  # another lab, another host: still in use
                 (tree / parent).rmdir()

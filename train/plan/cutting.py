@@ -57,7 +57,8 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
     by_name = {device.node: device for device in devices}
 
     def enough(some: Sequence[str]) -> bool:
-        return sum(stages.room_of(facts, setup, [by_name[name] for name in some], room.layers)) >= room.layers
+        most = stages.room_of(facts, setup, [by_name[name] for name in some], room.layers)
+        return min(most) > 0 and sum(most) >= room.layers
 
     groups = fewest(small, room, enough)
     if not all(enough(group) for group in groups):
@@ -72,6 +73,9 @@ def too_small_together(names: Sequence[str], room: Room) -> str:
     lacking = gb(room.missing(names) * room.layer_bytes)
     if len(names) == 1:
         return ""
+    if not room.missing(names):
+        least = min(names, key=lambda name: room.of([name]))
+        return f"{least} is too small for a part of it: leave it out"
     return f"together they hold {room.of(names)} of {room.layers} layers: {lacking} are missing"
 
 

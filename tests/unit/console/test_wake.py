@@ -99,7 +99,10 @@ def test_a_packet_is_what_a_card_waits_for() -> None:
 def test_what_bootstrap_saw_is_kept_beside_what_others_know(tmp_path: Path) -> None:
     nic = {"name": "enp1s0", "mac": MAC, "wake_on": "armed", "addresses": ["10.77.0.12/24"]}
     wifi = {"name": "wlan0", "mac": "x", "wake_on": "", "addresses": []}
-    found = wake.card_of({"motley_address": "10.77.0.12", "motley_preflight_look": {"node": {"nics": [wifi, nic]}}})
+    look = {"node": {"nics": [wifi, nic]}}
+    moved = {"motley_address": "10.77.0.99", "motley_preflight_reached": "10.77.0.12", "motley_preflight_look": look}
+    assert wake.card_of(moved)["mac"] == MAC, "it was looked at before its address changed"
+    found = wake.card_of({"motley_address": "10.77.0.12", "motley_preflight_look": look})
     assert found == {"name": "enp1s0", "mac": MAC, "wake_on": "armed"}
     wake.remember(tmp_path, {"b": found})
     wake.remember(tmp_path, {"c": {"mac": "y"}})

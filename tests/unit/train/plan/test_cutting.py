@@ -4,7 +4,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
@@ -79,6 +79,7 @@ def test_with_what_cannot_be_cut_nothing_is(more) -> None:
 
 
 @given(st.sampled_from(MODELS), st.lists(st.integers(4, 48), min_size=1, max_size=5), st.integers(0, 64))
+@example("qwen2.5-32b", [4, 22, 4], 0)
 def test_every_stage_has_the_memory_for_its_layers(model: str, cards: list[int], main: int) -> None:
     devices = [card(f"n{at}", gb, main if at % 2 else 0) for at, gb in enumerate(cards)]
     found = planned(model, *devices)
