@@ -75,7 +75,7 @@ def why(card: Mapping[str, Any], sender: Sender) -> str:
     if sender.trouble:
         return f"did not wake: {sender.trouble}"
     first = f"did not wake within {WAKES_S:.0f} s"
-    if card.get("wake_on") == "armed":
+    if card.get("wake_on"):  # what bootstrap found disarmed, it has armed
         return f"{first}: is it plugged in? Its firmware may switch the card off with it (Wake on LAN, ErP)"
     return f"{first}: bootstrap found that its network card cannot be woken, or no ethtool there to ask it"
 
