@@ -62,7 +62,7 @@ def launch(
 
 @contextlib.contextmanager
 def live_page(inventory: Inventory, run: str) -> Iterator[None]:
-    """./motley dashboard as long as somebody watches; where it cannot be had, that is said and the run goes on."""
+    """./motley dashboard as long as somebody watches; where it cannot be had, it says so, and the run continues."""
     command = [sys.executable, "-m", "console", "dashboard", "--inventory", str(inventory.path), "--run", run]
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     page = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **both)  # type: ignore[call-overload]

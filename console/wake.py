@@ -81,7 +81,7 @@ def why(card: Mapping[str, Any], sender: Sender) -> str:
 
 
 class Sender:
-    """The first node that is awake, which is mostly the head; and this machine, where it is on that LAN itself."""
+    """The first node that is awake, mostly the head; and this machine, if it is on that LAN."""
 
     def __init__(self, inventory: Inventory, awake: Sequence[Node]) -> None:
         shared = next(iter(inventory.nodes.values()))

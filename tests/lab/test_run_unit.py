@@ -177,7 +177,7 @@ def test_a_run_that_asks_for_it_lets_the_machine_sleep(host: Host) -> None:
     host.run("systemctl", "stop", UNIT)
     wish(host, "rm")
     stays_ended(host)
-    assert not kept_awake(host), "kept awake, and no run is on"
+    assert not kept_awake(host), "kept awake, and no run is running"
 
 
 def wish(host: Host, program: str) -> None:

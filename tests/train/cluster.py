@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
@@ -144,3 +145,13 @@ def train(home: Path, options: dict, size: int = 1, **extra) -> Cluster:
     codes = cluster.wait()
     assert codes == [0] * size, "\n".join(cluster.said(rank) for rank in range(size))
     return cluster
+
+
+def killed(home, settings, step):
+    """A run of three whose processes are killed once it has reached that step."""
+    torn = Cluster(home, settings, 3)
+    torn.reaches(step)
+    for process in torn.processes:
+        process.send_signal(signal.SIGKILL)
+    torn.wait()
+    assert len(torn.steps()) < settings["max_steps"], "it was done before it could be killed"

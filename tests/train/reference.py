@@ -141,3 +141,8 @@ def average_moments(optimizers, weights, part):
         furthest = max(float(state["step"]) for state, _ in counted)
         for state in states:
             state["step"] = torch.tensor(furthest)
+
+
+def largest_error(found, truth):
+    """Of losses, as a part of each."""
+    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))

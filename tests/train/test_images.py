@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import signal
 
 import numpy as np
 import pytest
@@ -43,10 +42,6 @@ def alone(settings, tmp_path_factory):
     return cluster.train(tmp_path_factory.mktemp("alone"), settings)
 
 
-def largest_error(found, truth):
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
-
-
 def evaluations(run, rank=0):
     return [event for event in run.events(rank) if event["event"] == "eval"]
 
@@ -79,7 +74,7 @@ def truth_of(data, settings):
 
 
 def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
-    assert largest_error(alone.losses(), truth_of(data, settings)) < 1e-5
+    assert reference.largest_error(alone.losses(), truth_of(data, settings)) < 1e-5
 
 
 @pytest.mark.parametrize(("sync", "model"), [("flat", "resnet18"), ("ddp", "resnet18"), ("flat", "vit-tiny")])
@@ -93,7 +88,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
         truth = cluster.train(tmp_path / "alone", {**settings, **more})
     run = cluster.train(tmp_path, {**settings, **more, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):
-        assert largest_error(run.losses(rank), truth.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), truth.losses()) < CLOSE
         for mine, other in zip(evaluations(run, rank), evaluations(truth), strict=True):
             assert mine["metrics"] == other["metrics"]
     last = [[e["lines"] for e in run.events(rank) if e["event"] == "samples"] for rank in range(3)]
@@ -103,15 +98,10 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
 
 
 def test_it_continues_with_fewer_nodes_after_a_kill(alone, settings, tmp_path):
-    torn = cluster.Cluster(tmp_path, {**settings, "shares": "5,2,1"}, 3)
-    torn.reaches(9)
-    for process in torn.processes:
-        process.send_signal(signal.SIGKILL)
-    torn.wait()
-    assert len(torn.steps()) < 24, "it was done before it could be killed"
+    cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
-    assert largest_error(run.losses(), alone.losses()) < CLOSE
+    assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
 
 
 def test_a_picture_moves_by_seed_epoch_and_row_alone(data):

@@ -222,13 +222,8 @@ def test_never_two_groups_and_numbers_only_rise(drawn):
     play(*drawn)
 
 
-@thorough
-@given(worlds, st.data())
-def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
-    """Whatever happened before: once a majority is on and reaches each other, and nothing more happens, it trains."""
-    size, events = drawn
-    world = play(size, events)
-    side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
+def leave_alone(world, side):
+    """All are up, one side is cut off from the others, and nothing more happens."""
     world.cut = {frozenset((a, b)) for a in side for b in world.order if b not in side}
     for name in world.order:
         world.wake(name)
@@ -236,6 +231,16 @@ def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
         world.unpause(name)
         world.nodes[name].failures = 0
     world.settle(60)
+
+
+@thorough
+@given(worlds, st.data())
+def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
+    """Whatever happened before: once a majority is on and reaches each other, and nothing more happens, it trains."""
+    size, events = drawn
+    world = play(size, events)
+    side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
+    leave_alone(world, side)
     assert [set(generation.members) for generation in world.training()] == [set(side)]
     rest = [n for n in world.order if n not in side]
     assert all(world.nodes[n].status.generation is None for n in rest), "a minority runs workers"
@@ -254,13 +259,7 @@ def test_a_model_that_is_cut_trains_where_those_left_can_hold_it_else_they_wait(
     room = Room(data.draw(st.integers(1, sum(holds))), 10**9, dict(zip(names, holds, strict=True)))
     world = play(size, events, room)
     side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
-    world.cut = {frozenset((a, b)) for a in side for b in world.order if b not in side}
-    for name in world.order:
-        world.wake(name)
-        world.back(name)
-        world.unpause(name)
-        world.nodes[name].failures = 0
-    world.settle(60)
+    leave_alone(world, side)
     lacking = room.missing(side)
     assert [set(one.members) for one in world.training()] == ([] if lacking else [set(side)])
     for name in side if lacking else []:

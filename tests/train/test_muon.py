@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 
 import pytest
 import torch
@@ -36,10 +35,6 @@ def settings(data):
 @pytest.fixture(scope="module")
 def alone(settings, tmp_path_factory):
     return cluster.train(tmp_path_factory.mktemp("alone"), settings)
-
-
-def largest_error(found, truth):
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
 
 
 def test_all_directions_become_equally_strong():
@@ -94,7 +89,7 @@ def truth_of(data, settings, steps):
 
 def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
     truth = truth_of(data, settings, 24)
-    assert largest_error(alone.losses(), truth) < 1e-5
+    assert reference.largest_error(alone.losses(), truth) < 1e-5
     assert truth[-1] < 0.95 * truth[0], "nothing was learned"
 
 
@@ -102,22 +97,17 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):
-        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
     first = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
     assert first[0] == first[1] == first[2]
 
 
 def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_path):
     """The momentum of a matrix is kept by all, whoever owned it."""
-    torn = cluster.Cluster(tmp_path, {**settings, "shares": "5,2,1"}, 3)
-    torn.reaches(9)
-    for process in torn.processes:
-        process.send_signal(signal.SIGKILL)
-    torn.wait()
-    assert len(torn.steps()) < 24, "it was done before it could be killed"
+    cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
-    assert largest_error(run.losses(), alone.losses()) < CLOSE
+    assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
 
 
 def trained(kind, steps=5):

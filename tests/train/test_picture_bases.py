@@ -60,10 +60,6 @@ def built(folder):
     return bases.build(folder, classes=3, image_size=16, seed=1).train()
 
 
-def largest_error(found, truth):
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
-
-
 @pytest.mark.parametrize("family", picture_bases.SHAPES)
 def test_a_loss_does_not_depend_on_how_rows_are_cut_nor_on_chance(made, data, family):
     rows = open_pictures(data)
@@ -144,13 +140,13 @@ def truth_of(data, folder, config):
 
 def test_its_losses_are_those_of_plain_pytorch(alone, data, made, settings):
     config = load_config({**settings, "dataset": str(data)})
-    assert largest_error(alone.losses(), truth_of(data, made["resnet"], config)) < 1e-5
+    assert reference.largest_error(alone.losses(), truth_of(data, made["resnet"], config)) < 1e-5
 
 
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "micro_batch": 2}, 3)
     for rank in range(3):
-        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
     whole = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
     assert whole[0] == whole[1] == whole[2]
 

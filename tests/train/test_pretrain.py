@@ -2,7 +2,6 @@
 
 import json
 import math
-import signal
 
 import numpy as np
 import pytest
@@ -38,10 +37,6 @@ def alone(settings, tmp_path_factory):
     return cluster.train(tmp_path_factory.mktemp("alone"), settings)
 
 
-def largest_error(found, truth):
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
-
-
 def truth_of(data, settings, steps):
     """Plain PyTorch: a new Llama, its own groups for decay, schedule, clipping and update."""
     config = load_config({**settings, "dataset": str(data)})
@@ -68,7 +63,7 @@ def truth_of(data, settings, steps):
 
 def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
     truth = truth_of(data, settings, 24)
-    assert largest_error(alone.losses(), truth) < 1e-5
+    assert reference.largest_error(alone.losses(), truth) < 1e-5
     assert truth[0] > 0.9 * math.log(400) and truth[-1] < 0.9 * truth[0], "nothing was learned"
 
 
@@ -76,7 +71,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):
-        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
     written = [[e["lines"] for e in run.events(rank) if e["event"] == "samples"] for rank in range(3)]
     assert written[0] == written[1] == written[2] and len(written[0]) == 3
     first = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
@@ -84,16 +79,10 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
 
 
 def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_path):
-    torn = cluster.Cluster(tmp_path, {**settings, "shares": "5,2,1"}, 3)
-    torn.reaches(9)
-    for process in torn.processes:
-        process.send_signal(signal.SIGKILL)
-    torn.wait()
-    steps = len(torn.steps())
-    assert steps < 24, "it was done before it could be killed"
+    cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
-    assert largest_error(run.losses(), alone.losses()) < CLOSE
+    assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
 
 
 def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
@@ -108,7 +97,7 @@ def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
     for name in ("node-0", "node-1"):
         steps = agents.steps(name)
         assert len(steps[0]["nodes"]) == 3 and len(steps[-1]["nodes"]) == 2
-        assert largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
+        assert reference.largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
         assert (agents.folder(name) / "results/run/model/model.safetensors").is_file()
 
 

@@ -1,7 +1,7 @@
 """Picture models that others have trained, in transformers' own classes: with a classifier for other classes, with no
 random number while they train, and with the statistics of their BatchNorm as they are.
 
-BatchNorm that goes on counting looks across rows: the gradient would depend on how a step is cut.
+BatchNorm that keeps counting looks across rows: the gradient would depend on how a step is cut.
 """
 
 from __future__ import annotations

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.picture_facts import COLOURS, Block, Convolution, PictureFacts, main_path, parts
+from train.plan.picture_facts import (
+    COLOURS,
+    Block,
+    Convolution,
+    PictureFacts,
+    main_path,
+    resnet_keeps,
+    resnet_weights,
+)  # fmt: skip
 
 IMAGE_SIZE = 224
 """What nearly all of them were trained on."""
@@ -102,21 +110,8 @@ KEPT, KEPT_V2 = 12, 24
 
 
 def of_resnet(config: Config, image_size: int) -> Counted:
-    inward = config.get("embedding_size", 64)
-    stem = Convolution(COLOURS, inward, 7, 2)
-    blocks = resnet_blocks(config)
-    every = [stem, *(part for block in blocks for part in parts(block))]
-    weights = sum(one.inward * one.outward * one.kernel**2 + 2 * one.outward for one in every)
-    edge = -(-image_size // 2)
-    left = COLOURS * image_size**2 + 2 * inward * edge**2
-    edge = -(-edge // 2)
-    left += 3 * inward * edge**2
-    for block in blocks:
-        for one in block.main:
-            edge = -(-edge // one.stride)
-            left += 2 * one.outward * edge**2
-        left += block.main[-1].outward * edge**2 if block.shortcut else 0
-    return weights, left
+    stem, blocks = Convolution(COLOURS, config.get("embedding_size", 64), 7, 2), resnet_blocks(config)
+    return resnet_weights(stem, blocks), resnet_keeps(stem, blocks, image_size, pool=True)
 
 
 def resnet_blocks(config: Config) -> list[Block]:

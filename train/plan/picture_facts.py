@@ -5,7 +5,7 @@ A convolution leaves two of its results for the backward pass: its own, and what
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from train.errors import BadInput
@@ -83,13 +83,9 @@ class PictureFacts:
 
     @property
     def parameters(self) -> int:
-        return (self._vit_parameters() if self.is_vit else self._resnet_parameters()) + (
+        return (self._vit_parameters() if self.is_vit else resnet_weights(self.stem, self.blocks())) + (
             self.features * self.classes + self.classes
         )
-
-    def _resnet_parameters(self) -> int:
-        every = [self.stem, *(part for block in self.blocks() for part in parts(block))]
-        return sum(one.inward * one.outward * one.kernel**2 + 2 * one.outward for one in every)
 
     def _vit_parameters(self) -> int:
         w, patches = self.width, (self.image_size // self.patch) ** 2
@@ -101,17 +97,26 @@ class PictureFacts:
         """Numbers that one picture leaves for the backward pass."""
         if self.is_vit:  # a block's two norms, q, k, v, attention's result, two sums, and the MLP's two
             return ((self.image_size // self.patch) ** 2 + 1) * self.width * 16 * VIT_LAYERS
-        edge = -(-self.image_size // self.stem.stride)
-        found = COLOURS * self.image_size**2 + 2 * self.width * edge**2
-        if not self.is_small:  # the pool's result, and where each came from, in 8 bytes
-            edge = -(-edge // 2)
-            found += 3 * self.width * edge**2
-        for block in self.blocks():
-            for one in block.main:
-                edge = -(-edge // one.stride)
-                found += 2 * one.outward * edge**2
-            found += block.main[-1].outward * edge**2 if block.shortcut else 0
-        return found
+        return resnet_keeps(self.stem, self.blocks(), self.image_size, pool=not self.is_small)
+
+
+def resnet_weights(stem: Convolution, blocks: Iterable[Block]) -> int:
+    every = [stem, *(part for block in blocks for part in parts(block))]
+    return sum(one.inward * one.outward * one.kernel**2 + 2 * one.outward for one in every)
+
+
+def resnet_keeps(stem: Convolution, blocks: Iterable[Block], image_size: int, *, pool: bool) -> int:
+    edge = -(-image_size // stem.stride)
+    found = COLOURS * image_size**2 + 2 * stem.outward * edge**2
+    if pool:  # its result, and where each came from, in 8 bytes
+        edge = -(-edge // 2)
+        found += 3 * stem.outward * edge**2
+    for block in blocks:
+        for one in block.main:
+            edge = -(-edge // one.stride)
+            found += 2 * one.outward * edge**2
+        found += block.main[-1].outward * edge**2 if block.shortcut else 0
+    return found
 
 
 def main_path(inward: int, middle: int, outward: int, stride: int) -> tuple[Convolution, ...]:

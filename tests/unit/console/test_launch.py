@@ -60,6 +60,6 @@ def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys
         assert said.startswith("live page: http://127.0.0.1:") and "?token=" in said
         port = int(said.split(":")[3].partition("/")[0])
         with socket.create_connection(("127.0.0.1", port), 10), launch.live_page(checked(run.inventory), "qa"):
-            assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run goes on"
+            assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run continues"
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
