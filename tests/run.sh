@@ -75,8 +75,10 @@ tests() {
 # alone.
 lab() {
   local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
-  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder
-  tests "$@" -m "alone and not long"
+  local passed=0
+  tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder || passed=1
+  tests "$@" -m "alone and not long" || passed=1
+  return "$passed"
 }
 
 not_run() { # what each part has skipped, and what no part of `all` runs
@@ -96,13 +98,17 @@ case $part in
     lint
     lab_packages
     browser
-    without=
+    wrong= # one failure hides no other: each part runs
     for own in train unsloth; do
-      if "make_${own}_env"; then "$own"; else without+=" tests/$own"; fi
+      if "make_${own}_env"; then
+        "$own" || wrong+=$'\n'"  tests/$own: a test failed"
+      else
+        wrong+=$'\n'"  tests/$own did not run: its environment could not be made"
+      fi
     done
-    lab tests --ignore tests/train --ignore tests/unsloth
-    if [ -n "$without" ]; then
-      echo "everything else has passed; not run:$without, whose environment could not be made (the reason is above)" >&2
+    lab tests --ignore tests/train --ignore tests/unsloth || wrong+=$'\n'"  the lab's tests or the units: a test failed"
+    if [ -n "$wrong" ]; then
+      echo "== not green, the reasons are above$wrong" >&2
       exit 1
     fi
     ;;
