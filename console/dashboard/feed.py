@@ -15,13 +15,16 @@ from console.follow import Follower
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.processes import end_group
 from console.report.history import History, history_of
+from console.report.series import kwh
 from console.run_in_words import RunView
 from console.status import runs_of
 from train.runlog.state import Change, Event, RunState
 
-LOOK_S = 15.0
-"""Between two looks at all machines, while somebody watches."""
-QUIET = ("step", "proof", "checkpoint", "balance")
+LOOK_S = 45.0
+"""Between two looks at the machines that are not read anyway, while somebody watches."""
+CARDS_S = 4.0
+"""Between two readings of a machine's cards."""
+QUIET = ("step", "proof", "checkpoint", "balance", "eval", "samples")
 """Changes that can wait for the next drawing."""
 
 
@@ -33,10 +36,16 @@ class Feed:
     run: str = ""
     state: RunState = field(default_factory=RunState)
     changes: list[Change] = field(default_factory=list)
+    evals: list[Event] = field(default_factory=list)
     readings: list[Event] = field(default_factory=list)
+    newest: dict[str, Event] = field(default_factory=dict)
+    """Node → its newest reading."""
+    kwh: dict[str, float] = field(default_factory=dict)
+    """What the cards of a node took since this page watches."""
     looks: dict[str, Facts] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
     view: RunView | None = None
+    follower: Follower | None = None
     problem: str = ""
     """Why nothing is read."""
     urgent: int = 0
@@ -52,6 +61,7 @@ class Feed:
         with self.lock:
             new = self.state.apply(event) if "time" in event and "event" in event else []
             self.changes += new
+            self.evals += [change.event for change in new if change.kind == "eval"]
             self.urgent += urgent and any(change.kind not in QUIET for change in new)
 
     def history(self) -> History | None:
@@ -91,8 +101,10 @@ class Feed:
         since = {name: float(look["since"]) for name, look in answers.items()}
         self.view = FeedView(RunState(run=self.run), [node.name for node in self.nodes], since)
         self.view.feed = self
-        Follower(self.nodes, self.view, lambda _: None, lambda: None).follow()
-        self._looked(*ask_all(self.nodes, lambda node: node.status()))
+        self.follower = Follower(self.nodes, self.view, lambda _: None, lambda: None)
+        self.follower.follow()
+        self.follower = None
+        self.look()
         self.urgent += 1
         return True
 
@@ -120,21 +132,30 @@ class Feed:
         while True:
             time.sleep(LOOK_S)
             if time.monotonic() - self.watched_at < LOOK_S and not (self.view and self.view.ended):
-                self._looked(*ask_all(self.nodes, lambda node: node.status()))
+                self.look()
+
+    def look(self) -> None:
+        read = self.follower.node if self.follower else None
+        self._looked(*ask_all([node for node in self.nodes if node is not read], lambda node: node.status()))
 
     def _looked(self, answers: dict[str, Facts], silent: dict[str, str]) -> None:
         with self.lock:
-            self.looks, self.silent = answers, silent
+            self.looks = {name: look for name, look in self.looks.items() if name not in silent} | answers
+            self.silent = {name: why for name, why in self.silent.items() if name not in answers} | silent
             for name, look in answers.items():
                 self.read_gpus(name, look["now"].get("gpus") or look["gpus"], float(look["time"]))
 
     def read_gpus(self, node: str, gpus: list[dict[str, str]], at: float) -> None:
         heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
         used = [found for gpu in gpus if (found := number(gpu.get("memory.used"))) is not None]
-        if not gpus or any(one["node"] == node and at - one["time"] < 4 for one in self.readings[-8:]):
+        before = self.newest.get(node)
+        if not gpus or (before and at - before["time"] < CARDS_S):
             return
         facts = {"celsius": max(heat, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}
-        self.readings.append({"event": "gpu", "node": node, "time": at, **facts})
+        self.newest[node] = {"event": "gpu", "node": node, "time": at, **facts}
+        self.readings.append(self.newest[node])
+        if before and (took := kwh([before, self.newest[node]])):
+            self.kwh[node] = self.kwh.get(node, 0.0) + took
 
 
 class FeedView(RunView):

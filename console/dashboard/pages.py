@@ -12,7 +12,7 @@ from typing import Any
 from console.dashboard.feed import Feed
 from console.electricity import number
 from console.report.charts import swatch
-from console.report.page import environment, view
+from console.report.page import environment, live_view, view
 from console.report.series import colour
 from console.run_in_words import gpu_gb, rates
 from console.words import duration
@@ -20,9 +20,10 @@ from train.runlog.state import by_node, rows_of
 
 REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
 """Blocks of templates/run.html.j2, in their order; `live` comes before them. The other charts have a page."""
-SLOWEST = 150
-"""Drawing takes at most so small a part of the time: one of 150."""
+SELDOM = 600
+"""Drawing the charts takes at most so small a part of the time: one of 600."""
 CALM_S = 5.0
+HEAD_S = 0.9
 STEPS = 15
 
 
@@ -35,6 +36,7 @@ class Pages:
     version: int = 0
     parts: dict[str, tuple[int, str]] = field(default_factory=dict)
     title: str = "Motley"
+    head_at: float = -60.0
     drawn_at: float = 0.0
     cost_s: float = 0.0
     urgent: int = -1
@@ -44,19 +46,23 @@ class Pages:
         self.templates = environment()
 
     def refresh(self) -> None:
-        """The head each time; the charts when something happened, or so seldom that they cost next to nothing."""
+        """The head when its time has come; the charts when something happened, or so seldom that they cost little."""
         with self.lock:
+            self.head_at = time.monotonic()
             self._put("live", self._live())
             urgent = self.feed.urgent
-            pause_s = max(CALM_S, SLOWEST * self.cost_s)
+            pause_s = max(CALM_S, SELDOM * self.cost_s)
             if urgent == self.urgent and time.monotonic() - self.drawn_at < pause_s:
                 return
-            began = time.process_time()
+            began = time.thread_time()
             if history := self.feed.history():
-                shown = view(history, whole=False)
+                shown = live_view(history)
                 for name in REPORT:
                     self._put(name, self.block(name, shown))
-            self.urgent, self.drawn_at, self.cost_s = urgent, time.monotonic(), time.process_time() - began
+            self.urgent, self.drawn_at, self.cost_s = urgent, time.monotonic(), time.thread_time() - began
+
+    def due(self) -> bool:
+        return self.feed.urgent != self.urgent or time.monotonic() - self.head_at >= HEAD_S
 
     def cannot_be_drawn(self, error: Exception) -> None:
         said = html.escape(f"this page cannot be drawn ({type(error).__name__}: {error}); the run continues")
@@ -148,10 +154,9 @@ def names(feed: Feed) -> list[str]:
 
 
 def losses(feed: Feed) -> str:
-    evals = [change.event for change in feed.changes if change.kind == "eval"]
-    if not evals:
+    if not feed.evals:
         return ""
-    first, last = evals[0], evals[-1]
+    first, last = feed.evals[0], feed.evals[-1]
     at_first = f"{first['loss']:.3f} (step {first['step']}) → " if first is not last else ""
     return f"held-out loss {at_first}{last['loss']:.3f} (step {last['step']})"
 
@@ -160,7 +165,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     state, look = feed.state, feed.looks.get(name, {})
     rows = rows_of(state.last) if state.last else {}
     whole = max(1, sum(rows.values()))
-    reading = next((one for one in reversed(feed.readings) if one["node"] == name), {})
+    reading = feed.newest.get(name, {})
     words, since = "", 0.0
     if event := state.away.get(name):
         words, since = f"steps aside: {event['reason']}", float(event["time"])
@@ -177,7 +182,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         f"{watts:.0f} W" if watts is not None else "",
         f"{used / 1024:.1f} GB in use" if used else "",
         f"{gb:.1f} GB at most by the run" if state.last and (gb := gpu_gb(state.last, name)) else "",
-        f"{kwh:.3g} kWh" if (kwh := kwh_of(feed, name)) else "",
+        f"{feed.kwh[name]:.3g} kWh" if feed.kwh.get(name) else "",
     ]
     busy = by_node(state.last, "compute_s").get(name, 0.0) if state.last else 0.0
     speed = f"{rows[name] / busy:.1f} rows/s" if rows.get(name) and busy else ""
@@ -193,15 +198,9 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
     }
 
 
-def kwh_of(feed: Feed, name: str) -> float | None:
-    from console.report.series import kwh  # noqa: PLC0415 - one name for two things here
-
-    return kwh([one for one in feed.readings if one["node"] == name])
-
-
 def price(feed: Feed) -> str:
     """Of the cards, since this page watches: no more was read."""
-    whole = sum(filter(None, (kwh_of(feed, name) for name in names(feed))))
+    whole = sum(feed.kwh.values())
     each = next((found for one in feed.inventory.values() if (found := number(one.get("motley_kwh_price")))), None)
     if not whole:
         return ""

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -39,7 +39,7 @@ from console.words import say
 from train.errors import BadInput
 
 MOST_STREAMS = 16
-EVERY_S = 0.5
+EVERY_S = 0.25
 ALIVE_S = 10.0
 LONGEST_QUESTION = 4000
 LONGEST_FORM = 16 << 10
@@ -52,6 +52,8 @@ class Dashboard:
     pages: Pages
     inventory: Inventory
     streams: int = 0
+    drawn: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set by the next drawing."""
     boot: str = ""
     """Which life of the server a stream's numbers are of."""
 
@@ -134,7 +136,7 @@ class Dashboard:
         try:
             yield "retry: 1000\n\n"
             while True:
-                self.feed.watched_at = time.monotonic()
+                self.feed.watched_at, drawn = time.monotonic(), self.drawn
                 for version, name, text in self.pages.newer(seen):
                     seen, quiet_since = version, time.monotonic()
                     yield event("part", {"name": name, "html": text}, f"{self.boot}-{version}")
@@ -144,17 +146,20 @@ class Dashboard:
                 if time.monotonic() - quiet_since > ALIVE_S:
                     quiet_since = time.monotonic()
                     yield ": still here\n\n"
-                await asyncio.sleep(EVERY_S)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(drawn.wait(), ALIVE_S)
         finally:
             self.streams -= 1
 
     async def draw_for_ever(self) -> None:
         while True:
-            if self.streams:
+            if self.streams and self.pages.due():
                 try:
                     await run_in_threadpool(self.pages.refresh)
                 except Exception as error:  # the page says so, and the next drawing is tried
                     self.pages.cannot_be_drawn(error)
+                self.drawn.set()
+                self.drawn = asyncio.Event()
             await asyncio.sleep(EVERY_S)
 
     # -- what it can do ----------------------------------------------------------------------------------------------
@@ -259,6 +264,13 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
     return 0
 
 
+class Server(uvicorn.Server):
+    async def main_loop(self) -> None:
+        """Looks twice a second whether it is to end: ten times, as it is, cost more than the page itself."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(0.5)
+
+
 async def serve(board: Dashboard, place: socket.socket, hosts: Sequence[str], token: str) -> None:
     config = uvicorn.Config(
         board.app(hosts, token), log_level="error", access_log=False, lifespan="off", server_header=False,
@@ -266,7 +278,7 @@ async def serve(board: Dashboard, place: socket.socket, hosts: Sequence[str], to
     )  # fmt: skip
     drawing = asyncio.create_task(board.draw_for_ever())
     try:
-        await uvicorn.Server(config).serve(sockets=[place])
+        await Server(config).serve(sockets=[place])
     finally:
         drawing.cancel()
 

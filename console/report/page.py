@@ -14,7 +14,7 @@ from console.report.energy import energy, node_kwh
 from console.report.history import History
 from console.report.news import numbered
 from console.report.parts import part_charts
-from console.report.series import all_charts, colour, first_charts, waiting_by_node
+from console.report.series import colour, first_charts, further_charts, waiting_by_node
 from console.words import duration
 from train.plan.shares import split_rows
 from train.runlog.events import metric_words
@@ -26,7 +26,7 @@ TEMPLATE = Path(__file__).parents[2] / "templates"
 def environment() -> jinja2.Environment:
     """Of the report and of the live page: the same templates."""
     return jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined
+        loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined, auto_reload=False
     )
 
 
@@ -39,28 +39,31 @@ def write_page(history: History, file: Path) -> Path:
     return file
 
 
-def view(history: History, *, whole: bool = True) -> dict[str, Any]:
-    """`whole`: with the charts that are folded away."""
+def view(history: History) -> dict[str, Any]:
     nodes = node_table(history)
-    drawn = [chart for chart in (all_charts(history) if whole else first_charts(history)) if chart["svg"]]
-    tokens = sum(step["tokens"] for step in history.steps)
-    told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
-    return {
-        "history": history,
+    return live_view(history) | {
         "headline": headline(history),
         "outcome": outcome(history),
         "figures": figures(history),
         "about": about(history),
-        "loss": drawn[:1],
-        "parts": part_charts(history),
-        "charts": drawn[1:],
-        "tokens": f"{tokens:,}",
+        "charts": [chart for chart in further_charts(history) if chart["svg"]],
         "nodes": nodes,
         "cards": any(node["gpu_gb"] for node in nodes),
-        "news": [word for word in told if not word.get("quiet")],
-        "quiet_news": [word for word in told if word.get("quiet")],
         "plan": plan_against_reality(history),
         "answers": history.answers.get("questions", []),
+    }
+
+
+def live_view(history: History) -> dict[str, Any]:
+    """What the live page draws again and again."""
+    told = [{**word, "after": duration(word["after_s"])} for word in numbered(history)]
+    return {
+        "history": history,
+        "loss": [chart for chart in first_charts(history) if chart["svg"]],
+        "parts": part_charts(history),
+        "tokens": f"{sum(step['tokens'] for step in history.steps):,}",
+        "news": [word for word in told if not word.get("quiet")],
+        "quiet_news": [word for word in told if word.get("quiet")],
         "samples": written(history),
         "pictures": history.launch.get("all", {}).get("recipe") == "images",
         "decisions": history.starts[-1]["decisions"],

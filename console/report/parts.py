@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from statistics import mean
+from statistics import fmean
 
 from console.report.charts import Axes, Frame, Line
 from console.report.history import History
@@ -49,7 +49,7 @@ def in_columns(found: Sequence[tuple[int, Parts]], size: int) -> list[tuple[floa
     """The mean of as many steps each, in their middle."""
     groups = [found[i : i + size] for i in range(0, len(found), size)]
     return [
-        ((group[0][0] + group[-1][0]) / 2, [mean(part) for part in zip(*(parts for _, parts in group), strict=True)])
+        ((group[0][0] + group[-1][0]) / 2, [fmean(part) for part in zip(*(parts for _, parts in group), strict=True)])
         for group in groups
     ]
 

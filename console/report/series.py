@@ -25,7 +25,12 @@ def colour(number: int) -> str:
     return f"var(--n{number % COLOURS + 1})"
 
 
-def all_charts(history: History) -> list[dict[str, str]]:
+def first_charts(history: History) -> list[dict[str, str]]:
+    return [loss_chart(history)] if history.steps else []
+
+
+def further_charts(history: History) -> list[dict[str, str]]:
+    """Those that are folded away."""
     if not history.steps:
         return []
     clock = minutes_since(history.began)
@@ -33,15 +38,10 @@ def all_charts(history: History) -> list[dict[str, str]]:
     axes = Axes(x_name="minutes", y_name="tokens/s")
     tokens = charts.stacked_chart("throughput", tokens_by_minute(history), axes, marks)
     return [
-        loss_chart(history),
         chart("throughput", "Throughput", "Tokens a second, by the node that trained them.", tokens),
         *share_charts(history),
         *card_charts(history, clock, marks),
     ]
-
-
-def first_charts(history: History) -> list[dict[str, str]]:
-    return [loss_chart(history)] if history.steps else []
 
 
 def chart(key: str, title: str, text: str, svg: str) -> dict[str, str]:
