@@ -221,6 +221,17 @@ def test_another_launch_is_refused_by_the_name_of_the_run(person: Person) -> Non
     assert refused.rc == 2 and busy in refused.out, refused.out
 
 
+def test_an_undo_waits_until_the_run_is_stopped(person: Person) -> None:
+    before = step_of(person)
+    refused = person.types("undo", phase="all")
+    assert refused.rc == 1 and "run long is running there: nothing was undone, on no machine" in refused.out
+    assert "make stop, then again" in refused.out and not any(refused.changed().values()), refused.out
+    for host in person.cluster.hosts:
+        assert host.run("systemctl", "is-active", "motley-run.path").strip() == "active"
+        assert host.run("readlink", f"{HOME}/code").startswith("code.")
+    pace.until(lambda: step_of(person) > before, 120, "the run does not go on")
+
+
 def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
     with suffers(person, OLD, "disk-full"):
         before = step_of(person)

@@ -1,0 +1,36 @@
+#!/usr/bin/python
+# MIT License, see LICENSE
+"""Which run is running on this node, or begins at its next moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.run_files import named_run
+from ansible.module_utils.motley.run_processes import processes
+from ansible.module_utils.train.runlog.paths import WANTED
+
+DOCUMENTATION = r"""
+module: run_info
+short_description: Which run is running on this node
+description:
+  - Looks for processes of a run below O(home), and for the file that lets its unit start one. Changes nothing.
+options: {
+  "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"}
+}
+"""
+RETURN = r"""
+run: {type: str, returned: success, description: Its name; empty where none is running and none is wanted}
+"""
+
+
+def main() -> None:
+    module = module_of(DOCUMENTATION)
+    home = Path(module.params["home"])
+    there = bool(processes(home)) or (home / WANTED).exists()
+    module.exit_json(changed=False, run=(named_run(home) or "without a name") if there else "")
+
+
+if __name__ == "__main__":
+    main()
