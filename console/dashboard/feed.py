@@ -4,9 +4,12 @@ anything. The whole event log is read once, then its end as it comes.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +21,7 @@ from console.report.history import History, history_of
 from console.report.series import kwh
 from console.run_in_words import RunView
 from console.status import runs_of
-from train.runlog.state import Change, Event, RunState
+from train.runlog.state import Change, Event, RunState, time_of
 
 LOOK_S = 45.0
 """Between two looks at the machines that are not read anyway, while somebody watches."""
@@ -59,7 +62,7 @@ class Feed:
 
     def take(self, event: Event, *, urgent: bool = True) -> None:
         with self.lock:
-            new = self.state.apply(event) if "time" in event and "event" in event else []
+            new = self.state.apply(event)
             self.changes += new
             self.evals += [change.event for change in new if change.kind == "eval"]
             self.urgent += urgent and any(change.kind not in QUIET for change in new)
@@ -109,21 +112,14 @@ class Feed:
         return True
 
     def _read_whole(self, nodes: list[Node]) -> None:
+        """Of one node: what trainers and agents wrote, in the order in which it happened."""
         for node in nodes:
             try:
-                process = node.events_after(self.run, 0)
+                found = [*lines_of(node.events_after(self.run, 0)), *lines_of(node.members(self.run))]
             except Silent:
                 continue
-            assert process.stdout
-            try:
-                lines = process.stdout.read().split(b"\n")[1:]
-            finally:
-                end_group(process)
-            for line in filter(None, lines):
-                try:
-                    self.take(json.loads(line), urgent=False)
-                except ValueError:
-                    continue
+            for event in sorted(found, key=time_of):
+                self.take(event, urgent=False)
             if self.changes:
                 self.urgent += 1
                 return
@@ -158,6 +154,19 @@ class Feed:
             self.kwh[node] = self.kwh.get(node, 0.0) + took
 
 
+def lines_of(process: subprocess.Popen[bytes]) -> Iterator[Event]:
+    """Behind one line that says where it begins."""
+    assert process.stdout
+    try:
+        lines = process.stdout.read().split(b"\n")[1:]
+    finally:
+        end_group(process)
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            if isinstance(event := json.loads(line), dict) and "time" in event and "event" in event:
+                yield event
+
+
 class FeedView(RunView):
     """What follow reads goes to the feed as well."""
 
@@ -168,7 +177,7 @@ class FeedView(RunView):
             view = facts.get("now") or {}
             with self.feed.lock:
                 self.feed.read_gpus(node, view.get("gpus") or [], float(facts["time"]))
-        else:
+        elif "time" in facts and "event" in facts:
             self.feed.take(facts)
         lines = RunView.take(self, node, kind, facts)
         if kind == "now":

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from train.runlog.paths import MEMBERS
+
 ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
@@ -153,6 +155,10 @@ class Node(ABC):
     def events_after(self, run: str, offset: int) -> subprocess.Popen[bytes]:
         """The rest of the event log, behind one line that says where it begins."""
         return self._stream("more", run=run, offset=offset)
+
+    def members(self, run: str) -> subprocess.Popen[bytes]:
+        """The agents' log, as events_after() has the trainers'."""
+        return self._stream("more", run=run, offset=0, log=MEMBERS)
 
     def logs(self, lines: int, *, follow: bool) -> subprocess.Popen[bytes]:
         return self._stream("logs", lines=lines, follow=follow)

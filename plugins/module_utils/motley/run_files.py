@@ -65,9 +65,9 @@ def pack(home: Path, run: str) -> None:
             archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
 
 
-def more(home: Path, run: str, offset: int) -> None:
+def more(home: Path, run: str, offset: int, log: str = EVENTS) -> None:
     """The whole lines of an event log from there on; of a shorter one all. Nothing where there is none."""
-    file = logs(home, run) / EVENTS
+    file = logs(home, run) / log
     if not file.exists():
         return
     offset = offset if offset <= file.stat().st_size else 0

@@ -22,6 +22,7 @@ from console.inventory.read import Inventory
 from tests.support import pace
 from tests.support.browser import Browser, Tab
 from tests.support.live_run import NODES, STEPS, Board, LiveRun
+from tests.support.run_files import member
 
 BACK = ("gpu-master", "gpu-worker-2")
 EVENT_S, PAGE_S = 1.5, 1.0
@@ -84,6 +85,22 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     assert "rows" not in tab.text(".machines"), "nobody computes any more"
     shows(tab, "./motley report --run qa")
     assert tab.complaints() == [] and all(url.startswith((board.base, "data:", "about:")) for url in tab.asked_for())
+
+
+def test_what_happened_before_it_was_opened_is_there(tmp_path: Path) -> None:
+    with LiveRun(tmp_path / "live") as run:
+        run.trains(100)
+        at = run.began + 2.9 * 100 + 1
+        run.write("members.jsonl", member("lost", at, "gpu-master", ["gpu-worker-1"], "lost gpu-worker-1 (silent)"))
+        run.trains(40, nodes=BACK)
+        board = Board(run)
+        try:
+            pace.until(lambda: b"<svg" in asks(board, "/").read(), 30, "no chart")
+            page = asks(board, "/").read().decode()
+        finally:
+            board.close()
+    assert "gpu-worker-1 lost (silent)" in page and "away since step 6" in page
+    assert "training without gpu-worker-1" in page
 
 
 def test_how_soon_and_how_much(live: LiveRun, board: Board, browser: Browser) -> None:
