@@ -40,6 +40,7 @@ from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local, on_slurm
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
+from console.words import counted
 from train.errors import BadInput, CheckFailed
 from train.plan import own_recipe
 from train.plan.catalogue import catalogue
@@ -176,8 +177,7 @@ def checked(path: str | Path) -> Inventory:
             inventory.findings.append(Finding(what="it has no group_vars beside it", where=str(folder), fix=fix))
             break
     if inventory.findings:
-        count = len(inventory.findings)
-        head = f"{count} thing{'s' if count > 1 else ''} to fix before anything is connected to:"
+        head = f"{counted(len(inventory.findings), 'thing')} to fix before anything is connected to:"
         raise BadInput("\n".join([head, *(f"  {finding}" for finding in inventory.findings)]))
     return inventory
 

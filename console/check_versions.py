@@ -15,7 +15,7 @@ from typing import Any
 from console import interrupt, play
 from console.inventory.read import Inventory
 from console.progress import NodeProgress
-from console.words import drawn
+from console.words import counted, drawn
 from train.plan.odd_versions import Versions, VersionTable, judge
 
 
@@ -53,10 +53,10 @@ def last_line(verdict: VersionTable) -> str:
     if not verdict.rows and not verdict.off:
         return "no node answered · exit 1"
     if verdict.ok:
-        return f"all that must agree agrees on {len(verdict.nodes)} nodes · exit 0"
+        return f"all that must agree agrees on {counted(len(verdict.nodes), 'node')} · exit 0"
     causes = len({entry.cause for entry in verdict.odd})
     rows = len({entry.key for entry in verdict.odd})
-    words = f"{causes} cause{'s' * (causes != 1)}, {rows} row{'s' * (rows != 1)}" if rows else "nothing odd seen"
+    words = f"{counted(causes, 'cause')}, {counted(rows, 'row')}" if rows else "nothing odd seen"
     return f"{words}{f' · {len(verdict.off)} not looked at' if verdict.off else ''} · exit 1"
 
 

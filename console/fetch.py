@@ -18,7 +18,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
-from console.words import say
+from console.words import counted, say
 from train.plan.run_name import RULE, is_name
 from train.runlog import merge_traces, paths
 
@@ -88,11 +88,12 @@ def fetched_lines(
 ) -> list[str]:
     same = "NOT the same on" if receipt["differ"] else "the same on"
     place = f"{folder}/{made}  {same} {', '.join(whole)}" if whole else "none yet: the run is not done"
+    events = ", ".join(f"{name} ({counted(count, 'file')})" for name, count in counts.items())
     own = f"  results   what the script wrote to $MOTLEY_RESULTS on {script_from}"
     return [
         f"run {receipt['run']} → {folder}",
         own if script_from else f"  {made:<9} {place}",
-        f"  events    {', '.join(f'{name} ({count} files)' for name, count in counts.items())}",
+        f"  events    {events}",
         *(f"  {name}  {reason}: not fetched" for name, reason in receipt["silent"].items()),
         *(f"  ✗ {path} differs between the nodes" for path in receipt["differ"]),
     ]

@@ -21,6 +21,7 @@ from rich.console import Console
 from console import interrupt, playbook_view, receipt
 from console.inventory.read import Inventory, is_local
 from console.progress import FINDING, Progress
+from console.words import counted
 
 ROOT = Path(__file__).parents[1]
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -203,11 +204,11 @@ def _summary(request: PlaybookRun, progress: Progress, seconds: float, rc: int, 
         ]
         add(f"✗ {request.verb} · incomplete · {took} · Ansible's log: {short_path(log)}")
     elif request.check:
-        add(f"check only: {changes} changes would be made on {good} of {len(nodes)} nodes · {took}")
+        add(f"check only: {counted(changes, 'change')} would be made on {good} of {len(nodes)} nodes · {took}")
         if rc:
             add(f"Ansible's log: {short_path(log)}")
     elif good == len(nodes) and rc == 0:
-        add(f"✓ {request.verb} · {good} of {len(nodes)} nodes · {changes} changes · {took}")
+        add(f"✓ {request.verb} · {good} of {len(nodes)} nodes · {counted(changes, 'change')} · {took}")
     else:
         add(f"✗ {request.verb} · {good} of {len(nodes)} nodes are done · {took} · Ansible's log: {short_path(log)}")
     return lines

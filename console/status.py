@@ -15,7 +15,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import ask_all
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
-from console.words import clock, first, say
+from console.words import clock, counted, first, say
 from train.runlog.state import RunState, replay, rows_of
 
 LITTLE_BYTES = 500e6
@@ -113,7 +113,7 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
     if view.get("state") != "away" and (count := rows_of(step).get(name)):
-        words.append(f"{count} rows")
+        words.append(counted(count, "row"))
         used = gpu_gb(step, name)
         words += [f"{used:.1f} GB on the GPU"] if used else []
     elif view.get("aside"):

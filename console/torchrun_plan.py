@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console import render
-from console.words import drawn
+from console.words import counted, drawn
 from train.plan.torchrun import NOT_GIVEN
 from train.runlog import paths
 
@@ -20,7 +20,7 @@ def lines(plan: dict[str, Any]) -> list[str]:
         ranks = f"rank {first}" if first == last else f"ranks {first}–{last}"
         table.append((node["name"], node["computes_on"], node["card"], f"{node['processes']}: {ranks}"))
         first = last + 1
-    files = f"{len(plan['files'])} file{'s' * (len(plan['files']) != 1)}, {size / 1e3:.0f} kB, to {plan['folder']}"
+    files = f"{counted(len(plan['files']), 'file')}, {size / 1e3:.0f} kB, to {plan['folder']}"
     rows = [
         ("script", f"{plan['source']}: {files}" if plan["files"] else "a module that the nodes have"),
         ("torchrun", " ".join(f"--{word}" for word in static(plan))),

@@ -13,6 +13,15 @@ def first(text: str) -> str:
     return (text.strip().splitlines() or ["it exited without an error message"])[0]
 
 
+def counted(number: int, thing: str) -> str:
+    """1 node, 2 nodes."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def wh_or_kwh(kwh: float) -> str:
+    return f"{kwh:.3g} kWh" if kwh >= 0.1 else f"{1000 * kwh:.2g} Wh"
+
+
 def clock(seconds: float) -> str:
     hours, rest = divmod(int(max(0, seconds)), 3600)
     return f"{hours}:{rest // 60:02d}:{rest % 60:02d}"

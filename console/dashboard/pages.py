@@ -15,13 +15,13 @@ from console.report.charts import swatch
 from console.report.page import environment, live_view, view
 from console.report.series import colour
 from console.run_in_words import gpu_gb, rates
-from console.words import duration
+from console.words import duration, wh_or_kwh
 from train.runlog.state import by_node, rows_of
 
 REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
 """Blocks of templates/run.html.j2, in their order; `live` comes before them. The other charts have a page."""
-SELDOM = 600
-"""Drawing the charts takes at most so small a part of the time: one of 600."""
+SELDOM = 1000
+"""Drawing the charts takes at most so small a part of the time: one of 1000."""
 CALM_S = 5.0
 HEAD_S = 0.9
 STEPS = 15
@@ -131,7 +131,7 @@ def live(feed: Feed) -> dict[str, Any]:
         "machines": [machine(feed, name, place) for place, name in enumerate(names(feed))],
         "price": price(feed),
         "over": bool(ended),
-        "lines": [line.partition("   ")[0] for line in ended.lines] if ended else [],
+        "lines": [line.partition("   ")[0].removeprefix(f"{word} · ") for line in ended.lines] if ended else [],
     }
 
 
@@ -175,14 +175,17 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         words = f"paused {look['paused']}"
     elif name in feed.silent and name not in rows:
         words = feed.silent[name]
-    at_work = not words and not (feed.view and feed.view.ended)
+    elif state.last and name not in rows:
+        words = "does not take part"
+    over = bool(feed.view and feed.view.ended)
+    at_work = not words and not over and state.state != "waiting"
     heat, watts, used = (reading.get(key) for key in ("celsius", "watts", "used_mb"))
     facts = [
         f"{heat:.0f} °C" + (" hot" if heat >= 85 else "") if heat is not None else "",
         f"{watts:.0f} W" if watts is not None else "",
         f"{used / 1024:.1f} GB in use" if used else "",
         f"{gb:.1f} GB at most by the run" if state.last and (gb := gpu_gb(state.last, name)) else "",
-        f"{feed.kwh[name]:.3g} kWh" if feed.kwh.get(name) else "",
+        wh_or_kwh(feed.kwh[name]) if feed.kwh.get(name) else "",
     ]
     busy = by_node(state.last, "compute_s").get(name, 0.0) if state.last else 0.0
     speed = f"{rows[name] / busy:.1f} rows/s" if rows.get(name) and busy else ""
@@ -190,10 +193,10 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         "name": name,
         "colour": swatch(colour(place)),
         "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
-        "share": 100 * rows.get(name, 0) // whole if at_work else 0,
+        "share": 100 * rows.get(name, 0) // whole if at_work and name in rows else None,
         "rows": f"{rows[name]} of {whole} rows" if name in rows and at_work else "",
         "speed": speed if at_work else "",
-        "away": f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
+        "away": "" if over else f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
         "facts": " · ".join(filter(None, facts)),
     }
 
@@ -205,4 +208,4 @@ def price(feed: Feed) -> str:
     if not whole:
         return ""
     cost = f", {whole * each:.2f} at {each:g} a kWh" if each else ""
-    return f"the graphics cards took {whole:.3g} kWh{cost} since this page watches"
+    return f"the graphics cards took {wh_or_kwh(whole)}{cost} since this page watches"

@@ -6,6 +6,7 @@ from collections import Counter
 
 from console.doctor.probe_helpers import SAFE_PHASES, Found, Skipped, bootstrap, listed, need, no_load
 from console.doctor.readings_and_findings import Facts, Finding, Readings
+from console.words import counted
 from train.plan import odd_versions
 
 
@@ -25,7 +26,8 @@ def software(readings: Readings) -> Found:
         if drift := odd_versions.changed(odd.key, odd.value):
             what = f"environment {odd.what}: {drift}"
         wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
-    seen = f"{len(verdict.rows)} rows compared on {len(versions_of)} nodes (make check-versions shows them)"
+    compared = f"{counted(len(verdict.rows), 'row')} compared on {counted(len(versions_of), 'node')}"
+    seen = f"{compared} (make check-versions shows them)"
     on = list(readings.runs_on.values())
     files = f"; files not read: run {on[0]} is running" if on else ", every file read"
     return seen + (files if readings.full else ""), wrong

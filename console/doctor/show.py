@@ -6,6 +6,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from console.doctor.readings_and_findings import Finding, Verdict
+from console.words import counted
 
 
 def lines(verdict: Verdict, seconds: float) -> list[str]:
@@ -56,9 +57,8 @@ def last_line(verdict: Verdict, seconds: float) -> str:
     done = sum(not probe.skipped for probe in verdict.probes)
     skipped = len(verdict.probes) - done
     skip_note = f", {skipped} skipped" if skipped else ""
-    count = len(verdict.wrong)
-    words = f"{count} finding{'s' * (count != 1)}" if count else "healthy"
-    return f"{done} probes on {len(verdict.nodes)} nodes{skip_note} in {seconds:.0f} s · {words}"
+    words = counted(len(verdict.wrong), "finding") if verdict.wrong else "healthy"
+    return f"{counted(done, 'probe')} on {counted(len(verdict.nodes), 'node')}{skip_note} in {seconds:.0f} s · {words}"
 
 
 def as_data(verdict: Verdict, seconds: float) -> dict[str, Any]:

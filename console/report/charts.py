@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 
 WIDTH, HEIGHT = 720, 300
-LEFT, RIGHT, TOP, BOTTOM = 56, 14, 52, 56
+LEFT, RIGHT, TOP, BOTTOM = 56, 14, 52, 62
 """Above and below the drawing two lines of text have room, in the letters of a phone too."""
 NAMES_APART = 28
 LETTER = 17
 """As wide as one is at most, on a phone."""
+LONG_LABEL = 4
 MOST_POINTS = 360
 MOST_ROWS = 40
 """Of the table behind a chart."""
@@ -102,8 +103,10 @@ class Frame:
         xs, ys = [x for x, _ in points], [y for _, y in points]
         low = 0.0 if axes.from_zero else min(ys)
         high = max([*ys, low])
-        if high - low < 1e-9:
+        if high - low < 1e-9 and axes.from_zero:
             high = low + (abs(low) or 1.0)
+        elif high - low < 1e-9:
+            low, high = low - (0.05 * abs(low) or 1.0), high + (0.05 * abs(high) or 1.0)
         x_low, x_high = min(xs), max(xs)
         return cls(
             x_low,
@@ -162,7 +165,7 @@ class Frame:
             _, at = self.place(self.x_low, y)
             parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>')
             parts.append(f'<text class="tick end" x="{LEFT - 7}" y="{at + 4:.1f}">{short(y)}</text>')
-        for x in nice_ticks(self.x_low, self.x_high, 7, whole=self.x_whole):
+        for x in across(self.x_low, self.x_high, whole=self.x_whole):
             if self.x_low <= x <= self.x_high:
                 at, _ = self.place(x, 0)
                 parts.append(f'<text class="tick middle" x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}">{short(x)}</text>')
@@ -321,6 +324,12 @@ def nice_ticks(low: float, high: float, about: int = 5, *, whole: bool = False) 
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw - 1e-12 and not (whole and m * power % 1))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(i * step, 10) for i in range(first, last + 1)]
+
+
+def across(low: float, high: float, *, whole: bool) -> list[float]:
+    """Ticks whose labels have room beside each other in the letters of a phone."""
+    ticks = nice_ticks(low, high, 7, whole=whole)
+    return ticks if max(len(short(x)) for x in ticks) <= LONG_LABEL else nice_ticks(low, high, 3, whole=whole)
 
 
 def short(number: float) -> str:

@@ -46,7 +46,7 @@ def happened(changes: list[Change]) -> list[Event]:
         elif change.kind == "waiting":
             there = not any(node == event["node"] and low <= event["time"] <= high for node, low, high in cut_off)
             if there and event.get("nodes"):  # else it only waits for its turn
-                news.append(word(event, f"{event['node']} waits: {reason}"))
+                news.append(word(event, f"{event['node']} waits: {reason.removeprefix('waiting ')}"))
         elif change.kind == "woke":
             news.append(word(event, f"{event['node']} woke: {reason}"))
         elif change.kind in ("failed", "stalled", "unfit"):
@@ -81,7 +81,8 @@ def word(event: Event, what: str) -> Event:
 
 def left(names: str, reason: str) -> str:
     if STEPS_ASIDE in reason:
-        return f"{names} {STEPS_ASIDE}: {reason.rpartition(f'({STEPS_ASIDE}: ')[2].strip('()')}"
+        why = reason.rpartition(f"({STEPS_ASIDE}: ")[2].strip("()")
+        return f"{names} {'step aside' if ', ' in names else STEPS_ASIDE}: {why}"
     return f"{names} lost{in_brackets(reason)}"
 
 

@@ -36,22 +36,24 @@ def part_charts(history: History) -> list[dict[str, str]]:
     ]
 
 
-def parts_of(step: Event, node: str) -> Parts:
-    """Of the process of the node that computed longest; nothing of a machine that was away."""
+def parts_of(step: Event, node: str) -> Parts | None:
+    """Of the process of the node that computed longest; None of a machine that was away."""
     own = [facts for process, facts in step["nodes"].items() if node_of(process) == node]
     if not own:
-        return [0.0] * len(COLOURS)
+        return None
     slowest = max(own, key=lambda facts: float(facts["compute_s"]))
     return [float(slowest["compute_s"]), float(slowest["wait_s"]), float(step["sync_s"])]
 
 
-def in_columns(found: Sequence[tuple[int, Parts]], size: int) -> list[tuple[float, Parts]]:
-    """The mean of as many steps each, in their middle."""
-    groups = [found[i : i + size] for i in range(0, len(found), size)]
-    return [
-        ((group[0][0] + group[-1][0]) / 2, [fmean(part) for part in zip(*(parts for _, parts in group), strict=True)])
-        for group in groups
-    ]
+def in_columns(found: Sequence[tuple[int, Parts | None]], size: int) -> list[tuple[float, Parts]]:
+    """The mean of as many steps each, in their middle; of those in which the machine was there."""
+    columns: list[tuple[float, Parts]] = []
+    for i in range(0, len(found), size):
+        group = found[i : i + size]
+        there = [parts for _, parts in group if parts is not None] or [[0.0] * len(COLOURS)]
+        middle = (group[0][0] + group[-1][0]) / 2
+        columns.append((middle, [fmean(part) for part in zip(*there, strict=True)]))
+    return columns
 
 
 def bars(name: str, columns: Sequence[tuple[float, Parts]], wide: int, highest: float) -> str:

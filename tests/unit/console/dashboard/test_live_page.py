@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import os
 import signal
@@ -26,6 +27,12 @@ from tests.support.run_files import member
 
 BACK = ("gpu-master", "gpu-worker-2")
 EVENT_S, PAGE_S = 1.5, 1.0
+OVERLAPS = """[...document.querySelectorAll('svg')].flatMap((svg) => {
+  const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  const meet = (p, q) => p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4 && q.top < p.bottom - 4;
+  const seen = boxes.filter(([, box]) => box.width);
+  return seen.flatMap(([a, p], i) => seen.slice(i + 1).filter(([, q]) => meet(p, q)).map(([b]) => `${a} / ${b}`));
+})"""
 
 
 def shows(tab: Tab, words: str, what: str = "main", within_s: float = 30) -> None:
@@ -187,6 +194,19 @@ def test_on_a_desk_and_on_a_phone(board: Board, browser: Browser, width: int, da
     tab.photograph(
         Path(os.environ.get("MOTLEY_PICTURES", tmp_path)) / f"live-{width}-{'dark' if dark else 'light'}.png"
     )
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_label_lies_on_another(live: LiveRun, browser: Browser, width: int) -> None:
+    for node, place in (("gpu-worker-1", 700), ("gpu-worker-2", 720)):
+        lost = member("lost", live.began + 2.9 * place, "gpu-master", [node], f"lost {node} (silent)")
+        live.write("members.jsonl", lost | {"epoch": place})
+    with contextlib.closing(Board(live)) as board:
+        tab = whole(browser, board, width=width)
+        assert tab.value(OVERLAPS) == []
+        tab.call("Page.navigate", url=f"{board.base}/charts")
+        shows(tab, "Throughput")
+        assert tab.value(OVERLAPS) == []
 
 
 def test_by_keyboard_alone_and_what_is_read_stays(live: LiveRun, board: Board, browser: Browser) -> None:
