@@ -190,12 +190,16 @@ ASKED = "motley-asked.service"
 
 
 def asks_to_switch_off(host: Host, grace_s: int) -> None:
+    asks_for(host, "poweroff", grace_s)
+    pace.until(lambda: asked(host) == "activating", 20, "nobody has heard it")
+
+
+def asks_for(host: Host, word: str, grace_s: int) -> None:
     """As the agent does at its end; the unit waits for that end, and for whoever calls it off."""
     folder = f"/run/systemd/system/{ASKED}.d"
     drop_in = f"printf '[Service]\\nEnvironment=GRACE_S={grace_s}\\n' >{folder}/grace.conf"
     host.run("sh", "-c", f"mkdir -p {folder} && {drop_in} && systemctl daemon-reload")
-    host.run("runuser", "-u", USER, "--", "sh", "-c", f"echo poweroff >{THEN}")
-    pace.until(lambda: asked(host) == "activating", 20, "nobody has heard it")
+    host.run("runuser", "-u", USER, "--", "sh", "-c", f"echo {word} >{THEN}")
 
 
 def asked(host: Host) -> str:
@@ -220,6 +224,15 @@ def test_a_machine_switches_itself_off_when_the_run_is_over_and_not_before(host:
     pace.until(lambda: not host.running, 60, "it stays on")
     host.boot()
     assert host.outcome("test", "-e", THEN).returncode and not wanted(host).exists()
+
+
+def test_a_machine_that_cannot_sleep_says_why_and_stays_on(host: Host) -> None:
+    """No host of the lab can: a machine whose firmware has no sleep answers in the same way."""
+    asks_for(host, "suspend", 1)
+    why = ["journalctl", "-q", "-u", ASKED, "-o", "cat", "--no-pager", "-g", "suspend did not work: .+"]
+    pace.until(lambda: not host.outcome(*why).returncode, 60, "it does not say that it could not")
+    print(host.run(*why))
+    assert host.running and host.outcome("test", "-e", THEN).returncode
 
 
 @pytest.fixture
@@ -284,3 +297,5 @@ def test_whoever_sits_there_pauses_by_the_desktop(host: Host) -> None:
     assert [clicks(f"Desktop Action {name}") for name in ("hours", "back", "back")] == ["2h\n", None, None]
     other = host.outcome("runuser", "-u", "nobody", "--", "/usr/local/bin/motley-pause")
     assert other.returncode != 0 and not file.exists(), "who may not write there is asked for a password"
+    if host.outcome("sh", "-c", "command -v pkexec").returncode:
+        assert "sudo /usr/local/bin/motley-pause on" in other.stdout + other.stderr
