@@ -22,6 +22,9 @@ from lab.profile import HostSpec, Profile
 from lab.shapes import Shape
 from lab.shell import HANG_S, LabError, fetch, run
 
+WATCHES = 1024
+"""inotify instances that root may have, all hosts of all labs together."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Installation:
@@ -91,11 +94,21 @@ def up(
         (place.shared if "slurm" in layers else place.root).mkdir(parents=True)
         lab = Lab(place=place, profile=chosen, suite=suite or base.default_suite(), installations=installations)
         _remember(lab)
+        _let_hosts_watch_files()
         network.build_switch(place, chosen)
         _serve(place, chosen.gateway, offered)
         _listen_for_magic_packets(place)
         each(lab.hosts, _install_and_boot)
     return lab
+
+
+def _let_hosts_watch_files() -> None:
+    """Each host's systemd watches some ten; four labs come to the usual limit of 128, and then a path unit fails. It is
+    as before at the next start of this machine."""
+    limit = Path("/proc/sys/fs/inotify/max_user_instances")
+    with contextlib.suppress(OSError):  # closed in a container: then there is no more room than this
+        if int(limit.read_text()) < WATCHES:
+            limit.write_text(f"{WATCHES}\n")
 
 
 def _installation(spec: HostSpec, wanted: Sequence[Shape], suite: str | None, software: Sequence[str]) -> Installation:

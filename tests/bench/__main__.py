@@ -23,6 +23,7 @@ PARTS = {
     "predict": "what a plan predicts, and what lab hosts then take",
     "slow_links": "exact sync and local steps over links of several speeds",
     "pretrain": "a model from nothing, beside GPT-2's class on the same rows",
+    "growth": "clusters of 5, 16 and 64 nodes, as far as they can be played",
     "images": "pictures on unequal machines, beside a plain DDP script",
     "stream": "a step whose base is streamed, beside one whose base is held",
     "look": "check-versions, doctor and a plan, of healthy machines",

@@ -83,3 +83,9 @@ def test_limits_are_lifted_again(limited: Cluster) -> None:
     for host in limited.hosts:
         assert labs.cgroups.quota_percent(host.cgroup) is None
         assert not re.search("tbf", labs.network.run("tc", "-n", host.namespace, "qdisc", "show"))
+
+
+def test_many_hosts_may_watch_files_at_once(trio: Cluster) -> None:
+    """Their systemd does, and with the usual 128 of a machine the units of a fifth lab failed."""
+    watch = "import ctypes; c = ctypes.CDLL(None); print(sum(c.inotify_init1(0) >= 0 for _ in range(500)))"
+    assert int(trio["gpu-master"].run("python3", "-c", watch)) == 500

@@ -4,7 +4,9 @@ Everything here is a function of numbers that all ranks have (the step event), s
 
 A process's speed is the median of its last rows per second *while computing*. A fixed cost per step makes a process
 with few rows look slower than it is, but only until it has more: measured again at its new share it looks faster, and
-the plan settles where all need the same time. Large changes are followed after three steps; small ones must last.
+the plan settles where all need the same time. Large changes are followed after three steps; small ones must last. What
+is left to gain by a few rows is taken after a while of quiet, and a plan that was measured to be faster is then taken
+again.
 """
 
 from __future__ import annotations
@@ -30,6 +32,10 @@ WORTH_RETURNING = 0.15
 """What a plan that was left lately must have saved when it was in force. Where a speed depends on the number of rows
 (full micro-batches), each of two plans can look better from the other, and they would take turns."""
 LATELY = 60
+WORTH_AFTER_QUIET = 0.01
+"""What a plan must save of a step where none has changed for a while; more where steps differ by more."""
+QUIET = 20
+"""Steps of that while."""
 PROBE_STEPS = 20
 """Steps, at least, between two looks at a process that has no rows."""
 PROBE_COST = 0.01
@@ -125,6 +131,8 @@ class Balance:
         """Plans that were left: in which step, and how long the slowest had computed in them."""
         self.took: deque[float] = deque(maxlen=REMEMBERED)
         """How long the slowest computed in each step of the plan in force."""
+        self.in_force = 0
+        """Steps of the plan in force."""
         self.probing: list[int] | None = None
         """The plan to go back to after a look at an idle process."""
         self.step = 0
@@ -158,13 +166,14 @@ class Balance:
         changed = [name for name in self.names if self.meters[name].add(nodes[name]["rows"], nodes[name]["compute_s"])]
         if changed:
             self.left.clear()
-            self.took.clear()
+            self._begin_plan()
         if self.probing is None:
             self.took.append(max(nodes[name]["compute_s"] for name in self.names))
+            self.in_force += 1
         if not self.moves or hold or not all(meter.measured for meter in self.meters.values()):
             return None
         if self.probing is None:
-            return self._better_plan() or self._probe()
+            return self._better_plan() or self._small_gain() or self._probe()
         self.counts, self.probing = self.probing, None
         return self._better_plan() or self._change("the look at an idle process found no better plan")
 
@@ -180,11 +189,32 @@ class Balance:
         returning = self.step - when < LATELY
         if old_s / new_s - 1 < WORTH or (returning and now_s / then_s - 1 < WORTH_RETURNING):
             return None
-        reason = self._why(counts, old_s, new_s)
+        return self._take(counts, speeds, self._why(counts, old_s, new_s), now_s)
+
+    def _small_gain(self) -> NewShares | None:
+        """Measured times count for more than what speeds say of a plan that has not been tried."""
+        if self.in_force < QUIET:
+            return None
+        speeds, now_s = self._now(), statistics.median(self.took)
+        worth = max(WORTH_AFTER_QUIET, 2 * statistics.median(abs(took / now_s - 1) for took in self.took))
+        counts, (_, then_s) = min(self.left.items(), key=lambda plan: plan[1][1], default=((), (0, math.inf)))
+        if now_s / then_s - 1 < worth:
+            counts = tuple(fastest_split(self.rows, speeds))
+            then_s = now_s * compute_seconds(counts, speeds) / compute_seconds(self.counts, speeds)
+            if counts in self.left or now_s / then_s - 1 < worth:
+                return None
+        return self._take(list(counts), speeds, self._saved(then_s, now_s), now_s)
+
+    def _take(self, counts: list[int], speeds: list[float], reason: str, now_s: float) -> NewShares:
         self.left[tuple(self.counts)] = (self.step, max(now_s, 1e-9))
-        self.took.clear()
+        self.left.pop(tuple(counts), None)
+        self._begin_plan()
         self.counts, self.planned = counts, dict(zip(self.names, speeds, strict=True))
         return self._change(reason)
+
+    def _begin_plan(self) -> None:
+        self.took.clear()
+        self.in_force = 0
 
     def _probe(self) -> NewShares | None:
         """One row, for one step, to a process without rows: it may have become faster."""
@@ -208,6 +238,10 @@ class Balance:
         shares = dict(zip(self.names, self.counts, strict=True))
         return NewShares(shares, {name: round(v, 4) for name, v in zip(self.names, self._now(), strict=True)}, reason)
 
+    @staticmethod
+    def _saved(new_s: float, old_s: float) -> str:
+        return f"a step computes for {new_s:.3g} s instead of {old_s:.3g} s"
+
     def _why(self, counts: Sequence[int], old_s: float, new_s: float) -> str:
         """In words, by the process whose speed moved most since the last plan."""
         moved = {name: (self.meters[name].speed or 1.0) / then for name, then in self.planned.items()}
@@ -216,7 +250,7 @@ class Balance:
             found = ", ".join(f"{n} {v:.3g}" for n, v in zip(self.names, self._now(), strict=True))
             return f"measured: {found} rows/s"
         if abs(math.log(moved[name])) < WORTH:
-            return f"a step computes for {new_s:.3g} s instead of {old_s:.3g} s"
+            return self._saved(new_s, old_s)
         rank = self.names.index(name)
         verb = "slowed" if moved[name] < 1 else "sped up"
         then, now = self.planned[name], self.planned[name] * moved[name]

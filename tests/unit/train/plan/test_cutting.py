@@ -11,10 +11,12 @@ from tests.support.too_big import MODELS, facts_of
 from train.errors import BadInput
 from train.plan import fit
 from train.plan.config import load_config
+from train.plan.cutting import bubbles, fewest
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE
 from train.plan.nodes import Device
 from train.plan.pipes_setting import parse_pipes
+from train.plan.stages import Room
 
 
 def card(name: str, gb: float, main_gb: float = 0.0) -> Device:
@@ -49,6 +51,28 @@ def test_who_can_hold_or_stream_it_does_and_the_others_share_it(nodes, pipes, wh
 def test_as_few_machines_as_can_hold_it_form_each_pipe() -> None:
     found = planned("llama2-13b", *(card(name, 8) for name in "abcd"))
     assert found.pipes == "a+b,c+d" and found.ok
+
+
+def test_the_roomiest_come_first_and_who_is_left_over_joins() -> None:
+    room = Room(8, 10**9, {"a": 3, "b": 5, "c": 3, "d": 5})
+    assert fewest("abcd", room, lambda some: not room.missing(some)) == [("a", "b", "c", "d")]
+    more = Room(8, 10**9, {"a": 3, "b": 5, "c": 3, "d": 5, "e": 8, "f": 5, "g": 5})
+    assert fewest("abcdfg", more, lambda some: not more.missing(some)) == [("b", "d"), ("a", "c", "f", "g")]
+
+
+def test_a_stage_keeps_the_micro_batches_that_are_in_the_stages_behind_it() -> None:
+    found = planned("llama2-13b", *(card(name, 6) for name in "abc"))
+    assert found.cut and found.pipes == "a+b+c"
+    layers = {name: last - first for name, (first, last) in found.cut.layers.items()}
+    kept = [found.cut.memory[name].activations / layers[name] for name in "abc"]
+    assert kept[0] > kept[1] > kept[2]
+
+
+def test_too_few_rows_for_each_pipe_are_told() -> None:
+    assert bubbles("a+b,c+d", 32) == []
+    first, second = bubbles("a+b,c+d", 8)
+    assert first == "a+b wait for one another 20% of a step with 4 rows in it; rows_per_step=32 would make it 6%"
+    assert second.startswith("c+d")
 
 
 def test_three_cards_hold_a_32b_that_none_can() -> None:

@@ -37,8 +37,9 @@ def test_wherever_the_end_begins_only_whole_lines_are_read(tmp_path: Path) -> No
     line = json.dumps({"event": "step", "time": 1.5, "nodes": {"a": {"rows": 14}, "b": {"rows": 7}}}).encode()
     file.write_bytes(3 * (line + b"\n"))
     for last in range(1, 3 * len(line) + 10):
-        found = Tail(file, last_bytes=last).news()
-        assert found == [(json.loads(line), line)] * min(3, last // (len(line) + 1)), last
+        whole = min(3, last // (len(line) + 1))
+        assert Tail(file, last_bytes=last).news() == [(json.loads(line), line)] * whole, last
+        assert Tail(file, last_bytes=last).read() == (line + b"\n") * whole, last
 
 
 def test_a_line_that_is_no_event_is_left_out(tmp_path: Path) -> None:

@@ -1,0 +1,142 @@
+"""What the lab cannot hold: clusters of 5, 16 and 64 nodes, by the real functions with nodes that are only played.
+
+make bench PARTS=growth                     as root, for a network namespace of its own
+python -m tests.bench.growth agree --repeats 1
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+
+from tests.bench.page import Figures, bench, spread
+from tests.support.cluster import REPOSITORY
+from tests.support.world import ROUND_S, World
+from train.parallel.balance import Balance
+from train.plan.speedup import Machine, Traffic, together
+
+NAME = "growth"
+COUNTS = (3, 5, 16, 64)
+REAL = (3, 5, 16)
+"""Heartbeats that one process can hold."""
+KEPT_LOG = REPOSITORY / "tests/kept/run-67676e9/node-0/logs/runs/run/events.jsonl"
+LINKS = (2500, 1000, 100)
+LORA_7B, SPEED, ROWS_EACH = 40_000_000, 4.0, 32
+"""Weights that are trained, rows of 512 tokens that a card computes in a second, rows of a step for each."""
+
+
+def heartbeats(_: None) -> Figures:
+    found = {}
+    for count in REAL:
+        command = ["unshare", "-n", sys.executable, "-m", "tests.bench.heartbeats", str(count)]
+        found[str(count)] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def agree(_: None) -> Figures:
+    """Seconds from a loss until all that are left train in one generation."""
+    return {str(count): {what: agreed_s(count, lost) for what, lost in losses(count).items()} for count in COUNTS}
+
+
+def losses(count: int) -> dict[str, list[int]]:
+    return {"one": [1], "the host": [0], "a third": list(range(count // 3))}
+
+
+def agreed_s(count: int, lost: list[int]) -> float:
+    world, dice = World(count), random.Random()
+    turns(world, dice, lambda: len(whole(world)) == count)
+    for place in lost:
+        world.crash(world.order[place])
+        world.kill(world.order[place])
+    since = world.time
+    turns(world, dice, lambda: len(whole(world)) == count - len(lost))
+    return world.time - since
+
+
+def turns(world: World, dice: random.Random, done: Callable[[], bool]) -> None:
+    """Agents look at their own times, one after another in an order that is never the same."""
+    while not done():
+        if world.time > 600:
+            raise AssertionError("they do not agree")
+        for name in dice.sample(world.order, len(world.order)):
+            world.time += ROUND_S / len(world.order)
+            world.act(name)
+
+
+def whole(world: World) -> tuple[str, ...]:
+    return next((generation.members for generation in world.training()), ())
+
+
+def work(_: None) -> Figures:
+    """Milliseconds of a new plan of shares, and bytes of a step in the event log."""
+    return {str(count): {"balance_ms": balance_ms(count), "log": log_bytes(count)} for count in COUNTS}
+
+
+def balance_ms(count: int) -> float:
+    names = [f"gpu-worker-{i}" for i in range(count)]
+    plan, took = Balance(names, 8 * count), []
+    for _ in range(60):
+        nodes = {
+            n: {"rows": r, "compute_s": r / (1 + i % 7)}
+            for i, (n, r) in enumerate(zip(names, plan.counts, strict=True))
+        }
+        since = time.thread_time()
+        plan.learn(nodes)
+        took.append((time.thread_time() - since) * 1000)
+    return max(took)
+
+
+def log_bytes(count: int) -> int:
+    """Of a step of a real run, as if it had so many nodes."""
+    step = next(line for line in KEPT_LOG.read_text().splitlines() if '"event": "step"' in line)
+    event = json.loads(step)
+    nodes = event["nodes"]
+    each = len(json.dumps(nodes)) / len(nodes)
+    return round(len(step) + (count - len(nodes)) * each)
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    counts = [str(count) for count in COUNTS]
+    lines = [f"| nodes | {' | '.join(counts)} |", f"| --- |{' --- |' * len(counts)}"]
+
+    def line(what: str, part: str, value: Callable[[Figures], float], form: str, known: Sequence[str] = counts) -> None:
+        runs = found.get(part, [])
+        cells = [spread([value(run[n]) for run in runs], form) if n in known else "—" for n in counts]
+        if runs:
+            lines.append(f"| {what} | {' | '.join(cells)} |")
+
+    real = [str(count) for count in REAL]
+    line("heartbeats: kbit/s that each node sends", "heartbeats", lambda n: n["bytes"] * 8 / 1000, "{:.0f}", real)
+    line("… and of a core, each node", "heartbeats", lambda n: n["core"], "{:.1%}", real)
+    for what in losses(3):
+        line(f"{what} lost: seconds until all others agree", "agree", itemgetter(what), "{:.1f}")
+    line("a new plan of shares, ms", "work", lambda n: n["balance_ms"], "{:.1f}")
+    line("a step in the event log, kB", "work", lambda n: n["log"] / 1000, "{:.1f}")
+    for mbit in LINKS:
+        cells = [f"{predicted(count, mbit):.2f}×" for count in COUNTS]
+        lines.append(f"| predicted speed-up of llama2-7b over {mbit} Mbit/s | {' | '.join(cells)} |")
+    return lines
+
+
+def predicted(count: int, mbit: float) -> float:
+    """Over one machine alone, with as many rows for each: 4 rows/s, LoRA of 40 M weights."""
+    traffic = Traffic(weights=LORA_7B)
+    machines = [Machine(f"n{i}", SPEED, mbit) for i in range(count)]
+    return count * (ROWS_EACH / SPEED) / together(machines, ROWS_EACH * count, traffic.bytes).step_s
+
+
+PARTS: dict[str, Callable[[None], Figures]] = {"heartbeats": heartbeats, "agree": agree, "work": work}
+
+
+def main() -> int:
+    return bench(__doc__, NAME, contextlib.nullcontext(), PARTS, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
