@@ -103,7 +103,7 @@ class Kubernetes:
         names = {f"motley-{self.run}-{place}" for place in places}
 
         def found() -> dict | None:
-            assert not self.folder.ended(), self.logs()
+            assert not self.folder.ended(f"motley-{self.run}"), self.logs()
             steps = [event for event in self.events(places[0]) if event["event"] == "step" and event["time"] > since]
             return next((one for one in steps if set(one["nodes"]) == names and one["step"] > step), None)
 
@@ -177,7 +177,7 @@ def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp
     launched = there.launch(steps=12)
     assert launched.returncode == 0, launched.stdout + launched.stderr
     assert "done · 12 steps" in launched.stdout
-    pace.until(there.folder.ended, 60, there.logs)
+    pace.until(lambda: there.folder.ended(f"motley-{there.run}"), 60, there.logs)
     assert re.search(rf"{there.run} .* 12/.* done", there.motley("runs").stdout)
     assert f"the last was {there.run}: done at step 12" in there.motley("status").stdout
     fetched = there.motley("fetch", "--results", str(tmp_path / "results"))
