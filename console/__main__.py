@@ -37,7 +37,8 @@ from console import (
 from console.doctor import look as doctor
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
-from console.inventory.read import Inventory, is_local, on_slurm
+from console.inventory.read import Inventory, is_local, on_kubernetes
+from console.kubernetes import not_there
 from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from console.words import counted
@@ -152,6 +153,8 @@ def act(verb: str, args: argparse.Namespace) -> int:
         return ACTS[verb](**options)
     nodes = options.get("nodes") or options.get("limit") or ""
     inventory = checked(of_infra(infra, rent_commands.inventory_of(nodes, options.pop("inventory"))))
+    if verb in not_there.VERBS and any(map(on_kubernetes, inventory.nodes.values())):
+        raise BadInput(f"{verb}: {not_there.VERBS[verb]}")
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
     return ACTS[verb](inventory, **options)
@@ -160,9 +163,9 @@ def act(verb: str, args: argparse.Namespace) -> int:
 def of_infra(infra: str, path: str) -> str:
     """The inventory that is meant; one that was named stays, but is of that kind."""
     usual = {option.name: option.default for option in VERBS["status"].options}["inventory"]
-    if infra == "slurm" and path in (usual, str(ROOT / usual)):
-        return str(ROOT / "inventory/slurm")
-    kinds = {"slurm" if on_slurm(values) else "ssh" for values in check(Path(path)).nodes.values()}
+    if infra in ("slurm", "kubernetes") and path in (usual, str(ROOT / usual)):
+        return str(ROOT / "inventory" / infra)
+    kinds = {str(values.get("infra", "ssh")) for values in check(Path(path)).nodes.values()}
     if infra and kinds - {infra}:
         raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {infra}", fix="fix: name another --inventory")
     return path

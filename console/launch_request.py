@@ -23,6 +23,11 @@ from train.plan import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")
+ONLY_AT_HOME = {
+    "nodes": "Kubernetes chooses them\nfix: motley_kubernetes_pods=3, or motley_kubernetes_node_selector",
+    "at": "Kubernetes keeps no time\nfix: leave it out, or let a queue begin it (Kueue)",
+    "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
+}
 MOST_RUNS = 100
 """Of a sweep."""
 LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *ON_SLURM)
@@ -103,6 +108,10 @@ def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]
     given = [name for name in ON_SLURM if own.get(name)]
     if given and infra != "slurm":
         return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
+    if infra == "kubernetes" and (
+        wrong_there := [name for name in ONLY_AT_HOME if own.get(name) not in (None, "", "all")]
+    ):
+        return [], [f"{name}: {ONLY_AT_HOME[name]}" for name in wrong_there]
     if own.get("nodes") not in (None, "", "all") and infra == "slurm":
         return [], ["nodes: Slurm chooses them\nfix: slurm_options=--nodes=3, or --nodelist=NAMES in it"]
     if own.get("at") and infra == "slurm":

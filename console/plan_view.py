@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from console.words import clock, drawn
 from train.plan import sizes
 from train.plan.fit import Fit, NodeFit
@@ -33,7 +35,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
                 node.computes_on,
                 memory_words(plan.fit, entries[node.name], node.bytes, known=known) + each,
                 f"{route.get('nic', '?')} {speed}".strip(),
-                gb(node.look["free_bytes"]),
+                "?" if math.isinf(node.look["free_bytes"]) else gb(node.look["free_bytes"]),
                 shares[node.name],
             )
         )

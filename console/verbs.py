@@ -70,7 +70,9 @@ FIX = Option("fix", "fix what is safe to fix")
 YES = Option("yes", "without asking")
 VERBOSE = Option("verbose", "show all that Ansible says", also=("v",))
 VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=("ask",))
-INFRA = Option("infra", "where: machines over ssh, or slurm (inventory/slurm)", "NAME", choices=("ssh", "slurm"))
+INFRA = Option(
+    "infra", "where: ssh, or inventory/slurm, inventory/kubernetes", "NAME", choices=("ssh", "slurm", "kubernetes")
+)
 """Of every verb with an inventory: a word for the usual one of that kind."""
 SLURM_OPTIONS = Option("slurm-options", "options of sbatch: '--partition=gpu --nodes=3 --gpus=4'", "'--NAME …'")
 SETTINGS = {"steps": "max_steps"}

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": ("train.engine.run", "train an adapter, alone or as one of several processes"),
     "agent": ("train.cluster.agent", "keep a run running on this node, together with the other nodes' agents"),
     "slurm": ("train.cluster.slurm", "this node's part of a job of Slurm"),
+    "kubernetes": ("train.cluster.kubernetes", "this pod's part of a Job of Kubernetes"),
     "torchrun": ("train.cluster.torchrun", "this node's part of a script of your own, by plain torchrun"),
     "warm": ("train.cluster.forkserver", "read the libraries once, for workers that begin at once (the agent's)"),
     "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
@@ -93,7 +94,7 @@ def prepare_command(name: str) -> tuple[Any, Parser]:
 
 
 def usage() -> str:
-    lines = [f"  {name:9} {text}" for name, (_, text) in COMMANDS.items()]
+    lines = [f"  {name:10} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(["usage: python -m train COMMAND [--config FILE] [--json] …", "", *lines, "", "COMMAND --help"])
 
 

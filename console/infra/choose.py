@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from console.infra.kubernetes import KubernetesNode, kubectl_of
 from console.infra.local import LocalNode
 from console.infra.node import Node
 from console.infra.slurm import SlurmNode
@@ -30,6 +31,8 @@ def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
     home = home.replace("{{ motley_state_folder }}", state).replace("{{ inventory_hostname }}", name)
     if values.get("infra") == "slurm":
         return SlurmNode(name=name, home=home, ssh=() if is_local(values) else login(name, values))
+    if values.get("infra") == "kubernetes":
+        return KubernetesNode(name=name, home="", kubectl=kubectl_of(values))
     if is_local(values):
         return LocalNode(name=name, home=home)
     keys = ("ansible_host", "motley_address", "motley_current_address")

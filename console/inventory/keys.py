@@ -105,7 +105,7 @@ def _one_of(choices: list[Any]) -> Key:
 
 
 KEYS: dict[str, Key] = {
-    "infra": Key("ssh or slurm", lambda value: value in ("ssh", "slurm")),
+    "infra": _one_of(["ssh", "slurm", "kubernetes"]),
     "motley_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_current_address": Key(ADDRESS, is_address, on_node_only=True),
     "motley_mac": Key('a network card\'s address in quotes, such as "3c:7c:3f:00:00:01"', _is_mac, on_node_only=True),

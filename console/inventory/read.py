@@ -50,6 +50,11 @@ def on_slurm(values: Mapping[str, Any]) -> bool:
     return values.get("infra") == "slurm"
 
 
+def on_kubernetes(values: Mapping[str, Any]) -> bool:
+    """Not machines but an API server, which kubectl knows."""
+    return values.get("infra") == "kubernetes"
+
+
 def hosts_file(path: Path) -> Path:
     if not path.is_dir():
         return path

@@ -11,7 +11,7 @@ from typing import Any
 
 from console.inventory.finding import Finding, nearest
 from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_folder, is_network, is_port, ports_of
-from console.inventory.read import GROUP, is_local, on_slurm
+from console.inventory.read import GROUP, is_local, on_kubernetes, on_slurm
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
 from train.plan import architectures
@@ -46,7 +46,7 @@ def _valid_name(name: str) -> str:
 
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
     for name, values in nodes.items():
-        if "motley_address" not in values and not on_slurm(values):
+        if "motley_address" not in values and not (on_slurm(values) or on_kubernetes(values)):
             fix = "add the address that it is to have: motley_address: 192.168.1.…"
             yield Finding(what="motley_address is missing", where=f"{where}, {name}", fix=fix)
     for key in ("motley_address", "motley_current_address", "motley_mac"):

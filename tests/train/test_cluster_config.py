@@ -27,6 +27,19 @@ def test_a_good_one(tmp_path):
     assert (config.presence_port, config.group_ports) == (29400, (29410, 29489))
 
 
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [("qa-0.qa", True), ("gpu", True), ("fd00::1", True), ("10.0.0.999", False), ("-a.b", False), ("a..b", False)],
+)
+def test_an_address_may_be_a_name(tmp_path, address, good):
+    file = written(tmp_path, nodes=[{"name": "b", "address": address}])
+    if good:
+        assert read_cluster(file).of("b").address == address
+    else:
+        with pytest.raises(BadInput, match="neither an address nor a name"):
+            read_cluster(file)
+
+
 def test_what_each_node_holds_of_a_model_that_is_cut(tmp_path):
     assert read_cluster(written(tmp_path)).room is None
     found = read_cluster(written(tmp_path, pipe={"layers": 4, "layer_bytes": 10, "holds": {"a": 3, "b": 1}}))
@@ -39,7 +52,7 @@ def test_what_each_node_holds_of_a_model_that_is_cut(tmp_path):
     [
         ({"presense_port": 1}, "unknown key 'presense_port', did you mean 'presence_port'?"),
         ({"nodes": [{"name": "b", "adress": "10.0.0.1"}]}, "unknown key 'adress', did you mean 'address'?"),
-        ({"nodes": [{"name": "b", "address": "gpu"}]}, "'gpu' is not an address"),
+        ({"nodes": [{"name": "b", "address": "GPU"}]}, "'GPU' is neither an address nor a name"),
         ({"nodes": []}, "nodes: a list"),
         ({"node": "aa"}, "did you mean 'a'?"),
         ({"token": None}, "token: a word is missing"),

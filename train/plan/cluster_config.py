@@ -5,7 +5,7 @@ node: gpu-worker-1                  # this node
 token: 5f…                          # one launch's secret: agents without it are not ours
 nodes:                              # in the agreed order, the head first; the same on every node
   - {name: gpu-master, address: 10.77.0.11, processes: 1}
-  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}
+  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}    # or a name, asked again at each connect
 aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
 pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
 interface: enp3s0                   # the NIC that leads to the others
@@ -16,6 +16,7 @@ group_ports: [29410, 29489]         # another one for each plan
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from train.plan.run_name import RULE, is_name
 from train.plan.stages import Room
 
 NODE_KEYS = ("name", "address", "processes")
+LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+HOST_NAME = re.compile(rf"(?=.{{1,253}}$)(?=.*[a-z])({LABEL}\.)*{LABEL}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -132,10 +135,13 @@ def _node(entry: Any) -> Member:
     name, processes = str(entry.get("name") or ""), entry.get("processes", 1)
     if not name:
         raise BadInput("nodes: a node has no name")
-    try:
-        address = str(ipaddress.ip_address(str(entry.get("address"))))
-    except ValueError:
-        raise BadInput(f"nodes: {name}: '{entry.get('address')}' is not an address") from None
+    address = str(entry.get("address") or "")
+    if not HOST_NAME.fullmatch(address):
+        try:
+            address = str(ipaddress.ip_address(address))
+        except ValueError:
+            what = f"nodes: {name}: '{entry.get('address')}' is neither an address nor a name in small letters"
+            raise BadInput(what) from None
     if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
         raise BadInput(f"nodes: {name}: processes must be 1 or more, not '{processes}'")
     return Member(name=name, address=address, processes=processes)

@@ -1,0 +1,117 @@
+"""The lines of a run on Kubernetes, as start_stop_status.report writes those of a machine: from a pod that lives, from
+another where that is gone, and at the end what the pods have left.
+
+    python -m console.infra.kubernetes_report '{"kubectl": ["kubectl"], "run": "qa"}'
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from console.infra.kubernetes import KubernetesNode, Object, is_active, is_running, last_words, waiting, why_ended
+from console.infra.node import Silent
+from console.processes import end_group
+
+LOOK_S = 2.0
+GONE_LOOKS = 2
+
+
+class Report:
+    def __init__(self, node: KubernetesNode, run: str) -> None:
+        self.node, self.run = node, run
+        self.lines: queue.Queue[bytes] = queue.Queue()
+        self.stream: subprocess.Popen[bytes] | None = None
+        self.read_from, self.over = "", 0
+
+    def forever(self) -> None:
+        next_look = 0.0
+        while True:
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + LOOK_S
+                try:
+                    self.look()
+                except Silent:
+                    next_look += LOOK_S  # the API server is away for a moment; the run is not
+            try:
+                self.hand_on(self.lines.get(timeout=0.2))
+            except queue.Empty:
+                continue
+
+    def look(self) -> None:
+        job = self.node.jobs().get(self.run)
+        pods = self.node.pods(job) if job else []
+        active = job is not None and is_active(job)
+        running = [pod for pod in pods if is_running(pod)]
+        if self.stream is None and running:
+            self.read(job or {}, next((pod for pod in running if name_of(pod) != self.read_from), running[0]))
+        elif self.stream is None and active and job:
+            say("now", {"time": time.time(), "on": True, "wanted": True, "now": waiting(job, pods)})
+        elif self.stream is None:
+            self.over += 1
+            if self.over == 1:
+                for kind, event in sorted(last_words(pods), key=lambda word: float(word[1].get("time", 0))):
+                    say(kind, event)
+            words = {"words": why_ended(job)} if job and self.over >= GONE_LOOKS else {}
+            say("now", {"time": time.time(), "on": False, "wanted": False, "now": {}, **words})
+
+    def read(self, job: Object, pod: Object) -> None:
+        self.read_from = name_of(pod)
+        self.stream = self.node.node_of(job, pod).events(self.run)
+        threading.Thread(target=self.pump, args=(self.stream,), daemon=True).start()
+
+    def pump(self, stream: subprocess.Popen[bytes]) -> None:
+        assert stream.stdout
+        for line in stream.stdout:
+            self.lines.put(line.rstrip(b"\n"))
+        self.lines.put(b"")
+
+    def hand_on(self, line: bytes) -> None:
+        if not line:
+            if self.stream:
+                end_group(self.stream)
+            self.stream = None
+            return
+        kind, _, text = line.partition(b" ")
+        if kind == b"now":  # whether the run is over, its Job knows
+            say("now", json.loads(text) | {"on": True, "wanted": True})
+        else:
+            write(line)
+
+
+def name_of(pod: Object) -> str:
+    return str(pod["metadata"]["name"])
+
+
+def say(kind: str, facts: dict[str, Any]) -> None:
+    write(f"{kind} {json.dumps(facts)}".encode())
+
+
+def write(line: bytes) -> None:
+    try:
+        sys.stdout.buffer.write(line + b"\n")
+        sys.stdout.buffer.flush()
+    except OSError:
+        os._exit(0)
+
+
+def main() -> None:
+    about = json.loads(sys.argv[1])
+    report = Report(KubernetesNode(name="kubernetes", home="", kubectl=tuple(about["kubectl"])), about["run"])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        report.forever()
+    finally:
+        if report.stream:
+            end_group(report.stream)
+
+
+if __name__ == "__main__":
+    main()

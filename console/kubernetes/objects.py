@@ -1,0 +1,326 @@
+"""The objects of a run, from its plan: a headless Service, a Secret, a ConfigMap, and an Indexed Job, a pod a process.
+
+Pure: plain data in, plain data out. The fields are those of the public API of Kubernetes 1.31 and newer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from console import render
+from console.kubernetes.settings import QUEUE, Settings
+from train.errors import BadInput
+
+HOME, CONFIG, WORDS = "/mnt/motley", "/mnt/motley-config", "/mnt/motley-last-words"
+PYTHON = ["python", "-m", "train"]
+LONGEST = 45
+"""Of a Job's name: its pods' names, -prepare-xxxxx the longest end, are labels of 63 at most."""
+TRIES = 100
+"""Of one place: machines come and go for days."""
+GRACE_S = 90
+"""To save: more than the agent takes at most."""
+AWAY_S = 20
+"""The agents notice in 3 s; by itself Kubernetes waits for 300 before it makes a new pod."""
+MOST_BYTES = 900_000
+"""Of files that travel in the ConfigMap, which may have 1 MiB."""
+RUN, PART, ANNOTATED = "motley/run", "motley/part", "motley/run-name"
+Object = dict[str, Any]
+
+
+def name_of(run: str) -> str:
+    """The objects' name: the run's own, as far as DNS takes it."""
+    plain = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")
+    if plain != run or len(plain) > LONGEST - 7:
+        plain = f"{plain[: LONGEST - 14].strip('-')}-{hashlib.sha256(run.encode()).hexdigest()[:6]}"
+    return f"motley-{plain}"
+
+
+def nodes_of(run: str, pods: int) -> dict[str, str]:
+    """Name → address: pod N is NAME-N, and found below the Service."""
+    name = name_of(run)
+    return {f"{name}-{place}": f"{name}-{place}.{name}" for place in range(pods)}
+
+
+def objects(
+    plan: dict[str, Any],
+    settings: Settings,
+    *,
+    token: str,
+    launch: str,
+    ports: Mapping[str, Any],
+    environment: Mapping[str, Any] | None = None,
+    hub_token: str = "",
+) -> list[Object]:
+    """In the order in which they are applied. `launch` names this launch: rows of another one are not its own."""
+    name = name_of(plan["run"])
+    more = render.checked_environment(dict(environment or {}))
+    secrets = {"token": token} | ({"hub-token": hub_token} if hub_token else {})
+    return [
+        *([_claim(settings)] if settings.storage else []),
+        _service(name, plan["run"], settings, ports),
+        _object("v1", "Secret", name, plan["run"], settings) | {"type": "Opaque", "stringData": secrets},
+        _object("v1", "ConfigMap", name, plan["run"], settings) | {"data": files(plan, name, launch, ports)},
+        *([_prepare_job(name, plan["run"], settings, more, hub_token)] if settings.shared else []),
+        _job(name, plan, settings, more, hub_token),
+    ]
+
+
+def _object(version: str, kind: str, name: str, run: str, settings: Settings) -> Object:
+    meta = {
+        "name": name,
+        **({"namespace": settings.namespace} if settings.namespace else {}),
+        "labels": {"app.kubernetes.io/name": "motley", RUN: name},
+        "annotations": {ANNOTATED: run},
+    }
+    return {"apiVersion": version, "kind": kind, "metadata": meta}
+
+
+def _claim(settings: Settings) -> Object:
+    meta = {"name": settings.volume_claim, "labels": {"app.kubernetes.io/name": "motley"}}
+    spec: Object = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": settings.storage}}}
+    if settings.storage_class:
+        spec["storageClassName"] = settings.storage_class
+    meta |= {"namespace": settings.namespace} if settings.namespace else {}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec}
+
+
+def _service(name: str, run: str, settings: Settings, ports: Mapping[str, Any]) -> Object:
+    spec = {
+        "clusterIP": "None",
+        "publishNotReadyAddresses": True,  # agents look for each other before anything is ready
+        "selector": {RUN: name, PART: "agent"},
+        "ports": [{"name": "heartbeat", "port": ports["presence_port"], "protocol": "TCP"}],
+    }
+    return _object("v1", "Service", name, run, settings) | {"spec": spec}
+
+
+# -- what the pods read ----------------------------------------------------------------------------------------------
+
+
+def files(plan: dict[str, Any], name: str, launch: str, ports: Mapping[str, Any]) -> dict[str, str]:
+    streams = [node for node in plan["nodes"] if node["weights"] == "stream"]
+    own = next(iter([*streams, *plan["nodes"]])) | {"home": HOME}  # one file for all: as the smallest needs
+    settings = render.settings_of(plan, own)
+    for place in ("home", "dataset"):  # each pod's own, and known when the rows are made
+        settings.pop(place, None)
+    values = {"run": plan["run"], "settings": settings, "help": plan["help"]}
+    carried = _carried(plan)
+    job = {
+        "run": plan["run"],
+        "launch": launch,
+        "prepare": f"{name}-prepare",
+        "nodes": [{key: node[key] for key in ("name", "address", "processes")} for node in plan["nodes"]],
+        **{key: ports[key] for key in ("presence_port", "group_ports")},
+        "pipe": plan.get("pipe") or {},
+        "steps": steps(plan),
+    }
+    return {
+        "job.json": json.dumps(job, indent=1) + "\n",
+        "training_config.yaml": render.rendered("training_config.yaml.j2", values),
+        "launch.json": render.launched(plan)["content"],
+        **carried,
+    }
+
+
+def steps(plan: dict[str, Any]) -> list[list[str]]:
+    """How a pod makes what the agents need, as words behind `python -m train`; the last one makes the rows."""
+    model, data, tokenizer = plan["model"], plan["dataset"], plan["tokenizer"]
+    found = []
+    if model["folder_name"]:
+        words = ["fetch", "--json", "--model", model["name"] if model["source"] == "catalogue" else model["hub"]]
+        found.append([*words, *(["--in-4bit"] if model.get("in_4bit") else [])])
+    if tokenizer:
+        found.append(["fetch", "--json", "--tokenizer", "--model", tokenizer["hub"] or tokenizer["name"]])
+    if plan["raw"] and not data["file"]:
+        found.append(["fetch", "--json", "--dataset", data["hub"] if not data["listed"] else data["name"]])
+    words = list(plan["prepare"])
+    if data["file"]:
+        words = [f"--dataset={CONFIG}/{Path(data['file']).name}" if _is(word, "dataset") else word for word in words]
+    if plan["recipe"]:
+        words = [
+            f"--recipe={CONFIG}/{next(iter(plan['recipe']['files']))}" if _is(word, "recipe") else word
+            for word in words
+        ]
+    return [*found, words]
+
+
+def _is(word: str, option: str) -> bool:
+    return word.startswith(f"--{option}=")
+
+
+def _carried(plan: dict[str, Any]) -> dict[str, str]:
+    """Files of the controller that the rows are made of."""
+    recipe = plan["recipe"]
+    files = [Path(plan["dataset"]["file"])] if plan["dataset"]["file"] else []
+    files += [Path(recipe["folder"]) / next(iter(recipe["files"]))] if recipe else []
+    for folder, what in ((plan["model"].get("folder"), "model"), (plan["dataset"].get("folder"), "dataset")):
+        if folder:
+            raise BadInput(
+                f"{what}: {folder} is a folder of this machine, and a pod cannot see it",
+                fix="fix: a name of the hub or the catalogue",
+            )
+    found = {}
+    for file in files:
+        if file.stat().st_size > MOST_BYTES:
+            size = f"{file.stat().st_size / 1e6:.1f} MB"
+            raise BadInput(
+                f"{file} has {size}; what travels in a ConfigMap may have {MOST_BYTES / 1e6:.1f} MB",
+                fix="fix: bring it to the hub, and name it there: -e dataset=YOU/NAME",
+            )
+        try:
+            found[file.name] = file.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise BadInput(
+                f"{file} is no text: a ConfigMap cannot carry it", fix="fix: .jsonl, .json, .csv or .txt"
+            ) from None
+    return found
+
+
+# -- the jobs --------------------------------------------------------------------------------------------------------
+
+
+def _job(name: str, plan: dict[str, Any], settings: Settings, more: Mapping[str, Any], hub_token: str) -> Object:
+    found = _object("batch/v1", "Job", name, plan["run"], settings)
+    found["metadata"]["labels"] = {**settings.labels, **found["metadata"]["labels"], PART: "agent"}
+    found["metadata"]["annotations"] = {**settings.annotations, **found["metadata"]["annotations"]}
+    first = "wait" if settings.shared else "prepare"
+    spec = {
+        **({"suspend": True} if QUEUE in settings.labels else {}),  # Kueue lets it begin
+        "completionMode": "Indexed",  # pod N is NAME-N, also when it is made again
+        "completions": settings.pods,
+        "parallelism": settings.pods,
+        "backoffLimitPerIndex": TRIES,
+        "podReplacementPolicy": "Failed",  # never two pods of one place at a time
+        "podFailurePolicy": {
+            "rules": [
+                # drained, evicted, preempted, or its machine is lost: first, whatever its last exit code is
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1, 2]}},  # the agent's own verdicts
+            ]
+        },
+        # Done once an agent says so: a pod that comes back after the end finds nobody to train with.
+        "successPolicy": {"rules": [{"succeededCount": 1}]},
+        "template": _template(name, plan["run"], "agent", settings, more=more, hub_token=hub_token, first=first),
+    }
+    return found | {"spec": spec}
+
+
+def _prepare_job(name: str, run: str, settings: Settings, more: Mapping[str, Any], hub_token: str) -> Object:
+    spec = {"backoffLimit": 2, "template": _template(name, run, "prepare", settings, more=more, hub_token=hub_token)}
+    return _object("batch/v1", "Job", f"{name}-prepare", run, settings) | {"spec": spec}
+
+
+def _template(
+    name: str, run: str, part: str, settings: Settings, *, more: Mapping[str, Any], hub_token: str, first: str = ""
+) -> Object:
+    online = [{"name": "HF_TOKEN", "valueFrom": _secret(name, "hub-token")}] if hub_token else []
+    small = {"requests": {"cpu": settings.cpu, "memory": settings.memory}, "limits": {"memory": settings.memory}}
+    making = _container("prepare", "prepare", settings, _environment(more) + online, small)
+    waiting = _container("wait", "wait", settings, _environment(more), small)
+    spec: Object = {
+        "restartPolicy": "Never",
+        "automountServiceAccountToken": False,
+        "securityContext": {
+            **{"runAsUser": settings.uid, "runAsGroup": settings.uid, "fsGroup": settings.uid},
+            **({"runAsNonRoot": True} if settings.uid else {}),
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "tolerations": [_gone("unreachable"), _gone("not-ready"), *map(dict, settings.tolerations)],
+        "volumes": _volumes(name, settings),
+    }
+    if settings.node_selector:
+        spec["nodeSelector"] = dict(settings.node_selector)
+    if settings.pull_secret:
+        spec["imagePullSecrets"] = [{"name": settings.pull_secret}]
+    if part == "agent":
+        spec |= {"subdomain": name, "terminationGracePeriodSeconds": GRACE_S, "affinity": _apart(name)}
+        spec["initContainers"] = [making if first == "prepare" else waiting]
+        spec["containers"] = [_agent(name, settings, more)]
+    else:
+        spec["containers"] = [making]
+    given = {key: value for key, value in settings.labels.items() if not key.startswith(QUEUE.partition("/")[0])}
+    labels = {**given, "app.kubernetes.io/name": "motley", RUN: name, PART: part}
+    annotations = {ANNOTATED: run, **(settings.annotations if part == "agent" else {})}
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _gone(why: str) -> Object:
+    key = f"node.kubernetes.io/{why}"
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_S}
+
+
+def _apart(name: str) -> Object:
+    """On different machines where there are enough; a machine with two cards may take two pods."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {RUN: name, PART: "agent"}}}
+    spread = {"weight": 100, "podAffinityTerm": term}
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [spread]}}
+
+
+def _volumes(name: str, settings: Settings) -> list[Object]:
+    where: Object = {"persistentVolumeClaim": {"claimName": settings.volume_claim}}
+    if settings.host_path:
+        where = {"hostPath": {"path": settings.host_path, "type": "DirectoryOrCreate"}}
+    return [
+        {"name": "home", **where},
+        {"name": "config", "configMap": {"name": name}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": settings.memory}},
+    ]
+
+
+def _environment(more: Mapping[str, Any]) -> list[Object]:
+    fixed = {
+        **{
+            "HOME": HOME,
+            "MOTLEY_HOME": HOME,
+            "MOTLEY_CONFIG": CONFIG,
+            "PYTHONUNBUFFERED": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        },
+        **{"HF_HUB_DISABLE_TELEMETRY": "1", "UNSLOTH_DISABLE_STATISTICS": "1"},
+    }
+    return [{"name": key, "value": str(value)} for key, value in {**fixed, **more}.items()]
+
+
+def _secret(name: str, key: str) -> Object:
+    return {"secretKeyRef": {"name": name, "key": key}}
+
+
+def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
+    cores = max(1, int(float(_cores(settings.cpu))))
+    offline = {"HF_HUB_OFFLINE": 1, "TRANSFORMERS_OFFLINE": 1, "OMP_NUM_THREADS": cores, "MOTLEY_LAST_WORDS": WORDS}
+    environment = [
+        *_environment({**offline, **more}),
+        {"name": "MOTLEY_TOKEN", "valueFrom": _secret(name, "token")},
+        {"name": "MOTLEY_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+    ]
+    cards = {settings.gpu_resource: settings.gpus} if settings.gpus else {}
+    resources = {
+        "requests": {"cpu": settings.cpu, "memory": settings.memory},
+        "limits": {"memory": settings.memory, **cards, **settings.limits},
+    }
+    return _container("agent", "join", settings, environment, resources) | {"terminationMessagePath": WORDS}
+
+
+def _cores(cpu: str) -> float:
+    return float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
+
+
+def _container(name: str, verb: str, settings: Settings, environment: list[Object], resources: Object) -> Object:
+    return {
+        "name": name,
+        "image": settings.image,
+        "command": [*PYTHON, "kubernetes", verb],
+        "env": environment,
+        "resources": resources,
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "volumeMounts": [
+            {"name": "home", "mountPath": HOME},
+            {"name": "config", "mountPath": CONFIG, "readOnly": True},
+            {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  where a worker that leaves saves first
+        ],
+    }

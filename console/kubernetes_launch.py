@@ -1,0 +1,147 @@
+"""A launch on Kubernetes: tried out on its API server, written to one file, applied. Without kubectl, written."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from console.infra.kubernetes import KubernetesNode, is_active
+from console.infra.node import Silent
+from console.kubernetes import check
+from console.kubernetes.objects import Object, name_of, objects
+from console.kubernetes.settings import Settings
+from train.errors import BadInput
+from train.layout import GROUP_PORTS, HEARTBEAT_PORT
+
+FOLDER = "kubernetes"
+APPLY_S = 60.0
+
+
+class Cluster:
+    """The API server that kubectl leads to, if there is one."""
+
+    def __init__(self, kubectl: tuple[str, ...]) -> None:
+        self.kubectl = kubectl
+        self.node = KubernetesNode(name="kubernetes", home="", kubectl=kubectl)
+
+    @property
+    def is_there(self) -> bool:
+        """A kubectl that leads nowhere is as good as none."""
+        if shutil.which(self.kubectl[0]) is None:
+            return False
+        if len(self.kubectl) > 1 or "KUBERNETES_SERVICE_HOST" in os.environ:
+            return True
+        try:
+            return bool(self.node.kube("config", "current-context").strip())
+        except Silent:
+            return False
+
+    def kube(self, *words: str, given: str = "") -> str:
+        try:
+            return self.node.kube(*words, given=given, timeout_s=APPLY_S)
+        except Silent as why:
+            raise BadInput(
+                f"kubectl {words[0]}: {why}", fix=f"by hand: {' '.join((*self.kubectl, *words[:2]))}"
+            ) from None
+
+    def job(self, run: str) -> Object | None:
+        try:
+            return self.node.jobs().get(run)
+        except Silent as why:
+            raise BadInput(f"the API server does not answer: {why}", fix="see: kubectl cluster-info") from None
+
+
+def ports(values: Mapping[str, Any]) -> dict[str, Any]:
+    first, last = values.get("motley_render_group_ports") or GROUP_PORTS
+    heartbeat = values.get("motley_render_presence_port") or HEARTBEAT_PORT
+    return {"presence_port": int(heartbeat), "group_ports": [int(first), int(last)]}
+
+
+def known(state: Path) -> dict[str, Any]:
+    """Runs that were launched from here, as launch_info says it of a node."""
+    found = {}
+    for file in sorted((state / FOLDER).glob("*.yaml")):
+        for entry in yaml.safe_load_all(file.read_text()):
+            if entry["kind"] == "ConfigMap":
+                launched = json.loads(entry["data"]["launch.json"])
+                found[launched["run"]] = {"launched": launched, "step": 0, "done": False}
+    return found
+
+
+def rendered(
+    plan: dict[str, Any], settings: Settings, environment: Mapping[str, Any], *, token: str, hub_token: str = ""
+) -> list[Object]:
+    one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
+    made = objects(plan, settings, ports=plan["ports"], environment=environment, **one)
+    check.refuse(made)
+    return made
+
+
+def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environment: Mapping[str, Any]) -> list[str]:
+    """What the plan says of the cluster; BadInput where it would refuse something."""
+    made = rendered(plan | {"time": ""}, settings, environment, token="tried-out")  # noqa: S106  it is applied to nothing
+    where = f"{settings.pods} pods, {settings.gpus or 'no'} card each; {home_words(settings)}"
+    if not cluster.is_there:
+        return [
+            f"  pods      {where}",
+            "            no kubectl here that leads to a cluster: checked against the fields of the API alone",
+        ]
+    job = cluster.job(plan["run"])
+    if job and is_active(job):
+        raise BadInput(f"run '{plan['run']}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
+    if job:  # an ended one is replaced, so the new one is tried under another name
+        made = copy.deepcopy(made)
+        for one in made:
+            if one["kind"] == "Job":
+                one["metadata"]["name"] = f"{one['metadata']['name'][:50]}-again"
+    cluster.kube("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(made, sort_keys=False))
+    return [f"  pods      {where}", "            the API server would take them (kubectl apply --dry-run=server)"]
+
+
+def home_words(settings: Settings) -> str:
+    if settings.host_path:
+        return f"files below {settings.host_path} of each machine"
+    return f"files on the volume {settings.volume_claim}"
+
+
+def write(
+    plan: dict[str, Any], settings: Settings, state: Path, environment: Mapping[str, Any], hub_token: str
+) -> Path:
+    """It holds the run's token, so it is the user's alone."""
+    plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+    made = rendered(plan, settings, environment, token=secrets.token_hex(16), hub_token=hub_token)
+    file = state / FOLDER / f"{plan['run']}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    head = f"# Run {plan['run']} on Kubernetes, written by Motley. It holds the run's secret.\n"
+    draft = file.with_name(f".{file.name}.new")
+    draft.touch(mode=0o600)
+    draft.write_text(head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True))
+    draft.replace(file)
+    return file
+
+
+def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
+    began, name = time.time(), name_of(run)
+    cluster.kube("delete", "job", name, f"{name}-prepare", "--ignore-not-found", "--cascade=foreground")
+    cluster.kube("apply", "-f", str(file))
+    note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches (kubectl get pods)"
+    return {"run": run, "pid": 0, "how": "kubernetes", "time": began, "up": time.time(), "note": note}
+
+
+def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:
+    kubectl, name = " ".join(cluster.kubectl), name_of(run)
+    return [
+        f"written   {file}",
+        f"  start   {kubectl} apply -f {file}",
+        f"  watch   {kubectl} get pods -l motley/run={name}   and   {kubectl} logs -f POD",
+        f"  stop    {kubectl} delete job {name}   (its agents save first)",
+    ]

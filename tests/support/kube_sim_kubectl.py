@@ -1,0 +1,120 @@
+"""What kubectl is to a run, on the folder of kube_sim.py: get, apply, delete, exec, logs and wait, as verbs use it.
+
+python -m tests.support.kube_sim_kubectl FOLDER get jobs -l … -o json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import yaml
+
+from console.kubernetes import check
+from tests.support.kube_sim import Folder, Object, first_process, new, variables
+
+KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
+KINDS |= {"configmap": "ConfigMap"}
+
+
+def fail(words: str) -> None:
+    sys.exit(f"Error from server: {words}")
+
+
+def kubectl(folder: Folder, words: list[str]) -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb")
+    for flag in ("-l", "-o", "-f", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
+        parser.add_argument(flag, default="")
+    for flag in ("-i", "--ignore-not-found", "--prefix"):
+        parser.add_argument(flag, action="store_true")
+    parser.add_argument("--max-log-requests")
+    before, _, behind = " ".join(words).partition(" -- ")
+    args, rest = parser.parse_known_args(words[: len(before.split())] if behind else words)
+    if args.verb == "config":
+        print("sim")
+    elif args.verb == "get":
+        with folder.locked() as objects:
+            print(json.dumps({"items": [one for one in objects.values() if matches(one, KINDS[rest[0]], args.l)]}))
+    elif args.verb == "apply":
+        apply(folder, sys.stdin.read() if args.f == "-" else Path(args.f).read_text(), dry=bool(args.dry_run))
+    elif args.verb == "delete":
+        delete(folder, rest, args)
+    elif args.verb == "exec":
+        execute(folder, rest[0], words[words.index("--") + 1 :])
+    elif args.verb == "logs":
+        for pod in [pod for pod in folder.pods().values() if matches(pod, "Pod", args.l)]:
+            print((folder.path / "pods" / f"{pod['metadata']['name']}.log").read_text(), end="")
+    elif args.verb == "wait":
+        name = rest[0].partition("/")[2]
+        while folder.pods()[name]["status"]["phase"] != "Running":
+            time.sleep(0.1)
+    else:
+        return 1
+    return 0
+
+
+def matches(entry: Object, kind: str, selector: str) -> bool:
+    labels = entry["metadata"].get("labels", {})
+    wanted = [pair.split("=") for pair in selector.split(",") if pair]
+    return bool(entry["kind"] == kind and all(labels.get(key) == value for key, value in wanted))
+
+
+def apply(folder: Folder, text: str, *, dry: bool) -> None:
+    entries = list(yaml.safe_load_all(text))
+    if findings := [finding for entry in entries for finding in check.wrong(entry)]:
+        fail("\n".join(findings))
+    with folder.locked() as objects:
+        for entry in entries:
+            key = f"{entry['kind']}/{entry['metadata']['name']}"
+            old = objects.get(key)
+            if old and entry["kind"] == "Job" and old["spec"]["template"] != entry["spec"]["template"]:
+                fail(f"Job {entry['metadata']['name']} is invalid: spec.template: field is immutable")
+            if not dry and old:
+                old |= entry | {"metadata": {**old["metadata"], **entry["metadata"]}}
+            elif not dry:
+                objects[key] = new(entry)
+            print(f"{key} {'created (server dry run)' if dry else 'created'}")
+
+
+def delete(folder: Folder, rest: list[str], args: argparse.Namespace) -> None:
+    kinds = [KINDS[kind] for kind in rest[0].split(",")]
+    with folder.locked() as objects:
+        found = [
+            key
+            for key, one in objects.items()
+            for kind in kinds
+            if matches(one, kind, args.l) and (args.l or one["metadata"]["name"] in rest[1:])
+        ]
+        if not found and not args.ignore_not_found:
+            fail(f"{rest} not found")
+        for key in found:
+            if objects[key]["kind"] in ("Job", "Pod"):
+                objects[key]["metadata"].setdefault("deletionTimestamp", time.time())
+            else:
+                del objects[key]
+    while args.wait != "false":
+        with folder.locked() as objects:
+            if not any(key in objects for key in found):
+                return
+        time.sleep(0.1)
+
+
+def execute(folder: Folder, name: str, words: list[str]) -> None:
+    with folder.locked() as objects:
+        pod = objects.get(f"Pod/{name}")
+        first = first_process(pod) if pod else 0
+        if not pod or not first:
+            fail(f"container of pod {name} is not running")
+            return
+        known = variables(pod, pod["spec"]["containers"][0], objects)
+    enter = ["nsenter", "-t", str(first), "-m", "-p", "--", "env", "-i"]
+    os.execvp("nsenter", [*enter, *(f"{key}={value}" for key, value in known.items()), *words])
+
+
+if __name__ == "__main__":
+    sys.exit(kubectl(Folder(Path(sys.argv[1])), sys.argv[2:]))

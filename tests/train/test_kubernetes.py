@@ -1,0 +1,215 @@
+"""A run as a Job of Kubernetes, in its simulation (tests/support/kube_sim.py): the objects that a launch has made, with
+real agents and workers in the pods, and the verbs of ./motley as somebody types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import pace
+from tests.support.kube_sim import Folder
+from tests.train import cluster, reference
+from tests.train.agents import _ports
+from train.models.model_files import model_folder
+from train.runlog.state import history
+from train.runlog.tail import read
+
+IMAGE = f"registry.example.org/motley@sha256:{'0' * 64}"
+SETTINGS = ("rows_per_step=4", "lora_r=8", "max_seq_length=64", "learning_rate=2e-3", "grad_clip=0.3", "sync=flat")
+STEPS = 100_000
+PYTHON = cluster.ROOT / ".venv/bin/python"
+
+
+def log_of(home: Path, run: str) -> Path:
+    return home / "logs/runs" / run / "events.jsonl"
+
+
+class Kubernetes:
+    def __init__(self, home: Path, **asked) -> None:
+        self.text = ""
+        self.home, self.run = home, f"k{os.getpid()}-{asked.pop('run', 'qa')}"
+        self.folder = Folder(home / "kubernetes")
+        self.server = self.folder.serve()
+        cluster.STARTED.append(self.server)
+        first = _ports()
+        self.values = {
+            "infra": "kubernetes",
+            "motley_state": str(home / "state"),
+            "motley_manage_host": False,
+            "ansible_connection": "local",
+            "motley_kubernetes_image": IMAGE,
+            "motley_kubernetes_gpus": 0,
+            "motley_kubernetes_pods": 3,
+            "motley_kubernetes_cpu": "1",
+            "motley_kubernetes_memory": "2Gi",
+            "motley_render_presence_port": first,
+            "motley_render_group_ports": [first + 1, first + 60],
+            **{f"motley_kubernetes_{name}": value for name, value in asked.items()},
+        }
+        inventory = home / "inventory"
+        inventory.mkdir()
+        (inventory / "group_vars").symlink_to(cluster.ROOT / "inventory/kubernetes/group_vars")
+        (inventory / "hosts.yml").write_text(
+            json.dumps({"cluster": {"vars": self.values, "hosts": {"kubernetes": {}}}})
+        )
+
+    def motley(self, *words: str, kubectl: bool = True) -> subprocess.CompletedProcess[str]:
+        paths = [*([str(self.folder.path / "bin")] if kubectl else []), str(PYTHON.parent), "/usr/bin", "/bin"]
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("MOTLEY_", "PYTHON"))}
+        command = [PYTHON, "-m", "console", *words, "--inventory", str(self.home / "inventory")]
+        return pace.run(*command, cwd=cluster.ROOT, env=env | {"PATH": ":".join(paths)})
+
+    def rows(self) -> Path:
+        file = self.home / "pairs.jsonl"
+        pairs = [{"instruction": f"What is {n} and {n}?", "output": f"It is {2 * n}, as {n} twice."} for n in range(80)]
+        file.write_text(self.text or "".join(json.dumps(pair) + "\n" for pair in pairs))
+        return file
+
+    def launch(self, *more: str, steps: int = 40, kubectl: bool = True) -> subprocess.CompletedProcess[str]:
+        words = [word for setting in (f"dataset={self.rows()}", *SETTINGS, *more) for word in ("--set", setting)]
+        return self.motley(
+            "launch", "--model", "tiny", "--run", self.run, "--steps", str(steps), *words, kubectl=kubectl
+        )
+
+    def agents(self) -> dict[int, dict]:
+        return {
+            int(pod["metadata"]["annotations"]["batch.kubernetes.io/job-completion-index"]): pod
+            for pod in self.folder.pods().values()
+            if pod["metadata"]["labels"]["motley/part"] == "agent" and pod["status"]["phase"] in ("Pending", "Running")
+        }
+
+    def events(self, place: int) -> list[dict]:
+        pod = self.agents().get(place)
+        file = log_of(self.folder.place(pod, self.run), self.run) if pod else Path("none")
+        return read(file) if file.exists() else []
+
+    def step(self, place: int) -> int:
+        return max((event["step"] for event in self.events(place) if event["event"] == "step"), default=0)
+
+    def up(self, pod: dict) -> float:
+        """When the agent of this pod began."""
+        file = log_of(self.folder.place(pod, self.run), self.run).with_name("members.jsonl")
+        return next(event["time"] for event in read(file) if event["event"] == "up")
+
+    def together(self, *places: int, since: float, step: int = 0) -> dict:
+        """The first step that exactly these have trained after that time."""
+        names = {f"motley-{self.run}-{place}" for place in places}
+
+        def found() -> dict | None:
+            assert not self.folder.ended(f"motley-{self.run}"), self.logs()
+            steps = [event for event in self.events(places[0]) if event["event"] == "step" and event["time"] > since]
+            return next((one for one in steps if set(one["nodes"]) == names and one["step"] > step), None)
+
+        return pace.until(found, 120, self.logs)
+
+    def logs(self) -> str:
+        return "\n".join(
+            f"== {file.name}\n{file.read_text()[-1500:]}" for file in (self.folder.path / "pods").glob("*.log")
+        )
+
+
+@pytest.fixture
+def kubernetes(tmp_path):
+    if os.getuid():
+        pytest.skip("NOT RUN: pods have namespaces of their own (fix: sudo make test)")
+    made = []
+
+    def make(**asked) -> Kubernetes:
+        made.append(Kubernetes(tmp_path, **asked))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.server.send_signal(signal.SIGTERM)
+        one.server.wait()
+
+
+def saved(folder: Path, run: str) -> int:
+    steps = [int(path.name[5:]) for path in (folder / "models/checkpoints" / run).glob("step-*")]
+    return max(steps, default=0)
+
+
+def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
+    """One is lost with its machine, and made again at another address with an empty disk; one is told to go, and saves
+    first. The curve is that of one process."""
+    there = kubernetes(host_path="/home/user/ai-cluster")
+    launched = there.launch("follow=false", "save_every=100000", steps=STEPS)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    assert "the API server would take them" in launched.stdout
+    there.together(0, 1, 2, since=0)
+    lost, began = there.agents()[2], time.time()
+    there.folder.lose(lost["metadata"]["name"])
+    trained = there.together(0, 1, 2, since=began, step=there.step(0))
+    back = there.agents()[2]
+    assert back["status"]["podIP"] != lost["status"]["podIP"] and back["spec"]["nodeName"] != lost["spec"]["nodeName"]
+    assert trained["time"] - there.up(back) < pace.seconds(30)
+
+    told, step = there.agents()[1], there.step(1)
+    began, home = time.time(), there.folder.place(told, there.run)
+    there.folder.evict(told["metadata"]["name"])
+    there.together(0, 1, 2, since=began, step=step)
+    assert saved(home, there.run) >= step, "it did not save before it went"
+
+    shown = there.motley("status").stdout
+    assert f"run {there.run}" in shown and "3 of 3 pods" in shown
+    home = there.folder.place(there.agents()[0], there.run)
+    stopped = there.motley("stop")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert f"run {there.run} stopped at step {saved(home, there.run)} " in stopped.stdout
+    assert not there.folder.pods()
+    losses = [event["loss"] for event in history(read(log_of(home, there.run)))]
+    rows = next(there.folder.path.glob("machines/*/home/user/ai-cluster/data/processed/pairs-*"))
+    truth = reference.losses(model_folder("tiny"), rows, steps=len(losses), rows_per_step=4, of_steps=STEPS)
+    assert len(losses) > step
+    assert max(abs(a - b) / b for a, b in zip(losses, truth, strict=True)) < 1e-4
+
+
+@pytest.mark.long
+def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp_path):
+    there = kubernetes(storage="10Gi", pods=2)
+    launched = there.launch(steps=12)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    assert "done · 12 steps" in launched.stdout
+    pace.until(lambda: there.folder.ended(f"motley-{there.run}"), 60, there.logs)
+    assert re.search(rf"{there.run} .* 12/.* done", there.motley("runs").stdout)
+    assert f"the last was {there.run}: done at step 12" in there.motley("status").stdout
+    fetched = there.motley("fetch", "--results", str(tmp_path / "results"))
+    assert fetched.returncode == 0, fetched.stdout + fetched.stderr
+    assert (tmp_path / "results" / there.run / "adapter/adapter_model.safetensors").exists()
+    assert "the same on" in fetched.stdout
+    pace.until(lambda: not any("files" in name for name in there.folder.pods()), 30, "the pod that read is left")
+
+
+@pytest.mark.long
+def test_what_the_pods_cannot_prepare_ends_the_run_with_its_reason(kubernetes):
+    there = kubernetes(storage="10Gi", pods=2)
+    there.text = "no record of any kind\n"
+    failed = there.launch()
+    assert failed.returncode == 1, failed.stdout
+    assert "FailJob" in failed.stdout + failed.stderr
+
+
+@pytest.mark.long
+def test_a_setting_that_the_api_would_refuse_is_told_before_anything_is_applied(kubernetes):
+    there = kubernetes(storage="10Gi", limits={"cpu": "500m"})
+    refused = there.launch()
+    assert refused.returncode != 0 and not there.folder.pods()
+    assert "its limit of cpu, 500m, is below its request, 1" in refused.stdout + refused.stderr
+
+
+@pytest.mark.long
+def test_without_kubectl_it_writes_the_file_and_says_how(kubernetes):
+    there = kubernetes(claim="training")
+    written = there.launch(kubectl=False)
+    assert written.returncode == 0, written.stdout + written.stderr
+    file = there.home / f"state/kubernetes/{there.run}.yaml"
+    assert f"kubectl apply -f {file}" in written.stdout and file.stat().st_mode & 0o077 == 0
+    applied = pace.run(there.folder.path / "bin/kubectl", "apply", "-f", file)
+    assert applied.returncode == 0 and f"Job/motley-{there.run} created" in applied.stdout

@@ -1,0 +1,170 @@
+"""What an API server would refuse is told before it is asked: unknown fields, and what a schema does not see."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.kubernetes import check, objects, schema
+from console.kubernetes.settings import read
+from train.errors import BadInput
+from train.plan.request import HELP
+
+IMAGE = f"registry.example.org/motley@sha256:{'0' * 64}"
+PORTS = {"presence_port": 29400, "group_ports": [29410, 29489]}
+VOLUME = {"storage": "100Gi", "gpu_type": "RTX 3090"}
+
+
+def plan_of(run: str = "qa", pods: int = 3, **changes: Any) -> dict[str, Any]:
+    nodes = [
+        {"name": name, "address": address, "processes": 1, "weights": "gpu", "device": "cuda"}
+        for name, address in objects.nodes_of(run, pods).items()
+    ]
+    return {
+        **{"run": run, "nodes": nodes, "time": "", "given": {}, "foretold": {}, "help": HELP, "raw": "", "recipe": {}},
+        "settings": {"recipe": "sft", "model": "tiny", "dataset": "stdlib-qa", "max_steps": 8},
+        "electricity": {"kwh_price": None, "idle_watts": {}},
+        "model": {"name": "tiny", "source": "catalogue", "hub": None, "folder_name": "tiny", "folder": ""},
+        "dataset": {"name": "stdlib-qa", "listed": True, "hub": None, "file": "", "folder_name": ""},
+        **{"tokenizer": {}, "prepare": ["prepare", "--json", "--dataset=stdlib-qa"]},
+        **changes,
+    }
+
+
+def made(run: str = "qa", plan: dict[str, Any] | None = None, **asked: Any) -> list[dict[str, Any]]:
+    wanted = {"image": IMAGE, "pods": 3, **(asked or VOLUME)}
+    settings = read({f"motley_kubernetes_{name}": value for name, value in wanted.items()})
+    return objects.objects(plan or plan_of(run), settings, token="t", launch="l", ports=PORTS)
+
+
+def job_of(entries: list[dict[str, Any]]) -> dict[str, Any]:
+    return next(entry for entry in entries if entry["kind"] == "Job" and "completionMode" in entry["spec"])
+
+
+def pod(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = job["spec"]["template"]["spec"]
+    return found
+
+
+def agent(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = pod(job)["containers"][0]
+    return found
+
+
+WAYS: list[dict[str, Any]] = [
+    VOLUME,
+    {"claim": "training", "gpus": 0, "namespace": "ml"},
+    {"host_path": "/home/user/ai-cluster", "gpu_gb": 24, "labels": {"kueue.x-k8s.io/queue-name": "team"}},
+    {**VOLUME, "storage_class": "fast", "limits": {"cpu": 8}},
+    {**VOLUME, "tolerations": [{"key": "gpu", "operator": "Exists"}], "pull_secret": "registry"},
+    {**VOLUME, "node_selector": {"gpu.example.org/kind": "3090"}, "annotations": {"a.org/b": "c d"}, "uid": 0},
+]
+
+
+@pytest.mark.parametrize("asked", WAYS, ids=str)
+def test_what_is_rendered_is_accepted(asked: dict[str, Any]) -> None:
+    check.refuse(made(**asked))
+
+
+FAULTS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda job: job["spec"].update(completionsMode="Indexed"), "Job.spec.completionsMode: there is no such field"),
+    (lambda job: job["spec"].update(completions="three"), "'three' is not a whole number"),
+    (lambda job: pod(job).pop("containers"), "containers: it is missing"),
+    (lambda job: agent(job)["env"][0].update(value=1), "env[0].value: 1 is not a text"),
+    (lambda job: job.update(apiVersion="batch/v1beta1"), "no kind of object"),
+    (lambda job: job["spec"].update(completionMode="Index"), "completionMode is 'Index', none of Indexed"),
+    (lambda job: pod(job)["tolerations"][0].update(effect="NoExec"), "effect is 'NoExec'"),
+    (lambda job: pod(job).update(restartPolicy="Always"), "the pods of a Job have Never or OnFailure"),
+    (lambda job: pod(job).update(restartPolicy="OnFailure"), "podFailurePolicy: it needs restartPolicy: Never"),
+    (lambda job: pod(job).update(restartPolicy="OnFailure"), "backoffLimitPerIndex: it needs restartPolicy: Never"),
+    (
+        lambda job: agent(job)["volumeMounts"].append({"name": "nowhere", "mountPath": "/x"}),
+        "mounts the volume nowhere, which is not there",
+    ),
+    (lambda job: job["metadata"].update(name="Motley_QA"), "its name is none of DNS (RFC 1123)"),
+    (lambda job: job["metadata"].update(name="a" * 62), "longer than 63"),
+    (lambda job: job["metadata"]["labels"].update({"a.org/b": "c d"}), "'c d' is no value"),
+    (lambda job: job["metadata"]["labels"].update({"a b": "c"}), "'a b' is no key of a label"),
+    (
+        lambda job: agent(job)["resources"]["requests"].update(memory="64Gi"),
+        "its limit of memory, 16Gi, is below its request, 64Gi",
+    ),
+    (lambda job: agent(job)["resources"]["limits"].update({"nvidia.com/gpu": "500m"}), "can only be whole"),
+    (lambda job: job["spec"].update(podReplacementPolicy="TerminatingOrFailed"), "beside a podFailurePolicy"),
+    (lambda job: job["spec"].update(completionMode="NonIndexed"), "successPolicy: it needs completionMode: Indexed"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said"), FAULTS, ids=[said for _, said in FAULTS])
+def test_each_fault_is_found(spoil: Callable[[dict[str, Any]], Any], said: str) -> None:
+    job = copy.deepcopy(job_of(made()))
+    assert check.wrong(job) == []
+    spoil(job)
+    assert any(said in finding for finding in check.wrong(job)), check.wrong(job)
+
+
+def test_a_setting_that_it_would_refuse_is_told_with_its_fix() -> None:
+    with pytest.raises(BadInput) as wrong:
+        check.refuse(made(**VOLUME, limits={"cpu": 2}, labels={"team": "ours & theirs"}))
+    assert "its limit of cpu, 2, is below its request, 4" in str(wrong.value)
+    assert "label team: 'ours & theirs' is no value" in str(wrong.value)
+    assert str(wrong.value).endswith("docs/elsewhere.md has an example")
+
+
+def test_a_field_that_no_run_uses_is_none_of_the_schema() -> None:
+    """It knows exactly those that are rendered, or read a run that is over: none is there by mistake."""
+    used: set[str] = set()
+    for asked in WAYS:
+        for entry in made(**asked):
+            used |= {name for _, name, _ in check.walk(entry)}
+    known = {name.rstrip("!") for kind in schema.KINDS.values() for _, name, _ in check.walk(kind)}
+    spare = {"containerName", "maxFailedIndexes", "succeededIndexes", "nodeName", "activeDeadlineSeconds", "value"}
+    assert known - used - spare == set()
+
+
+def test_a_run_is_named_as_dns_takes_it() -> None:
+    assert objects.name_of("qa") == "motley-qa"
+    names = [objects.name_of(run) for run in ("Qwen2.5_x", "qwen2-5-x", "q" * 100, "q" * 99)]
+    assert len(set(names)) == 4 and all(len(name) < 53 for name in names)
+    for run in ("Qwen2.5_x", "q" * 100, "7b"):
+        check.refuse(made(run))
+
+
+def test_a_file_of_this_machine_goes_along_if_it_is_small_text(tmp_path: Path) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("{}\n")
+    data = {"name": "mine", "listed": False, "hub": None, "file": str(file), "folder_name": ""}
+    plan = plan_of(dataset=data, raw="/x", prepare=["prepare", "--json", "--dataset=/x/mine.jsonl"])
+    config = next(entry for entry in made(plan=plan) if entry["kind"] == "ConfigMap")["data"]
+    assert config["mine.jsonl"] == "{}\n"
+    assert objects.steps(plan)[-1] == ["prepare", "--json", "--dataset=/mnt/motley-config/mine.jsonl"]
+    file.write_text("x" * 1_000_000)
+    with pytest.raises(BadInput, match=r"may have 0\.9 MB"):
+        made(plan=plan)
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(BadInput, match="is no text"):
+        made(plan=plan)
+
+
+def test_on_a_shared_volume_one_job_prepares_and_the_pods_wait() -> None:
+    shared, each = made(), made(host_path="/home/user/ai-cluster", gpus=0)
+    assert [entry["metadata"]["name"] for entry in shared if entry["kind"] == "Job"] == [
+        "motley-qa-prepare",
+        "motley-qa",
+    ]
+    assert pod(job_of(shared))["initContainers"][0]["command"][-1] == "wait"
+    assert [entry["kind"] for entry in each] == ["Service", "Secret", "ConfigMap", "Job"]
+    assert pod(job_of(each))["initContainers"][0]["command"][-1] == "prepare"
+
+
+def test_a_queue_lets_it_begin() -> None:
+    queued = job_of(made(**VOLUME, labels={"kueue.x-k8s.io/queue-name": "team", "cost": "ours"}))
+    assert queued["spec"]["suspend"] is True
+    assert queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+    labels = queued["spec"]["template"]["metadata"]["labels"]
+    assert labels["cost"] == "ours" and "kueue.x-k8s.io/queue-name" not in labels
+    assert "suspend" not in job_of(made())["spec"]

@@ -1,0 +1,98 @@
+"""This pod's part of a Job of Kubernetes, from what the launch wrote and what the pod knows of itself."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train.cluster import kubernetes
+from train.errors import BadInput
+from train.plan.cluster_config import read_cluster
+from train.plan.config import read_yaml
+
+NODES = [{"name": f"qa-{n}", "address": f"qa-{n}.qa", "processes": 1} for n in range(3)]
+JOB: dict[str, Any] = {"run": "qa", "launch": "a1", "prepare": "qa-prepare", "nodes": NODES, "steps": []}
+JOB |= {"presence_port": 29400, "group_ports": [29410, 29489], "pipe": {}}
+ENV = {"JOB_COMPLETION_INDEX": "1", "MOTLEY_ADDRESS": "127.0.0.1", "MOTLEY_TOKEN": "5f"}
+
+
+def config_in(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "launch.json").write_text("{}")
+    (folder / "training_config.yaml").write_text("run: qa\nmodel: tiny\n")
+    return folder
+
+
+def prepared(home: Path, **facts: Any) -> None:
+    (home / "jobs/qa").mkdir(parents=True, exist_ok=True)
+    (home / "jobs/qa/prepared.json").write_text(json.dumps({"launch": "a1", **facts}))
+
+
+def test_a_pod_knows_itself_by_its_address_and_the_others_by_name(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    prepared(home, rows="mine-123")
+    place = home / "jobs/qa/place-1"
+    kubernetes.furnish(place, home, config_in(tmp_path / "config"), JOB, ENV)
+    cluster = read_cluster(place / "config/cluster_config.yaml")
+    assert [node.address for node in cluster.nodes] == ["qa-0.qa", "127.0.0.1", "qa-2.qa"]
+    assert (cluster.node, cluster.interface) == ("qa-1", "lo")
+    assert (place / "config/cluster_config.yaml").stat().st_mode & 0o077 == 0
+    settings = read_yaml(place / "config/training_config.yaml", "config file")
+    assert settings["dataset"] == f"{home}/data/processed/mine-123" and settings["home"] == str(place)
+    assert (place / "models/base").is_symlink() and (place / "data").resolve() == home / "data"
+
+
+def test_rows_of_another_launch_are_not_its_own(tmp_path: Path) -> None:
+    prepared(tmp_path / "home", rows="x", launch="older")
+    with pytest.raises(BadInput, match="there are no rows of this launch"):
+        kubernetes.furnish(tmp_path / "p", tmp_path / "home", config_in(tmp_path / "config"), JOB, ENV)
+
+
+def test_steps_run_one_after_the_other_and_the_last_names_the_rows(tmp_path: Path) -> None:
+    job = JOB | {"steps": [["--help"], ["check", "--json", "--values", '{"model": "tiny"}']]}
+    assert kubernetes.prepare(tmp_path, job) == 0
+    assert kubernetes.prepared(tmp_path, job)["launch"] == "a1"
+    job["steps"] = [["check", "--json", "--values", '{"modle": "tiny"}'], ["--help"]]
+    assert kubernetes.prepare(tmp_path, job) == 1
+    assert "modle" in kubernetes.prepared(tmp_path, job)["failed"]
+    with pytest.raises(BadInput, match=r"model and rows could not be made: .*modle"):
+        kubernetes.wait(tmp_path, job)
+
+
+def test_it_waits_for_the_pod_that_prepares(tmp_path: Path) -> None:
+    ended: list[int] = []
+    waits = threading.Thread(target=lambda: ended.append(kubernetes.wait(tmp_path, JOB)), daemon=True)
+    waits.start()
+    prepared(tmp_path, rows="x", launch="older")
+    time.sleep(0.2)
+    assert not ended
+    prepared(tmp_path, rows="x")
+    waits.join(60)
+    assert ended == [0]
+
+
+def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
+    log = tmp_path / "logs/runs/qa"
+    log.mkdir(parents=True)
+    steps = [{"event": "step", "step": n, "nodes": {"x": "y" * 30}} for n in range(200)]
+    (log / "events.jsonl").write_text("".join(json.dumps(e) + "\n" for e in [*steps, {"event": "done", "step": 199}]))
+    (log / "members.jsonl").write_text(json.dumps({"event": "ended", "reason": "done: all"}) + "\n")
+    kubernetes.leave_words(tmp_path, "qa", str(tmp_path / "words"))
+    lines = (tmp_path / "words").read_text().splitlines()
+    assert [line.partition(" ")[0] for line in lines] == ["member", "event", "event"]
+    assert json.loads(lines[-1].partition(" ")[2])["step"] == 199
+    assert sum(map(len, lines)) < 4096
+
+
+@pytest.mark.parametrize("lacks", ["MOTLEY_CONFIG", "MOTLEY_HOME"])
+def test_by_hand_it_says_what_it_is_for(lacks: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in kubernetes.NEEDED:
+        monkeypatch.setenv(name, "x")
+    monkeypatch.delenv(lacks)
+    with pytest.raises(BadInput, match=f"this is no pod of a run: {lacks} is not set"):
+        kubernetes.main(type("Args", (), {"verb": "join"}))  # type: ignore[arg-type]

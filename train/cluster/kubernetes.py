@@ -1,0 +1,206 @@
+"""This pod's part of a Job of Kubernetes: model and rows, and its agent. For the objects of console/kubernetes.
+
+    python -m train kubernetes prepare    fetch the model and make the rows: once on a shared volume, or on each machine
+    python -m train kubernetes wait       until another pod has done so on the shared volume
+    python -m train kubernetes join       be the run's agent here
+
+Pod N of the Job is the run's node N, whatever address it has at the moment, and its home on the volume is
+jobs/RUN/place-N. What the launch wrote is in $MOTLEY_CONFIG, from the ConfigMap.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from train.cluster.slurm import nic_of
+from train.errors import BadInput
+from train.files import write_atomic
+from train.layout import BASE_MODELS, ROWS
+from train.plan import own_recipe
+from train.plan.config import read_yaml
+from train.runlog import paths
+from train.runlog.tail import read
+
+JOB, SETTINGS, PREPARED = "job.json", "training_config.yaml", "prepared.json"
+NEEDED = ("MOTLEY_CONFIG", "MOTLEY_HOME")
+LINGER_S = 2.0
+"""Who follows the run from outside reads its last lines before the container is gone."""
+LAST_BYTES = 3500
+"""Kubernetes keeps the last 4096 of what a container leaves as its message."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", choices=("prepare", "wait", "join"))
+
+
+def main(args: argparse.Namespace) -> int:
+    env = os.environ
+    if lacking := [name for name in NEEDED if name not in env]:
+        raise BadInput(f"this is no pod of a run: {lacking[0]} is not set", fix="./motley launch --infra kubernetes")
+    home, config = Path(env["MOTLEY_HOME"]), Path(env["MOTLEY_CONFIG"])
+    job = json.loads((config / JOB).read_text())
+    if args.verb == "prepare":
+        return prepare(home, job)
+    if args.verb == "wait":
+        return wait(home, job)
+    place = home / "jobs" / job["run"] / f"place-{int(env['JOB_COMPLETION_INDEX'])}"
+    furnish(place, home, config, job, env)
+    code = run_agent(place, env)
+    leave_words(place, job["run"], env.get("MOTLEY_LAST_WORDS", ""))
+    time.sleep(LINGER_S)
+    return code
+
+
+# -- model and rows --------------------------------------------------------------------------------------------------
+
+
+def prepare(home: Path, job: Mapping[str, Any]) -> int:
+    """Each step is a command of this package that does nothing where its result is there; the last makes the rows."""
+    folder = home / "jobs" / job["run"]
+    folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {"launch": job["launch"]}
+    with (folder / ".prepare.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two pods of the run may be on this machine
+        for words in job["steps"]:
+            print(f"python -m train {' '.join(words)}", file=sys.stderr, flush=True)
+            done = subprocess.run(
+                [sys.executable, "-m", "train", *words], stdout=subprocess.PIPE, text=True, check=False
+            )
+            print(done.stdout, end="", flush=True)
+            answer = last_line(done.stdout)
+            if done.returncode:
+                found["failed"] = str((answer.get("failures") or [f"{words[0]} ended with {done.returncode}"])[0])
+                break
+            found["rows"] = Path(str(answer.get("folder", ""))).name
+        write_atomic(folder / PREPARED, json.dumps(found).encode())
+    return 1 if "failed" in found else 0
+
+
+def last_line(text: str) -> dict[str, Any]:
+    with contextlib.suppress(IndexError, ValueError):
+        return dict(json.loads(text.strip().splitlines()[-1]))
+    return {}
+
+
+def prepared(home: Path, job: Mapping[str, Any]) -> dict[str, Any]:
+    """What `prepare` of this very launch has left; empty until then."""
+    with contextlib.suppress(OSError, ValueError):
+        found: dict[str, Any] = json.loads((home / "jobs" / job["run"] / PREPARED).read_text())
+        return found if found["launch"] == job["launch"] else {}
+    return {}
+
+
+def wait(home: Path, job: Mapping[str, Any]) -> int:
+    while not (found := prepared(home, job)):
+        time.sleep(1)
+    if "failed" in found:
+        raise BadInput(
+            f"model and rows could not be made: {found['failed']}", f"see: kubectl logs job/{job['prepare']}"
+        )
+    return 0
+
+
+# -- the agent -------------------------------------------------------------------------------------------------------
+
+
+def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
+    """The home of this node: what all read is there once, and its own two files."""
+    found = prepared(home, job)
+    if not found.get("rows"):
+        raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
+    log = paths.logs(place, job["run"])
+    for folder in (place / "config", place / "models", log):
+        folder.mkdir(parents=True, exist_ok=True)
+    for name in (BASE_MODELS, "data"):
+        if not (place / name).is_symlink():
+            (place / name).symlink_to(home / name)
+    shutil.copyfile(config / paths.LAUNCH, log / paths.LAUNCH)
+    rows = str(home / ROWS / found["rows"])
+    settings = read_yaml(config / SETTINGS, "config file") | {"dataset": rows, "home": str(place)}
+    if own_recipe.is_file(settings.get("recipe", "")):
+        settings["recipe"] = f"{rows}/recipe.py"  # it came with its rows
+    write_atomic(place / paths.SETTINGS, json.dumps(settings).encode())  # JSON is YAML
+    secret = place / paths.CLUSTER
+    secret.touch(mode=0o600)
+    secret.write_text(json.dumps(cluster_of(job, env)))
+
+
+def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """The others by the names of the Service; itself by the address that this pod has."""
+    place, address = int(env["JOB_COMPLETION_INDEX"]), env["MOTLEY_ADDRESS"]
+    nodes = [node | ({"address": address} if number == place else {}) for number, node in enumerate(job["nodes"])]
+    return {
+        "run": job["run"],
+        "node": nodes[place]["name"],
+        "token": env["MOTLEY_TOKEN"],
+        "nodes": nodes,
+        "interface": env.get("GLOO_SOCKET_IFNAME") or nic_of(address),
+        "presence_port": job["presence_port"],
+        "group_ports": job["group_ports"],
+        **({"pipe": job["pipe"]} if job.get("pipe") else {}),
+    }
+
+
+def run_agent(place: Path, env: Mapping[str, str]) -> int:
+    """As the container's first process: signals are handed on, and whoever lost its parent is buried."""
+    known: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: hand_on(known, number))
+    words = ["-m", "train", "agent", "--cluster", str(place / paths.CLUSTER), "--config", str(place / paths.SETTINGS)]
+    own = {name: f"{place}/.cache/{folder}" for name, folder in CACHES.items()} | {"MOTLEY_HOME": str(place)}
+    agent = subprocess.Popen([sys.executable, *words], env={**own, **env, "MOTLEY_HOME": str(place)})
+    known.append(agent.pid)
+    while True:
+        pid, status = os.wait()
+        if pid == agent.pid:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+CACHES = {
+    "HF_HOME": "huggingface",
+    "UNSLOTH_COMPILE_LOCATION": "unsloth",
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+}
+
+
+def hand_on(known: list[int], number: int) -> None:
+    if not known:
+        sys.exit(128 + number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(known[0], number)
+
+
+def leave_words(place: Path, run: str, file: str) -> None:
+    """How it ended, where `kubectl get pod` still shows it when nothing can be asked any more."""
+    lines: list[str] = []
+    for line in ending(paths.logs(place, run)):
+        if sum(map(len, lines)) + len(line) < LAST_BYTES:
+            lines.append(line)
+    if file:
+        with contextlib.suppress(OSError):
+            Path(file).write_text("\n".join(lines) + "\n")
+
+
+def ending(folder: Path) -> Iterator[str]:
+    for kind, name, wanted in (
+        ("member", paths.MEMBERS, ("ended",)),
+        ("event", paths.EVENTS, ("done", "failed", "stopped")),
+        ("event", paths.EVENTS, ("step",)),
+    ):
+        events = read(folder / name) if (folder / name).exists() else []
+        last = [event for event in events if event.get("event") in wanted][-1:]
+        yield from (f"{kind} {json.dumps(event)}" for event in last)
