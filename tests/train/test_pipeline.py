@@ -167,7 +167,7 @@ def test_three_stages_have_the_losses_and_the_adapter_of_one_process(options, on
     assert len(evaluations(run)) == 3 and adapters(run) == adapters(one)
     assert_rows_once(run)
     start = run.events()[0]
-    assert any(reason.startswith("sync pipe: layers node-0 0-") for reason in start["reasons"])
+    assert any(reason.startswith("sync pipe: layers node-0 1-") for reason in start["reasons"])
     last = run.steps()[-1]["nodes"]
     assert next(iter(last.values()))["layers"][0] == 0 and last["node-2"]["layers"][1] == 4
     assert all(node["pipe_s"] >= node["compute_s"] for node in last.values())
