@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
-from train.plan import speedup, stages
+from train.plan import pipe_time, speedup, stages
 from train.plan.catalogue import Facts
 from train.plan.config import RunConfig
 from train.plan.memory import GIB, USABLE, Setup, layer_bytes, linear_parameters, lora_parameters, memory
@@ -23,6 +24,8 @@ from train.plan.streaming import on_node, place
 
 FLOP = 6
 """Of a weight and a token: forward, forward again, backward to the inputs. A frozen base has no gradient of weights."""
+FORWARD = 1 / 3
+"""Of the computing, where the backward pass computes forward again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +66,21 @@ class Case:
 
     @property
     def hop_s(self) -> float:
-        """Of a row's hidden states, from one node to the next."""
-        return speedup.link_seconds(2 * self.config.max_seq_length * self.facts.hidden, self.mbit)
+        """Of a row's hidden states, from one node to the next; a CPU has them in fp32."""
+        width = 2 if all(one.is_gpu for one in self.devices) else 4
+        return speedup.link_seconds(width * self.config.max_seq_length * self.facts.hidden, self.mbit)
+
+    def pipe_seconds(self, rows_s: Sequence[float]) -> float:
+        """Of a step; `rows_s`: what a row takes in each stage, forward and backward."""
+        rows, at_once = self.config.rows_per_step, min(self.setup.micro_batch, self.config.rows_per_step)
+        part = FORWARD if self.checkpoints else 0.5
+        forward, backward = ([at_once * one * each for one in rows_s] for each in (part, 1 - part))
+        return pipe_time.step_seconds(forward, backward, at_once * self.hop_s, ceil(rows / at_once))
+
+    @property
+    def checkpoints(self) -> bool:
+        wanted = self.setup.checkpointing
+        return any(one.is_gpu for one in self.devices) if wanted is None else wanted
 
 
 def ways(
@@ -107,7 +123,7 @@ def _alike(kind: str, case: Case) -> Way:
 
 
 def _cut(case: Case) -> Way:
-    """A pipe of all nodes, rows going through it one by one."""
+    """A pipe of all nodes."""
     facts, setup, devices, tflops = case.facts, case.setup, case.devices, case.tflops
     most = stages.room_of(facts, setup, devices, facts.layers)
     speeds = [tflops[one.node] for one in devices] if tflops else [float(max(1, count)) for count in most]
@@ -123,16 +139,15 @@ def _cut(case: Case) -> Way:
     if tflops and counts:
         layer_flop = FLOP * case.config.max_seq_length * linear_parameters(facts) / facts.layers
         each = stages.stage_seconds(counts, [speed * 1e12 / layer_flop for speed in speeds], cost)
-        step_s = sum(each) + 2 * last * case.hop_s + (rows - 1) * max(*each, case.hop_s)
-        speed = case.tokens / (step_s + case.exchange_s)
+        speed = case.tokens / (case.pipe_seconds(each) + case.exchange_s)
     return Way(
         name="cut",
         gb={name: count / GIB for name, count in needs.items()},
         notes=notes,
         ok=counts is not None,
-        link_s=rows * case.hop_s + case.exchange_s,
+        link_s=rows * case.hop_s * min(last, 2) + case.exchange_s,  # in the middle both ways
         tokens_per_s=speed,
-        bubble=stages.bubble(len(devices), rows),
+        bubble=stages.bubble(len(devices), ceil(rows / min(setup.micro_batch, rows))),
     )
 
 
