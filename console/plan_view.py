@@ -9,10 +9,12 @@ from train.plan import sizes
 from train.plan.fit import Fit, NodeFit
 from train.plan.memory import GIB
 from train.plan.nodes import gb
+from train.plan.pipes_setting import parse_pipes
 from train.plan.plan import Plan, predicted
 from train.plan.request import START
 from train.plan.sizes import cost_of_exchange
 from train.plan.speedup import remedies_as_text
+from train.runlog.stages import layer_words
 
 
 def lines(plan: Plan, cost: str = "") -> list[str]:
@@ -58,6 +60,21 @@ def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> st
 
 
 def shared_rows(plan: Plan) -> dict[str, str]:
+    return alone_or_even(plan) | rows_of_others(plan.fit)
+
+
+def rows_of_others(fit: Fit) -> dict[str, str]:
+    """Who has only later layers computes on with the rows of the first of its pipe."""
+    layers = fit.cut.layers if fit.cut else {}
+    return {
+        name: f"{group[0]}'s, {layer_words(*layers[name])}"
+        for group in parse_pipes(fit.pipes)
+        for name in group[1:]
+        if name in layers
+    }
+
+
+def alone_or_even(plan: Plan) -> dict[str, str]:
     if plan.settings["balance"] == "even":
         return {node.name: "even" for node in plan.nodes}
     if not plan.prediction:

@@ -12,6 +12,7 @@ from console.words import clock, first, progress_bar
 from train.notify import Notice
 from train.runlog.events import metric_words, sample_line
 from train.runlog.notices import STEPS_ASIDE, Notices
+from train.runlog.stages import behind
 from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
 
 UNHEARD_S = 8.0
@@ -208,7 +209,13 @@ class RunView:
         words = [f"step {state.step}/{state.total}"]
         words += [progress_bar(state.step / max(1, state.total))] if bar else []
         words += [*rates(state.last), f"eta {clock((state.total - state.step) * self.pace_s)}"]
-        words.append("  ".join(f"{name} {count}{self._gpu(name)}" for name, count in rows_of(state.last).items()))
+        others = behind(state.last)
+        words.append(
+            "  ".join(
+                f"{name} {others[name].words if name in others else count}{self._gpu(name)}"
+                for name, count in rows_of(state.last).items()
+            )
+        )
         words += [f"({state.state})"] if state.state != "training" else []
         return "  ".join(words)
 

@@ -16,7 +16,8 @@ from console.infra.node import ask_all
 from console.inventory.read import Inventory
 from console.run_in_words import gpu_gb, rates
 from console.words import clock, counted, first, say
-from train.runlog.state import RunState, replay, rows_of
+from train.runlog.stages import parts_of
+from train.runlog.state import Event, RunState, replay, rows_of
 
 LITTLE_BYTES = 500e6
 """With less free room a node's checkpoints may soon be missing."""
@@ -112,8 +113,8 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
         return f"no run here{paused} · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
     view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
-    if view.get("state") != "away" and (count := rows_of(step).get(name)):
-        words.append(counted(count, "row"))
+    if view.get("state") != "away" and (does := does_in(step, name)):
+        words.append(does)
         used = gpu_gb(step, name)
         words += [f"{used:.1f} GB on the GPU"] if used else []
     elif view.get("aside"):
@@ -127,6 +128,16 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
         how = {"by hand": "started by hand", "detached": "without a unit"}
         words.append(how.get(look["how"], str(look["how"])))
     return "  ".join(words) + gpus(view.get("gpus") or [])
+
+
+def does_in(step: Event, name: str) -> str:
+    """Its rows, or its layers of another one's."""
+    part = parts_of(step).get(name)
+    layers = f"{part.words} of {part.layers}" if part else ""
+    if part and name != part.begins:
+        return f"{layers} of {part.begins}'s rows"
+    count = rows_of(step).get(name)
+    return f"{counted(count, 'row')}{', ' * bool(layers)}{layers}" if count else ""
 
 
 def gpus(found: list[dict[str, str]]) -> str:

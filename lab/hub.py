@@ -10,10 +10,13 @@ requests.jsonl has what was asked: method, path, range, by whom, whether a token
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import itertools
 import json
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +31,8 @@ LARGE_BYTES = 100_000
 """From here on a file is known by its SHA-256, as the hub does for what it keeps outside git."""
 REVISION = hashlib.sha1(b"the only revision", usedforsecurity=False).hexdigest()
 PORT = 8099
+PIECE = 1 << 16
+"""Bytes at a time: a file may be larger than main memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ class Handler(BaseHTTPRequestHandler):
         facts |= {"tags": [], "downloads": 0}
         body = json.dumps(facts).encode()
         self._head(200, {"Content-Type": "application/json", "Content-Length": str(len(body))})
-        self._send(body)
+        self._send([body])
 
     def _give(self, repository: str, name: str) -> None:
         behaviour = self.state.behaviour
@@ -157,22 +162,26 @@ class Handler(BaseHTTPRequestHandler):
                 raise HttpError(401 if not given else 403, "GatedRepo")
         if not path.is_file():
             raise HttpError(404, "EntryNotFound")
-        facts = about(path, name)
-        data = path.read_bytes()
+        facts, size, wrong = about(path, name), path.stat().st_size, False
         begin = int((self.headers.get("Range") or "bytes=0-").removeprefix("bytes=").split("-")[0])
         if self.command == "GET" and self.state.damaged.get(name, 0) < behaviour.get("damage", {}).get(name, 0):
             self.state.damaged[name] = self.state.damaged.get(name, 0) + 1
-            data = bytes([data[0] ^ 1]) + data[1:]
+            wrong = True
         headers = {
             "X-Repo-Commit": REVISION,
             "ETag": f'"{facts["lfs"]["sha256"] if facts["lfs"] else facts["blobId"]}"',
             "Accept-Ranges": "bytes",
-            "Content-Length": str(len(data) - begin),
+            "Content-Length": str(size - begin),
         }
         if begin:
-            headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+            headers["Content-Range"] = f"bytes {begin}-{size - 1}/{size}"
         self._head(206 if begin else 200, headers)
-        self._send(data[begin:], rate=behaviour.get("rate", 0), drop_after=self._drop(name, behaviour))
+        with path.open("rb") as file:
+            file.seek(begin)
+            first = file.read(1)
+            first = bytes([first[0] ^ 1]) if wrong and first and not begin else first
+            pieces = itertools.chain([first], iter(functools.partial(file.read, PIECE), b""))
+            self._send(pieces, rate=behaviour.get("rate", 0), drop_after=self._drop(name, behaviour))
 
     def _drop(self, name: str, behaviour: dict[str, Any]) -> int | None:
         after = behaviour.get("drop", {}).get(name)
@@ -188,16 +197,17 @@ class Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
 
-    def _send(self, body: bytes, rate: float = 0, drop_after: int | None = None) -> None:
+    def _send(self, pieces: Iterable[bytes], rate: float = 0, drop_after: int | None = None) -> None:
         if self.command == "HEAD":
             return
-        whole = body if drop_after is None else body[:drop_after]
-        for start_at in range(0, len(whole), 1 << 16):
-            piece = whole[start_at : start_at + (1 << 16)]
+        for one in pieces:
+            piece = one if drop_after is None else one[: drop_after - self.sent]
             self.wfile.write(piece)
             self.sent += len(piece)
             if rate:
                 time.sleep(len(piece) / rate)
+            if self.sent == drop_after:
+                break
         if drop_after is not None:
             self.wfile.flush()
             self.close_connection = True
@@ -218,12 +228,22 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def about(path: Path, name: str) -> dict[str, Any]:
-    data = path.read_bytes()
-    git = hashlib.sha1(f"blob {len(data)}\0".encode() + data, usedforsecurity=False).hexdigest()
-    lfs = None
-    if len(data) >= LARGE_BYTES:
-        lfs = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "pointerSize": 132}
-    return {"rfilename": name, "size": len(data), "blobId": git, "lfs": lfs}
+    now = path.stat()
+    git, sha256 = hashes("" if not now.st_blocks else str(path), now.st_mtime_ns * bool(now.st_blocks), now.st_size)
+    lfs = {"sha256": sha256, "size": now.st_size, "pointerSize": 132} if now.st_size >= LARGE_BYTES else None
+    return {"rfilename": name, "size": now.st_size, "blobId": git, "lfs": lfs}
+
+
+@functools.lru_cache(maxsize=64)
+def hashes(path: str, _changed: int, size: int) -> tuple[str, str]:
+    """Of git and of the hub, once for each file; without a path, of as many zeros: a file that takes no disk."""
+    git, sha256 = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False), hashlib.sha256()
+    with Path(path or "/dev/zero").open("rb") as file:
+        for at in range(0, size, PIECE):
+            piece = file.read(min(PIECE, size - at))
+            git.update(piece)
+            sha256.update(piece)
+    return git.hexdigest(), sha256.hexdigest()
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
@@ -16,6 +17,7 @@ from console.report.page import environment, live_view, view
 from console.report.series import colour
 from console.run_in_words import gpu_gb, rates
 from console.words import duration, wh_or_kwh
+from train.runlog.stages import Part, parts_of
 from train.runlog.state import by_node, rows_of
 
 REPORT = ("samples", "loss", "parts", "news", "quiet", "how")
@@ -188,17 +190,26 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         wh_or_kwh(feed.kwh[name]) if feed.kwh.get(name) else "",
     ]
     busy = by_node(state.last, "compute_s").get(name, 0.0) if state.last else 0.0
-    speed = f"{rows[name] / busy:.1f} rows/s" if rows.get(name) and busy else ""
+    part = parts_of(state.last).get(name)
+    count = part.rows if part else rows.get(name, 0)
+    speed = f"{count / busy:.1f} rows/s" if count and busy else ""
     return {
         "name": name,
         "colour": swatch(colour(place)),
         "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
-        "share": 100 * rows.get(name, 0) // whole if at_work and name in rows else None,
-        "rows": f"{rows[name]} of {whole} rows" if name in rows and at_work else "",
+        "share": int(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
+        "rows": rows_words(rows, part, name) if name in rows and at_work else "",
         "speed": speed if at_work else "",
         "away": "" if over else f"{words}{' since ' + time.strftime('%H:%M', time.localtime(since)) if since else ''}",
         "facts": " · ".join(filter(None, facts)),
     }
+
+
+def rows_words(rows: Mapping[str, int], part: Part | None, name: str) -> str:
+    if part and name != part.begins:
+        return f"{part.words} of {part.layers} of {part.begins}'s rows"
+    layers = f", {part.words} of {part.layers}" if part else ""
+    return f"{rows[name]} of {max(1, sum(rows.values()))} rows{layers}"
 
 
 def price(feed: Feed) -> str:

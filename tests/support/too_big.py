@@ -33,11 +33,26 @@ def what_fits() -> list[str]:
 
 def cell(name: str, home: tuple[int, ...]) -> str:
     config, facts = load_config({"model": name, "max_seq_length": TOKENS}), facts_of(name)
-    devices = [Device(f"n{i}", "cuda", size * GIB, main_bytes=1 << 50) for i, size in enumerate(home)]
+    devices = cards(home)
     found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
     words = {True: "streams", False: "held"}
     each = [words[node.place.weights == "stream"] if node.fits else "too small" for node in found.nodes]
-    return each[0] if len(set(each)) == 1 else ", ".join(f"{gb} {word}" for gb, word in zip(home, each, strict=True))
+    alone = each[0] if len(set(each)) == 1 else ", ".join(f"{gb} {word}" for gb, word in zip(home, each, strict=True))
+    return alone if alone == "held" else f"{alone}; {together(name, home)}"
+
+
+def together(name: str, home: tuple[int, ...]) -> str:
+    """Cut over all cards of a home: how many layers each has."""
+    facts, devices = facts_of(name), cards(home)
+    config = load_config({"model": name, "max_seq_length": TOKENS, "pipes": "+".join(one.node for one in devices)})
+    found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
+    if not found.cut or found.lacking:
+        return "cut too small"
+    return f"cut {' + '.join(str(end - first) for first, end in found.cut.layers.values())}"
+
+
+def cards(home: tuple[int, ...]) -> list[Device]:
+    return [Device(f"n{i}", "cuda", size * GIB, main_bytes=1 << 50) for i, size in enumerate(home)]
 
 
 def what_it_takes() -> list[str]:

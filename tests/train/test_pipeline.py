@@ -10,6 +10,7 @@ import torch
 
 from tests.train import cluster, families, streaming
 from tests.train.bases import save_in_4bit
+from train.__main__ import main
 from train.engine import cut_proof, loop, pipes
 from train.errors import BadInput
 from train.models import hf
@@ -160,16 +161,16 @@ def assert_rows_once(run):
 
 
 def test_three_stages_have_the_losses_and_the_adapter_of_one_process(options, one, tmp_path):
-    """Packed, weighted rows in micro-batches of two."""
-    pipe = {"pipes": "node-0+node-1+node-2", "wire": "fp32"}
+    """Packed, weighted rows in micro-batches of two; speeds that are set make the cut."""
+    pipe = {"pipes": "node-0+node-1+node-2", "wire": "fp32", "speeds": "node-0=1,node-1=1,node-2=30"}
     run = cluster.train(tmp_path, {**options, **pipe}, 3)
     assert run.losses() == one.losses() and evaluations(run) == evaluations(one)
     assert len(evaluations(run)) == 3 and adapters(run) == adapters(one)
     assert_rows_once(run)
     start = run.events()[0]
-    assert any(reason.startswith("sync pipe: layers node-0 0-") for reason in start["reasons"])
+    assert "sync pipe: layers node-0 1-1 + node-1 2-2 + node-2 3-4" in start["reasons"]
     last = run.steps()[-1]["nodes"]
-    assert next(iter(last.values()))["layers"][0] == 0 and last["node-2"]["layers"][1] == 4
+    assert [last[f"node-{i}"]["layers"] for i in range(3)] == [[0, 1], [1, 2], [2, 4]]
     assert all(node["pipe_s"] >= node["compute_s"] for node in last.values())
     assert "stages compute node-0" in run.said()
 
@@ -205,6 +206,20 @@ def test_a_run_in_4_bit_with_checkpoints_and_rounded_gradients(more, options, tm
     truth = cluster.train(tmp_path / "one", {**options, **more})
     run = cluster.train(tmp_path / "two", {**options, **more, "pipes": "node-1+node-0"}, 2)
     assert run.losses() == pytest.approx(truth.losses(), rel=1e-6 if more.get("wire") != "bf16" else 1e-3)
+
+
+@pytest.mark.long
+def test_smollm2_is_trained_to_its_end_by_three_machines_that_hold_it_together(tmp_path):
+    """A real base and real text."""
+    words = "prepare --dataset stdlib-qa --model smollm2-135m --max-seq-length 128 --out"
+    assert main([*words.split(), str(tmp_path / "data")]) == 0
+    real = {**OPTIONS, "model": "smollm2-135m", "dataset": tmp_path / "data", "learning_rate": 1e-3, "eval_rows": 8}
+    truth = cluster.train(tmp_path / "one", real)
+    run = cluster.train(tmp_path / "three", {**real, "pipes": "node-2+node-0+node-1"}, 3)
+    assert run.losses() == truth.losses() and evaluations(run) == evaluations(truth)
+    assert adapters(run) == adapters(truth) and run.events()[-1]["event"] == "done"
+    assert evaluations(run)[-1] < evaluations(run)[0], "it learns"
+    assert sum(node["layers"][1] - node["layers"][0] for node in run.steps()[-1]["nodes"].values()) == 30
 
 
 def test_out_of_memory_in_a_stage_halves_what_goes_through_at_a_time_in_the_next_generation(tmp_path):

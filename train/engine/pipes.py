@@ -96,8 +96,8 @@ def _cut(group: tuple[int, ...], room: Room, speeds: Sequence[float], cluster: C
 def _measure(
     config: RunConfig, decisions: Decisions, world: World, model: Any, cluster: Cluster
 ) -> tuple[list[int], list[float]]:
-    """Of each rank, the layers that it can hold and its speed: as its steps showed, where that is known of all."""
-    known = parse_speeds(cluster.known.get("stage_speeds", ""))
+    """Of each rank, the layers that it can hold and its speed: as its steps showed or else as set, if known of all."""
+    known = parse_speeds(cluster.known.get("stage_speeds") or config.speeds)
     speed, device = 0.0, cluster.devices[world.rank]
     if any(name not in known for name in cluster.names):
         speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)

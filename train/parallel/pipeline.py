@@ -157,7 +157,7 @@ class PipeSync(Strategy):
 
     def _layers(self, rank: int) -> str:
         own = self.workers.layers[rank]
-        return "all" if own is None else f"{own[0]}-{own[1] - 1}"
+        return "all" if own is None else f"{own[0] + 1}-{own[1]}"
 
     @property
     def interrupted_exchange(self) -> bool:

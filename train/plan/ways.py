@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import ceil
 
-from train.plan import speedup, stages
+from train.plan import pipe_time, speedup, stages
 from train.plan.catalogue import Facts
 from train.plan.config import RunConfig
 from train.plan.memory import GIB, USABLE, Setup, layer_bytes, linear_parameters, lora_parameters, memory
@@ -23,6 +24,8 @@ from train.plan.streaming import on_node, place
 
 FLOP = 6
 """Of a weight and a token: forward, forward again, backward to the inputs. A frozen base has no gradient of weights."""
+FORWARD = 1 / 3
+"""Of the computing, where the backward pass computes forward again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +41,48 @@ class Way:
     bubble: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is trained, and where."""
+
+    config: RunConfig
+    facts: Facts
+    setup: Setup
+    devices: Sequence[Device]
+    mbit: float
+    tflops: Mapping[str, float]
+
+    @property
+    def tokens(self) -> int:
+        """Of a step."""
+        return self.config.rows_per_step * self.config.max_seq_length
+
+    @property
+    def exchange_s(self) -> float:
+        """Of the adapter's gradients, once a step."""
+        each = 4 if self.config.wire == "fp32" else 2
+        sent = each * lora_parameters(self.facts, self.setup.lora_r, self.setup.lora_targets)
+        return speedup.link_seconds(speedup.ring_bytes(sent, len(self.devices)), self.mbit)
+
+    @property
+    def hop_s(self) -> float:
+        """Of a row's hidden states, from one node to the next; a CPU has them in fp32."""
+        width = 2 if all(one.is_gpu for one in self.devices) else 4
+        return speedup.link_seconds(width * self.config.max_seq_length * self.facts.hidden, self.mbit)
+
+    def pipe_seconds(self, rows_s: Sequence[float]) -> float:
+        """Of a step; `rows_s`: what a row takes in each stage, forward and backward."""
+        rows, at_once = self.config.rows_per_step, min(self.setup.micro_batch, self.config.rows_per_step)
+        part = FORWARD if self.checkpoints else 0.5
+        forward, backward = ([at_once * one * each for one in rows_s] for each in (part, 1 - part))
+        return pipe_time.step_seconds(forward, backward, at_once * self.hop_s, ceil(rows / at_once))
+
+    @property
+    def checkpoints(self) -> bool:
+        wanted = self.setup.checkpointing
+        return any(one.is_gpu for one in self.devices) if wanted is None else wanted
+
+
 def ways(
     config: RunConfig,
     facts: Facts,
@@ -47,49 +92,39 @@ def ways(
     mbit: float,
     tflops: Mapping[str, float],
 ) -> list[Way]:
-    options = [_alike(kind, config, facts, setup, devices, mbit, tflops) for kind in ("held", "streamed")]
-    if 1 < len(devices) <= facts.layers:
-        options.append(_cut(config, facts, setup, devices, mbit, tflops))
-    return options
+    case = Case(config, facts, setup, devices, mbit, tflops)
+    options = [_alike(kind, case) for kind in ("held", "streamed")]
+    return [*options, _cut(case)] if 1 < len(devices) <= facts.layers else options
 
 
-def _alike(  # noqa: PLR0917
-    kind: str,
-    config: RunConfig,
-    facts: Facts,
-    setup: Setup,
-    devices: Sequence[Device],
-    mbit: float,
-    tflops: Mapping[str, float],
-) -> Way:
+def _alike(kind: str, case: Case) -> Way:
     """Data parallel: all rows are shared, and each node computes all layers."""
-    weights = "stream" if kind == "streamed" else "gpu"
-    needs = {one.node: memory(facts, replace(on_node(setup, one), weights=weights)).total for one in devices}
+    weights, facts, setup = "stream" if kind == "streamed" else "gpu", case.facts, case.setup
+    needs = {one.node: memory(facts, replace(on_node(setup, one), weights=weights)).total for one in case.devices}
     notes = {}
-    for one in devices:
+    for one in case.devices:
         if needs[one.node] > USABLE * one.memory_bytes:
             notes[one.node] = "too small"
         elif weights == "stream" and place("stream", facts, setup, one).weights != "stream":
             notes[one.node] = "too little main memory"
-    link_s = speedup.link_seconds(speedup.ring_bytes(_adapter_bytes(facts, setup, config), len(devices)), mbit)
     speed = None
-    if tflops:
-        compute_s = _step_flop(config, facts) / sum(tflops[one.node] * 1e12 for one in devices)
-        speed = _tokens(config) / (compute_s + link_s)
+    if case.tflops:
+        flop = FLOP * case.tokens * (linear_parameters(facts) + facts.vocab * facts.hidden)
+        compute_s = flop / sum(case.tflops[one.node] * 1e12 for one in case.devices)
+        speed = case.tokens / (compute_s + case.exchange_s)
     return Way(
         name=kind,
         gb={name: count / GIB for name, count in needs.items()},
         notes=notes,
         ok=not notes,
-        link_s=link_s,
+        link_s=case.exchange_s,
         tokens_per_s=speed,
     )
 
 
-def _cut(  # noqa: PLR0917
-    config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Device], mbit: float, tflops: Mapping[str, float]
-) -> Way:
-    """A pipe of all nodes, rows going through it one by one."""
+def _cut(case: Case) -> Way:
+    """A pipe of all nodes."""
+    facts, setup, devices, tflops = case.facts, case.setup, case.devices, case.tflops
     most = stages.room_of(facts, setup, devices, facts.layers)
     speeds = [tflops[one.node] for one in devices] if tflops else [float(max(1, count)) for count in most]
     cost = stages.head_cost(facts)
@@ -100,36 +135,20 @@ def _cut(  # noqa: PLR0917
         own = on_node(setup, one)
         needs[one.node] = stages.stage_memory(facts, own, count, first=not at, last=at == last, ahead=last - at).total
         notes[one.node] = f"{count} layers" if counts else "too small together"
-    rows, border = config.rows_per_step, 2 * config.max_seq_length * facts.hidden
-    adapter_s = speedup.link_seconds(speedup.ring_bytes(_adapter_bytes(facts, setup, config), len(devices)), mbit)
-    hop_s = speedup.link_seconds(border, mbit)
-    speed = None
+    rows, speed = case.config.rows_per_step, None
     if tflops and counts:
-        layer_flop = FLOP * config.max_seq_length * linear_parameters(facts) / facts.layers
+        layer_flop = FLOP * case.config.max_seq_length * linear_parameters(facts) / facts.layers
         each = stages.stage_seconds(counts, [speed * 1e12 / layer_flop for speed in speeds], cost)
-        step_s = sum(each) + 2 * last * hop_s + (rows - 1) * max(*each, hop_s)
-        speed = _tokens(config) / (step_s + adapter_s)
+        speed = case.tokens / (case.pipe_seconds(each) + case.exchange_s)
     return Way(
         name="cut",
         gb={name: count / GIB for name, count in needs.items()},
         notes=notes,
         ok=counts is not None,
-        link_s=rows * hop_s + adapter_s,
+        link_s=rows * case.hop_s * min(last, 2) + case.exchange_s,  # in the middle both ways
         tokens_per_s=speed,
-        bubble=stages.bubble(len(devices), rows),
+        bubble=stages.bubble(len(devices), ceil(rows / min(setup.micro_batch, rows))),
     )
-
-
-def _adapter_bytes(facts: Facts, setup: Setup, config: RunConfig) -> float:
-    return lora_parameters(facts, setup.lora_r, setup.lora_targets) * (4 if config.wire == "fp32" else 2)
-
-
-def _tokens(config: RunConfig) -> int:
-    return config.rows_per_step * config.max_seq_length
-
-
-def _step_flop(config: RunConfig, facts: Facts) -> float:
-    return FLOP * _tokens(config) * (linear_parameters(facts) + facts.vocab * facts.hidden)
 
 
 def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -> list[str]:

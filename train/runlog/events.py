@@ -16,6 +16,8 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
+from train.runlog.stages import layer_words
+
 NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
 SCHEMA: dict[str, tuple[str, ...]] = {
     "start": ("run", "step", "total_steps", "rows_per_step", "nodes", "weights", "decisions", "identity", "reasons"),
@@ -75,7 +77,7 @@ def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:
 def _share(node: Mapping[str, Any]) -> str:
     """A stage of a pipe computes the rows of the stage before it."""
     first, end = node.get("layers", (0, 0))
-    return f"{node['rows']}" if not first else f"layers {first}-{end - 1}"
+    return layer_words(first, end) if first else f"{node['rows']}"
 
 
 def metric_words(metrics: Mapping[str, float]) -> str:

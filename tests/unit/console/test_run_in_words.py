@@ -136,6 +136,46 @@ def test_the_live_line() -> None:
     assert progress_bar(0.5) == "━" * 12 + "─" * 12 and len(progress_bar(2.0)) == 24
 
 
+def pipes(*groups: tuple[int, tuple[tuple[str, int, int], ...]]) -> dict[str, Any]:
+    """A step over pipes: the rows of each, and its processes with the first and the last layer, counted from 1."""
+    found = step(12, 9.0)
+    found["nodes"] = {
+        name: {"rows": rows * (first == 1), "gpu_gb": 0, "layers": [first - 1, last]}
+        for rows, group in groups
+        for name, first, last in group
+    }
+    return found
+
+
+CUT = pipes((5, (("a", 1, 8), ("b", 9, 23), ("c", 24, 24))))
+
+
+def test_machines_behind_another_show_their_layers_and_not_that_they_have_no_rows() -> None:
+    view = view_of(["a", "b", "c"], total=40)
+    view.take("a", "event", CUT)
+    assert "a 5  b layers 9-23  c layer 24" in view.line() and "2.5 rows/s" in view.line()
+    looks = {name: look(step=CUT) for name in "abc"}
+    assert [line.split("  checkpoint")[0] for line in status_lines(["a", "b", "c"], looks, {})[1:]] == [
+        "  a  training  5 rows, layers 1-8 of 24",
+        "  b  training  layers 9-23 of 24 of a's rows",
+        "  c  training  layer 24 of 24 of a's rows",
+    ]
+    gone = look(step=CUT, now={"state": "away", "reason": "b steps aside", "gpus": []})
+    assert "  b  away  b steps aside" in status_lines(["b"], {"b": gone}, {})[1]
+
+
+def test_each_pipe_has_its_own_rows_and_a_machine_of_two_cards_both_its_parts() -> None:
+    event = pipes((5, (("a", 1, 8), ("b:0", 9, 16), ("b:1", 17, 24))), (3, (("c:0", 1, 12), ("c:1", 13, 24))))
+    event["nodes"]["d"] = {"rows": 9, "gpu_gb": 0}
+    looks = {name: look(step=event) for name in "abcd"}
+    assert [line.split("  checkpoint")[0] for line in status_lines([*"abcd"], looks, {})[1:]] == [
+        "  a  training  5 rows, layers 1-8 of 24",
+        "  b  training  layers 9-24 of 24 of a's rows",
+        "  c  training  3 rows, layers 1-24 of 24",
+        "  d  training  9 rows",
+    ]
+
+
 def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -> None:
     view = view_of(["a", "b", "c"], since={"a": 100.0})
     silent, absent = "does not answer", "its machine answers, but no agent runs on it"

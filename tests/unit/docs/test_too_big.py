@@ -4,6 +4,7 @@ import pytest
 
 from tests.support import too_big
 from tests.support.pages import ROOT
+from train.__main__ import main
 
 PAGE = (ROOT / "docs/too-big.md").read_text()
 
@@ -18,6 +19,36 @@ def test_a_table_is_what_the_plan_computes(name: str, lines: list[str]) -> None:
 
 
 def test_a_small_card_streams_what_it_cannot_hold() -> None:
-    assert too_big.cell("qwen2.5-32b", (16, 8, 8)) == "streams"
-    assert too_big.cell("qwen2.5-14b", (16, 8)) == "16 held, 8 streams"
+    assert too_big.cell("qwen2.5-32b", (16, 8, 8)).startswith("streams; ")
+    assert too_big.cell("qwen2.5-14b", (16, 8)).startswith("16 held, 8 streams; ")
     assert too_big.cell("llama2-13b", (24, 24)) == "held"
+
+
+@pytest.mark.parametrize("home", too_big.HOMES)
+@pytest.mark.parametrize("model", too_big.MODELS)
+def test_cards_that_share_a_base_hold_all_its_layers_or_too_few(model: str, home: tuple[int, ...]) -> None:
+    word, _, counts = too_big.together(model, home).partition(" ")
+    layers = [int(count) for count in counts.split(" + ")] if counts != "too small" else []
+    assert word == "cut" and (not layers or sum(layers) == too_big.facts_of(model).layers)
+    assert len(layers) in (0, len(home)), "a card without layers"
+
+
+def test_more_cards_hold_more_and_the_larger_card_more_of_it() -> None:
+    assert too_big.together("qwen2.5-32b", (16, 8)) == "cut too small"
+    first, *others = map(int, too_big.together("qwen2.5-32b", (16, 8, 8)).removeprefix("cut ").split(" + "))
+    assert first > max(others)
+
+
+def test_the_table_of_the_ways_is_what_its_command_says(capsys: pytest.CaptureFixture[str]) -> None:
+    part = PAGE.split("What each way takes, before you launch or buy.")[1]
+    command = next(line for line in part.splitlines() if line.startswith("    python -m train plan"))
+    shown = [line.strip() for line in part.split("    way  ")[1].split("\n\n")[0].splitlines()]
+    assert main(command.split()[3:]) == 0
+    shown[0] = f"way  {shown[0]}"
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    at = said.index(" ".join(shown[0].split()))
+    assert said[at : at + 4] == [" ".join(line.split()) for line in shown]
+
+
+def test_the_page_says_that_no_card_has_confirmed_it() -> None:
+    assert "**All of this page is predicted: no card has confirmed it yet.**" in " ".join(PAGE.split())

@@ -330,7 +330,10 @@ def test_the_cluster_file_is_the_same_everywhere_but_for_the_node() -> None:
 
 def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Path) -> None:
     found = made(nodes(look(), look(), look()), {"pipes": "n0+n1"})
-    assert "pipes     n0+n1" in "\n".join(plan_view.lines(found))
+    text = "\n".join(plan_view.lines(found))
+    assert "pipes     n0+n1" in text
+    rows = {line.split()[0]: line.split("  ")[-1].strip() for line in text.splitlines()[2:5]}
+    assert rows["n1"] == "n0's, layers 3-4" and rows["n0"] == rows["n2"] == "found while it runs"
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
     made_files = {file["path"]: file["content"] for file in render.files(data(found), "n1", "5f", ports, {})}
     file = tmp_path / "cluster.yaml"

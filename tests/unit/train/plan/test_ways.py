@@ -40,6 +40,30 @@ def test_a_slow_link_makes_the_pipe_slower_than_what_crosses_it_once() -> None:
         assert (slow[way].tokens_per_s or 0) < (fast[way].tokens_per_s or 0) / 2
 
 
+def test_a_processor_sends_hidden_states_of_twice_the_size_and_two_neighbours_share_a_link() -> None:
+    config = load_config({"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32, "wire": "fp32"})
+
+    def link_s(*kinds: str) -> float:
+        nodes = [Device(f"{kind}{at}", kind, 1 << 40, main_bytes=1 << 40) for at, kind in enumerate(kinds)]
+        found = ways(config, facts_of("llama2-13b"), Setup(row_length=1024), nodes, mbit=1000, tflops={})
+        alone, cut = (next(way for way in found if way.name == name).link_s for name in ("held", "cut"))
+        return cut - alone
+
+    assert link_s("cuda", "cpu") == pytest.approx(2 * link_s("cuda", "cuda"))
+    assert link_s("cuda", "cuda", "cuda") == pytest.approx(2 * link_s("cuda", "cuda")) == link_s(*["cuda"] * 4)
+
+
+def test_rows_that_go_through_together_make_machines_wait_longer_for_one_another() -> None:
+    config = load_config({"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32})
+    each = {}
+    for rows in (1, 4, 64):
+        setup = Setup(row_length=1024, micro_batch=rows)
+        each[rows] = ways(config, facts_of("llama2-13b"), setup, TRIO, mbit=1e6, tflops=TFLOPS)[-1]
+    assert [round(100 * way.bubble) for way in each.values()] == [6, 20, 67]
+    assert all(way.tokens_per_s for way in (each[1], each[4]))
+    assert (each[1].tokens_per_s or 0) > 1.1 * (each[4].tokens_per_s or 0)
+
+
 def test_the_command_prints_them_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8,laptop=8 --max-seq-length 1024"
     assert main([*words.split(), "--tflops", "desktop=32,tower=17,laptop=17"]) == 0

@@ -1,0 +1,68 @@
+"""Machines that hold a model together, in words: the rows of a pipe are counted where they begin, and the machines
+behind compute other layers of the same rows. Pure. In events layers are counted from 0, for people from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from train.runlog.state import Event, node_of
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one node computes of a pipe's rows."""
+
+    first: int
+    end: int
+    layers: int
+    """Of the whole model."""
+    begins: str
+    """The node at which the rows of the pipe are counted."""
+    rows: int
+
+    @property
+    def words(self) -> str:
+        return layer_words(self.first, self.end)
+
+    @property
+    def work(self) -> float:
+        """Its part of the computing, in rows through all layers."""
+        return self.rows * (self.end - self.first) / self.layers
+
+
+def layer_words(first: int, end: int) -> str:
+    return f"layer {end}" if end - first == 1 else f"layers {first + 1}-{end}"
+
+
+def parts_of(step: Event) -> dict[str, Part]:
+    """Of each node that is in a pipe."""
+    found: dict[str, Part] = {}
+    for pipe in _pipes(step.get("nodes", {})):
+        begins, rows = node_of(next(iter(pipe))), sum(int(facts["rows"]) for facts in pipe.values())
+        whole = max(int(facts["layers"][1]) for facts in pipe.values())
+        for process, facts in pipe.items():
+            node, (first, end) = node_of(process), facts["layers"]
+            first = found[node].first if node in found and found[node].begins == begins else first
+            found[node] = Part(first, end, whole, begins, rows)
+    return found
+
+
+def behind(step: Event) -> dict[str, Part]:
+    """Of each node that has no rows of its own: it computes on with those of another one."""
+    return {node: part for node, part in parts_of(step).items() if node != part.begins}
+
+
+def _pipes(processes: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A pipe's processes stand behind one another, and the first has the first layer."""
+    pipe: dict[str, Any] = {}
+    for process, facts in processes.items():
+        if pipe and facts.get("layers", [0])[0] == 0:
+            yield pipe
+            pipe = {}
+        if "layers" in facts:
+            pipe[process] = facts
+    if pipe:
+        yield pipe
