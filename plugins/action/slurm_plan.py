@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from console import electricity, hub, plan_view
+from console.on_controller import Facts, OnController
+from plugins.action.launch_plan import told
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan import gpu_types, plan, request
@@ -19,33 +18,22 @@ from train.plan.plan import Plan
 ROOT = Path(__file__).parents[2]
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known, args = task_vars or {}, self._task.args
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         me, look, asked = known["inventory_hostname"], args["look"], args["asked"]
         versions = dict(args["versions"])
         brings = versions["environment"] is None and known.get("motley_python_env_manage", True) is not False
-        try:
-            facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
-            found, sweep = plan_all(asked, facts)
-            for one in sweep or [{"run": found.run}]:
-                refuse_running(one["run"], look, new=bool(sweep))
-        except BadInput as finding:
-            return result | {"failed": True, "msg": str(finding)}
+        facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
+        found, sweep = plan_all(asked, facts)
+        for one in sweep or [{"run": found.run}]:
+            refuse_running(one["run"], look, new=bool(sweep))
         found.lacking, found.old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
         data = plan.as_data(found) | {
             **{"electricity": electricity.of_plan(found, {}), "head": me, "home": look["home"]},
             **{"sweep": sweep, "lack_environment": brings},
             "runs": [one["run"] for one in sweep] or [found.run],
         }
-        if args.get("tell_in"):
-            Path(args["tell_in"]).write_text(json.dumps(data))
-        lines = [*plan_view.lines(found), *slurm_lines(look), *sweep_lines(sweep)]
-        return result | {"changed": False, "plan": data, "motley_lines": lines}
+        return told(args, data, [*plan_view.lines(found), *slurm_lines(look), *sweep_lines(sweep)])
 
 
 def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict[str, Any]]]:
