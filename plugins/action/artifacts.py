@@ -15,7 +15,7 @@ from ansible.plugins.action import ActionBase
 from plugins.module_utils.motley import listening_ports, relay
 
 TOLD_BYTES = 50_000_000
-"""A file so large may take a while by itself."""
+"""What is so large may take a while."""
 
 
 class ActionModule(ActionBase):
@@ -76,9 +76,9 @@ class ActionModule(ActionBase):
         ] * bool(more)
         for command in commands:
             self._low_level_execute_command(shlex.join(command), sudoable=False)
-        if lacking:
-            whole = relay.megabytes(sum(wanted[name].size for name in lacking))
-            self._display.display(f"  bringing {len(lacking)} files over ssh, {whole}")
+        if (whole := sum(wanted[name].size for name in lacking)) > TOLD_BYTES:
+            files = f"{len(lacking)} of {len(wanted)} files"
+            self._display.display(f"  bringing {relay.megabytes(whole)} over ssh ({files})")
         for name in lacking:
             if (size := wanted[name].size) > TOLD_BYTES:
                 self._display.display(f"  bringing {name}, {relay.megabytes(size)} of them")

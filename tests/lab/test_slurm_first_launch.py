@@ -24,7 +24,7 @@ def test_environment_model_and_rows_are_brought_once_for_all_nodes(account: Acco
     assert not account.shared.exists()
     first = account.launches("first", "max_steps=4")
     first.hears(r"brings    the environment \(node-cpu\) to /srv/shared/user/ai-cluster, once for all nodes", 60)
-    first.hears(r"bringing \d+ files over ssh, \d+ MB", 240)
+    first.hears(r"bringing [\d.]+ [MG]B over ssh \(\d+ of \d+ files\)", 240)
     first.hears(r"bringing torch-\S+, \d+ MB of them", 240)
     first.hears(r"done · 4 steps", 600)
     assert first.ends(30) == 0
