@@ -14,6 +14,9 @@ from ansible.plugins.action import ActionBase
 
 from plugins.module_utils.motley import listening_ports, relay
 
+TOLD_BYTES = 50_000_000
+"""What is so large may take a while."""
+
 
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
@@ -73,8 +76,12 @@ class ActionModule(ActionBase):
         ] * bool(more)
         for command in commands:
             self._low_level_execute_command(shlex.join(command), sudoable=False)
-        for place, name in enumerate(lacking):
-            self._display.display(f"  bringing {name} ({place + 1} of {len(lacking)})")
+        if (whole := sum(wanted[name].size for name in lacking)) > TOLD_BYTES:
+            files = f"{len(lacking)} of {len(wanted)} files"
+            self._display.display(f"  bringing {relay.megabytes(whole)} over ssh ({files})")
+        for name in lacking:
+            if (size := wanted[name].size) > TOLD_BYTES:
+                self._display.display(f"  bringing {name}, {relay.megabytes(size)} of them")
             self._connection.put_file(str(Path(params["source"], name)), f"{folder}/{name}")
         now = self._hashes(folder, known) if lacking else there
         if wrong := [name for name in lacking if now.get(name, {}).get("sha256") != wanted[name].sha256]:

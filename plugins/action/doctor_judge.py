@@ -7,23 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 
 from console.ansible_errors import own_words
 from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings_and_findings import NodeReadings, Readings
+from console.on_controller import Facts, OnController
 
 KNOCK_S = 1.5
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known, args = task_vars or {}, self._task.args
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         names = list(known["ansible_play_hosts_all"])
         with ThreadPoolExecutor(max(1, len(names))) as pool:
             nodes = list(pool.map(lambda name: node_of(name, known["hostvars"]), names))
@@ -34,8 +29,8 @@ class ActionModule(ActionBase):
         data = show.as_data(verdict, seconds)
         shown = show.lines(verdict, seconds)
         if verdict.ok:
-            return result | {"changed": False, "doctor": data, "motley_lines": shown}
-        return result | {"failed": True, "doctor": data, "msg": "\n".join(["what was found:", *shown])}
+            return {"doctor": data, "motley_lines": shown}
+        return {"failed": True, "doctor": data, "msg": "\n".join(["what was found:", *shown])}
 
 
 PARTS = ("contact", "look", "versions", "driver", "reach", "links", "collective")

@@ -7,28 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from console import hub
+from console.on_controller import Facts, OnController
 from plugins.module_utils.motley import relay
-from train.errors import BadInput
 from train.layout import TOKENIZER_FILES
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        args, known = self._task.args, task_vars or {}
-        try:
-            self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
-            bring = next(kind for kind in ("model", "listed", "tokenizer", "dataset") if args.get(kind))
-            found = getattr(self, f"_{bring}")(args[bring])
-        except BadInput as finding:
-            return result | {"failed": True, "msg": str(finding)}
-        return result | {"changed": False, **found}
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
+        self._token = hub.token(known["hostvars"][known["inventory_hostname"]])
+        bring = next(kind for kind in ("model", "listed", "tokenizer", "dataset") if args.get(kind))
+        return dict(getattr(self, f"_{bring}")(args[bring]))
 
     def _model(self, model: dict[str, Any]) -> dict[str, Any]:
         if model["comes_from"] == "folder":

@@ -7,9 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from console import electricity, hub, notify, plan_view, receipt, render
+from console.on_controller import Facts, OnController
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan import plan, request
@@ -19,26 +18,22 @@ from train.plan.nodes import LaunchFacts
 ROOT = Path(__file__).parents[2]
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known, args = task_vars or {}, self._task.args
-        try:
-            facts = facts_of(known, args["asked"], Path(args["state_folder"]))
-            messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
-            refuse_deaf(known, args["asked"])
-            found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
-        except BadInput as finding:
-            return result | {"failed": True, "msg": str(finding)}
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
+        facts = facts_of(known, args["asked"], Path(args["state_folder"]))
+        messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
+        refuse_deaf(known, args["asked"])
+        found = decide(request.read(args["asked"]["values"], hub.FETCHED), facts)
         cost = electricity.of_plan(found, known["hostvars"])
         data = plan.as_data(found) | {"electricity": cost}
-        if args.get("tell_in"):
-            Path(args["tell_in"]).write_text(json.dumps(data))
-        lines = [*plan_view.lines(found, electricity.plan_words(cost)), *messages]
-        return result | {"changed": False, "plan": data, "motley_lines": lines}
+        return told(args, data, [*plan_view.lines(found, electricity.plan_words(cost)), *messages])
+
+
+def told(args: Facts, data: Facts, lines: list[str]) -> Facts:
+    """The plan for the tasks behind it, and for the verb that started them, where one did."""
+    if args.get("tell_in"):
+        Path(args["tell_in"]).write_text(json.dumps(data))
+    return {"plan": data, "motley_lines": lines}
 
 
 def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:

@@ -8,32 +8,22 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 from console import launch_request
-from train.errors import BadInput
+from console.on_controller import Facts, OnController
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known = task_vars or {}
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         given = dict(load_extra_vars(self._loader))
         cluster = list(known["groups"].get("cluster", []))
         limit = list(known["ansible_play_hosts_all"]) if "ansible_limit" in known else None
         values = [known["hostvars"][name] for name in limit or cluster]
         homes = [str(node["motley_home"]) for node in values if node["motley_manage_host"] and "motley_home" in node]
-        try:
-            rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
-            infra = str(known["hostvars"][cluster[0]].get("infra", "ssh")) if cluster else "ssh"
-            request = launch_request.read(rendered, cluster, limit, homes, infra=infra)
-        except BadInput as findings:
-            return result | {"failed": True, "msg": str(findings)}
-        return result | {"changed": False, "asked": asdict(request)}
+        rendered = {name: self._rendered(name, value, known) for name, value in given.items()}
+        infra = str(known["hostvars"][cluster[0]].get("infra", "ssh")) if cluster else "ssh"
+        return {"asked": asdict(launch_request.read(rendered, cluster, limit, homes, infra=infra))}
 
     @staticmethod
     def _rendered(name: str, value: Any, known: dict[str, Any]) -> Any:

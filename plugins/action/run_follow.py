@@ -29,7 +29,8 @@ class ActionModule(ActionBase):
         hostvars = known["hostvars"]
         started = {name: hostvars[name]["motley_start_done"]["started"] for name in names}
         ups = [node["up"] - node["time"] for node in started.values()]
-        self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
+        if not any(node.get("how") == "slurm" for node in started.values()):  # that begins when its turn comes
+            self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: node["time"] for name, node in started.items()}
         address = self._notify_address([hostvars[name] for name in names])
         if args["tell_in"]:  # make launch shows it itself, on its own terminal

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from console import electricity, hub, plan_view
+from console.on_controller import Facts, OnController
+from plugins.action.launch_plan import told
+from plugins.filter.python_env import CPU, with_unsloth
+from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
 from train.plan import gpu_types, plan, request
@@ -19,33 +20,26 @@ from train.plan.plan import Plan
 ROOT = Path(__file__).parents[2]
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known, args = task_vars or {}, self._task.args
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         me, look, asked = known["inventory_hostname"], args["look"], args["asked"]
         versions = dict(args["versions"])
         brings = versions["environment"] is None and known.get("motley_python_env_manage", True) is not False
-        try:
-            facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
-            found, sweep = plan_all(asked, facts)
-            for one in sweep or [{"run": found.run}]:
-                refuse_running(one["run"], look, new=bool(sweep))
-        except BadInput as finding:
-            return result | {"failed": True, "msg": str(finding)}
+        sets = sets_of(look, known.get("motley_python_env_sets"))
+        versions = with_brought(versions, sets) if brings else versions
+        facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
+        found, sweep = plan_all(asked, facts)
+        for one in sweep or [{"run": found.run}]:
+            refuse_running(one["run"], look, new=bool(sweep))
         found.lacking, found.old_code = ([me] if some else [] for some in (found.lacking, found.old_code))
         data = plan.as_data(found) | {
             **{"electricity": electricity.of_plan(found, {}), "head": me, "home": look["home"]},
-            **{"sweep": sweep, "lack_environment": brings},
+            **{"sweep": sweep, "lack_environment": brings, "environment_sets": sets},
             "runs": [one["run"] for one in sweep] or [found.run],
         }
-        if args.get("tell_in"):
-            Path(args["tell_in"]).write_text(json.dumps(data))
-        lines = [*plan_view.lines(found), *slurm_lines(look), *sweep_lines(sweep)]
-        return result | {"changed": False, "plan": data, "motley_lines": lines}
+        return told(
+            args, data, [*plan_view.lines(found), *slurm_lines(look, sets if brings else []), *sweep_lines(sweep)]
+        )
 
 
 def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict[str, Any]]]:
@@ -103,8 +97,25 @@ def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None
         raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: make stop, or another name: -e run={run}-2")
 
 
-def slurm_lines(look: dict[str, Any]) -> list[str]:
-    where = (
-        f"{len(look['nodes'])} of partition {look['partition']}: {', '.join(node['name'] for node in look['nodes'])}"
-    )
-    return [f"  slurm     {where}; it would begin at {look['start']}"]
+def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:
+    """A login node has no driver to go by: the nodes that Slurm would give decide."""
+    cards = any(node["cards"] for node in look["nodes"])
+    return list(insisted or with_unsloth("node-gpu" if cards else CPU))
+
+
+def with_brought(versions: dict[str, Any], sets: list[str]) -> dict[str, Any]:
+    """As they are when the run begins."""
+    lock = lock_id(str(versions["python"]), sets)
+    cuda = sets[0] if sets[0] != CPU else None
+    return versions | {"environment": lock, "cuda": cuda, "unsloth": lock if "unsloth" in sets else None}
+
+
+def slurm_lines(look: dict[str, Any], brought: list[str]) -> list[str]:
+    """`brought`: the locked sets of an environment that is not there yet."""
+    names = ", ".join(node["name"] for node in look["nodes"])
+    lines = [
+        f"  slurm     {len(look['nodes'])} of partition {look['partition']}: {names}; it would begin at {look['start']}"
+    ]
+    if brought:
+        lines.append(f"  brings    the environment ({' + '.join(brought)}) to {look['home']}, once for all nodes")
+    return lines

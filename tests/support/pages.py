@@ -19,6 +19,7 @@ OURS = (
     "ansible-playbook",
     ".venv/bin/ansible-playbook",
     "torchrun",
+    "env/bin/torchrun",
     "pytest",
 )
 # Words that stand for something of the reader's own.

@@ -101,7 +101,8 @@ class Account:
         return dict(json.loads(said.splitlines()[-1]))
 
 
-def opened(folder: Path, *layers: str, suite: str = "bookworm") -> Iterator[Account]:
+def opened(folder: Path, *layers: str, suite: str = "bookworm", own: dict[str, Any] | None = None) -> Iterator[Account]:
+    """`own`: further variables of its inventory."""
     place = Place(name=f"s{os.getpid()}")
     try:
         cluster = clusters.start(place.name, "trio", suite, folder, layers)
@@ -109,7 +110,9 @@ def opened(folder: Path, *layers: str, suite: str = "bookworm") -> Iterator[Acco
         person = Person(cluster, folder)
         person.inventory.mkdir(parents=True)
         (person.inventory / "group_vars").symlink_to(REPOSITORY / "inventory/slurm/group_vars")
-        (person.inventory / "hosts.yml").write_text(json.dumps(slurm.inventory(cluster.lab, person.state)))
+        described = slurm.inventory(cluster.lab, person.state)
+        described["cluster"]["vars"] |= own or {}
+        (person.inventory / "hosts.yml").write_text(json.dumps(described))
         yield Account(person)
     finally:
         labs.down(place)

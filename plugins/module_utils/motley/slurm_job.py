@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +24,8 @@ from ..train.runlog.paths import logs as logs_of
 from .run_files import end_of, launched_start, newest_checkpoint, read_json
 from .start_stop_status import clean as clean_at
 from .start_stop_status import look as look_at
+from .start_stop_status import main, say
 from .start_stop_status import runs as runs_at
-from .start_stop_status import say
 
 JOBS, JOB, OUTPUT = "jobs", "job.json", "output"
 FRESH_S = 6.0
@@ -275,13 +274,5 @@ VERBS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
-    arguments = json.loads(sys.argv[2])
-    home = Path(arguments.pop("home")).expanduser()
-    answer = VERBS[sys.argv[1]](home, **arguments)
-    if answer is not None:
-        print(json.dumps(answer))
-
-
 if __name__ == "__main__":
-    main()
+    main(VERBS)

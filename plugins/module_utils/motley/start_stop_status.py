@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -366,13 +366,13 @@ VERBS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
+def main(verbs: Mapping[str, Callable[..., Any]]) -> None:
     arguments = json.loads(sys.argv[2])
     home = Path(arguments.pop("home")).expanduser()
-    answer = VERBS[sys.argv[1]](home, **arguments)
+    answer = verbs[sys.argv[1]](home, **arguments)
     if answer is not None:
         print(json.dumps(answer))
 
 
 if __name__ == "__main__":
-    main()
+    main(VERBS)

@@ -1,0 +1,30 @@
+"""A task of a playbook that runs here, for which nobody need be connected to its node."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from train.errors import BadInput
+
+Facts = dict[str, Any]
+
+
+class OnController(ActionBase):
+    """What a person got wrong is the task's message."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: Facts | None = None) -> Facts:
+        result: Facts = super().run(tmp, task_vars)
+        try:
+            return result | {"changed": False} | self.answer(task_vars or {}, self._task.args)
+        except BadInput as finding:
+            return result | {"failed": True, "msg": str(finding)}
+
+    @abstractmethod
+    def answer(self, known: Facts, args: Facts) -> Facts:
+        """The task's result, from all variables and what the task says itself."""
