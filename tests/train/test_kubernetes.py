@@ -93,6 +93,16 @@ class Kubernetes:
     def step(self, place: int) -> int:
         return max((event["step"] for event in self.events(place) if event["event"] == "step"), default=0)
 
+    def replaced(self, place: int, pod: dict) -> float:
+        """When it was: until then its old one may go on for some steps."""
+
+        def found() -> bool:
+            now = self.agents().get(place)
+            return now is not None and now["metadata"]["name"] != pod["metadata"]["name"]
+
+        pace.until(found, 60, self.logs)
+        return time.time()
+
     def up(self, pod: dict) -> float:
         """When the agent of this pod began."""
         file = log_of(self.folder.place(pod, self.run), self.run).with_name("members.jsonl")
@@ -144,17 +154,17 @@ def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
     assert launched.returncode == 0, launched.stdout + launched.stderr
     assert "the API server would take them" in launched.stdout
     there.together(0, 1, 2, since=0)
-    lost, began = there.agents()[2], time.time()
+    lost = there.agents()[2]
     there.folder.lose(lost["metadata"]["name"])
-    trained = there.together(0, 1, 2, since=began, step=there.step(0))
+    trained = there.together(0, 1, 2, since=there.replaced(2, lost), step=there.step(0))
     back = there.agents()[2]
     assert back["status"]["podIP"] != lost["status"]["podIP"] and back["spec"]["nodeName"] != lost["spec"]["nodeName"]
     assert trained["time"] - there.up(back) < pace.seconds(30)
 
     told, step = there.agents()[1], there.step(1)
-    began, home = time.time(), there.folder.place(told, there.run)
+    home = there.folder.place(told, there.run)
     there.folder.evict(told["metadata"]["name"])
-    there.together(0, 1, 2, since=began, step=step)
+    there.together(0, 1, 2, since=there.replaced(1, told), step=step)
     assert saved(home, there.run) >= step, "it did not save before it went"
 
     shown = there.motley("status").stdout
@@ -164,11 +174,12 @@ def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert f"run {there.run} stopped at step {saved(home, there.run)} " in stopped.stdout
     assert not there.folder.pods()
-    losses = [event["loss"] for event in history(read(log_of(home, there.run)))]
+    # Another one may have written a step that this one did not: it took it over from there.
+    losses = {event["step"]: event["loss"] for event in history(read(log_of(home, there.run)))}
     rows = next(there.folder.path.glob("machines/*/home/user/ai-cluster/data/processed/pairs-*"))
-    truth = reference.losses(model_folder("tiny"), rows, steps=len(losses), rows_per_step=4, of_steps=STEPS)
-    assert len(losses) > step
-    assert max(abs(a - b) / b for a, b in zip(losses, truth, strict=True)) < 1e-4
+    truth = reference.losses(model_folder("tiny"), rows, steps=max(losses), rows_per_step=4, of_steps=STEPS)
+    assert max(losses) > step and len(losses) > max(losses) - 4
+    assert max(abs(loss / truth[step - 1] - 1) for step, loss in losses.items()) < 1e-4
 
 
 @pytest.mark.long
