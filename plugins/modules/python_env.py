@@ -25,6 +25,7 @@ from typing import Any
 
 from ansible.module_utils.motley import env_files
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.env_link import BEFORE, move, point, switch, target
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import difference
 from ansible.module_utils.motley.relay import sha256_of
@@ -58,7 +59,6 @@ lock: {type: str, returned: with O(step=look), description: Id of the set that i
 why: {type: str, returned: with O(step=look), description: Why it must be built; empty if it need not}
 """
 RECORD = "motley-env.json"
-BEFORE = "env.before-motley"
 DAMAGED = "run again: damaged wheels are sent again"
 UNFIT = "run again; if it stays so, the locked set does not fit this machine"
 UV_INSTALL = (
@@ -129,10 +129,6 @@ def wrong_with(env: Path, lock: str, *, write: bool = True) -> tuple[str, list[s
 
 def this_python() -> str:
     return "{}.{}".format(*sys.version_info[:2])
-
-
-def target(link: Path) -> str:
-    return os.readlink(link) if link.is_symlink() else ""  # noqa: PTH115  the name as written
 
 
 def read_record(env: Path) -> dict[str, Any]:
@@ -324,31 +320,6 @@ def sync_disk_of(path: Path) -> None:
 
 
 # -- switch --------------------------------------------------------------------------------------------------
-
-
-def switch(home: Path, name: str) -> None:
-    """In one step for whoever looks at HOME/env; what was there stays."""
-    link, was = home / "env", target(home / "env")
-    if link.exists() and not link.is_symlink():
-        move(link, home / BEFORE)
-        was = BEFORE
-    if was and was != name:
-        point(home / "env.previous", was)
-    point(link, name)
-
-
-def move(source: Path, to: Path) -> None:
-    try:
-        source.rename(to)
-    except OSError:  # a read-only layer below it
-        shutil.move(source, to)
-
-
-def point(link: Path, name: str) -> None:
-    new = link.with_name(f".{link.name}.new")
-    new.unlink(missing_ok=True)
-    new.symlink_to(name)
-    new.replace(link)
 
 
 def lead(home: Path, to: str, *, pretend: bool) -> dict[str, Any]:

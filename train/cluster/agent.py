@@ -16,8 +16,8 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Failures, Fitness, Newcomers
 from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.heartbeat import PAUSE_S, Heartbeat, Peer, now
+from train.cluster.heartbeat import PAUSE_S, Heartbeat, now
 from train.cluster.membership import (
     Action,
     End,
@@ -40,8 +40,9 @@ from train.cluster.membership import (
     why_aside,
 )  # fmt: skip
 from train.cluster.notifier import NodeNotifier
+from train.cluster.observed import Observed
 from train.cluster.step_aside import StepAside
-from train.cluster.workers import Failure, LocalWorkers, WorkersSeen, free_port
+from train.cluster.workers import Failure, LocalWorkers, free_port
 from train.errors import BadInput
 from train.files import set_aside
 from train.plan.cluster_config import ClusterConfig, read_cluster
@@ -69,20 +70,6 @@ def main(args: argparse.Namespace) -> int:
     values = read_yaml(args.config, "config file")
     settings = load_config(values | {"run": cluster.run})
     return Agent(cluster, settings, args).run()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """What this node sees in one round."""
-
-    at: float
-    peers: Mapping[str, Peer]
-    """Those that are reachable."""
-    workers: WorkersSeen
-
-    @property
-    def statuses(self) -> dict[str, NodeStatus]:
-        return {name: peer.status for name, peer in self.peers.items() if peer.status}
 
 
 class Agent:

@@ -1,0 +1,24 @@
+"""What an agent looks at before it decides: its peers and its own workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from train.cluster.heartbeat import Peer
+from train.cluster.membership import NodeStatus
+from train.cluster.workers import WorkersSeen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observed:
+    """What this node sees in one round."""
+
+    at: float
+    peers: Mapping[str, Peer]
+    """Those that are reachable."""
+    workers: WorkersSeen
+
+    @property
+    def statuses(self) -> dict[str, NodeStatus]:
+        return {name: peer.status for name, peer in self.peers.items() if peer.status}
