@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
-
-from ansible.plugins.action import ActionBase
 
 from console import electricity, hub, plan_view
 from console import kubernetes_launch as launch
 from console.infra.kubernetes import kubectl_of
 from console.kubernetes import facts
 from console.kubernetes import settings as asked_for
-from train.errors import BadInput
+from console.on_controller import Facts, OnController
+from plugins.action.launch_plan import told
 from train.plan import plan, request
 from train.plan.decide import decide
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _requires_connection = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        known, args = task_vars or {}, self._task.args
+class ActionModule(OnController):
+    def answer(self, known: Facts, args: Facts) -> Facts:
         values = known["hostvars"][known["inventory_hostname"]]
         state = Path(values["motley_state_folder"])
-        try:
-            settings, token = asked_for.read(values), hub.token(values)
-            wanted = request.read(args["asked"]["values"], hub.FETCHED)
-            name = wanted.config.run if wanted.given.get("run") else ""
-            found = decide(wanted, facts.of(settings, name, token, launch.known(state)))
-            if not name:  # the pods' names are made of the run's
-                found = decide(wanted, facts.of(settings, found.run, token, launch.known(state)))
-            found.lacking, found.old_code = [], []
-            data = plan.as_data(found) | {"electricity": electricity.of_plan(found, {})}
-            data["ports"] = launch.ports(values)
-            data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
-            said = launch.try_out(data, settings, launch.Cluster(kubectl_of(values)), args["environment"])
-        except BadInput as finding:
-            return result | {"failed": True, "msg": str(finding)}
-        if args.get("tell_in"):
-            Path(args["tell_in"]).write_text(json.dumps(data))
-        return result | {"changed": False, "plan": data, "motley_lines": [*plan_view.lines(found), *said]}
+        settings, token = asked_for.read(values), hub.token(values)
+        wanted = request.read(args["asked"]["values"], hub.FETCHED)
+        name = wanted.config.run if wanted.given.get("run") else ""
+        found = decide(wanted, facts.of(settings, name, token, launch.known(state)))
+        if not name:  # the pods' names are made of the run's
+            found = decide(wanted, facts.of(settings, found.run, token, launch.known(state)))
+        found.lacking, found.old_code = [], []
+        data = plan.as_data(found) | {"electricity": electricity.of_plan(found, {})}
+        data["ports"] = launch.ports(values)
+        data["dataset"]["folder_name"] = ""  # known when a pod has made the rows
+        said = launch.try_out(data, settings, launch.Cluster(kubectl_of(values)), args["environment"])
+        return told(args, data, [*plan_view.lines(found), *said])
