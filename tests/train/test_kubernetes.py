@@ -146,13 +146,19 @@ def saved(folder: Path, run: str) -> int:
     return max(steps, default=0)
 
 
+def test_a_run_is_launched_seen_and_stopped(kubernetes):
+    there = kubernetes(host_path="/home/user/ai-cluster")
+    begins(there)
+    step = there.together(0, 1, 2, since=0)["step"]
+    stops(there, step)
+
+
+@pytest.mark.long
 def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
     """One is lost with its machine, and made again at another address with an empty disk; one is told to go, and saves
     first. The curve is that of one process."""
     there = kubernetes(host_path="/home/user/ai-cluster")
-    launched = there.launch("follow=false", "save_every=100000", steps=STEPS)
-    assert launched.returncode == 0, launched.stdout + launched.stderr
-    assert "the API server would take them" in launched.stdout
+    begins(there)
     there.together(0, 1, 2, since=0)
     lost = there.agents()[2]
     there.folder.lose(lost["metadata"]["name"])
@@ -166,14 +172,26 @@ def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
     there.folder.evict(told["metadata"]["name"])
     there.together(0, 1, 2, since=there.replaced(1, told), step=step)
     assert saved(home, there.run) >= step, "it did not save before it went"
+    stops(there, step)
 
+
+def begins(there: Kubernetes) -> None:
+    launched = there.launch("follow=false", "save_every=100000", steps=STEPS)
+    assert launched.returncode == 0, launched.stdout + launched.stderr
+    assert "the API server would take them" in launched.stdout
+
+
+def stops(there: Kubernetes, step: int) -> None:
+    """All three train; what was saved is said, nothing is left, and the losses are those of one process."""
     shown = there.motley("status").stdout
     assert f"run {there.run}" in shown and "3 of 3 pods" in shown
-    home = there.folder.place(there.agents()[0], there.run)
+    homes = [there.folder.place(pod, there.run) for _, pod in sorted(there.agents().items())]
     stopped = there.motley("stop")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert f"run {there.run} stopped at step {saved(home, there.run)} " in stopped.stdout
+    said = re.search(rf"run {there.run} stopped at step (\d+) ", stopped.stdout)
+    assert said and int(said[1]) in [saved(home, there.run) for home in homes], stopped.stdout
     assert not there.folder.pods()
+    home = homes[0]
     # Another one may have written a step that this one did not: it took it over from there.
     losses = {event["step"]: event["loss"] for event in history(read(log_of(home, there.run)))}
     rows = next(there.folder.path.glob("machines/*/home/user/ai-cluster/data/processed/pairs-*"))
