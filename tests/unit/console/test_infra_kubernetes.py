@@ -78,7 +78,7 @@ def test_what_it_waits_for_is_said() -> None:
 def test_the_pod_that_reads_files_is_one_that_the_api_accepts() -> None:
     container = {"image": "r@sha256:0", "securityContext": {"allowPrivilegeEscalation": False}}
     spec = {"containers": [container], "securityContext": {"runAsUser": 1000}, "imagePullSecrets": [{"name": "pull"}]}
-    volumes = [{"name": "home", "hostPath": {"path": "/home/user/ai-cluster", "type": "DirectoryOrCreate"}}]
+    volumes = [{"name": "home", "hostPath": {"path": "/srv/ai-cluster", "type": "DirectoryOrCreate"}}]
     job = {"spec": {"template": {"spec": spec}}}
     reader = kubernetes.reader_pod("motley-qa-files-0", job, volumes, "one")
     assert wrong(reader) == [] and reader["spec"]["nodeName"] == "one"
@@ -88,3 +88,16 @@ def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Silent, match="there is no kubectl on this machine"):
         kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
+
+
+@pytest.mark.parametrize(("also", "on"), [({}, True), ({"deletionTimestamp": "now"}, False)])
+def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
+    monkeypatch: pytest.MonkeyPatch, also: dict[str, str], on: bool
+) -> None:
+    job = {"metadata": {"name": "motley-qa", "creationTimestamp": "1", **also}, "spec": {"completions": 3}}
+    listed = {"jobs": [job], "pods": []}
+    monkeypatch.setattr(kubernetes.KubernetesNode, "listed", lambda _, kind, __: listed[kind])
+    found = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
+    assert found["on"] is on and found["run"] == "motley-qa"
+    assert found["now"].get("reason") == ("its pods are not there yet" if on else None)
+    assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")

@@ -168,3 +168,13 @@ def test_a_queue_lets_it_begin() -> None:
     labels = queued["spec"]["template"]["metadata"]["labels"]
     assert labels["cost"] == "ours" and "kueue.x-k8s.io/queue-name" not in labels
     assert "suspend" not in job_of(made())["spec"]
+
+
+def test_a_machine_that_goes_is_no_failure_and_a_verdict_ends_the_job() -> None:
+    """Rules are read in their order; without tolerations of its own a pod stays for minutes where nobody answers."""
+    job = job_of(made())
+    ignored, ends = job["spec"]["podFailurePolicy"]["rules"]
+    assert ignored["action"] == "Ignore" and ignored["onPodConditions"][0]["type"] == "DisruptionTarget"
+    assert ends["action"] == "FailJob" and ends["onExitCodes"] == {"operator": "In", "values": [1, 2]}
+    stays = {one["key"].rpartition("/")[2]: one["tolerationSeconds"] for one in pod(job)["tolerations"]}
+    assert stays == {"unreachable": objects.AWAY_S, "not-ready": objects.AWAY_S}
