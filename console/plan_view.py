@@ -21,7 +21,9 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     settings = plan.settings
     known = plan.fit.facts is not None
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
-    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else f"{settings['epochs'] or 1:g} epochs"
+    epochs = settings["epochs"] or 1
+    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
+    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
     config = plan.request.config
     head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
