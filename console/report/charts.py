@@ -168,7 +168,9 @@ class Frame:
         for x in across(self.x_low, self.x_high, whole=self.x_whole):
             if self.x_low <= x <= self.x_high:
                 at, _ = self.place(x, 0)
-                parts.append(f'<text class="tick middle" x="{at:.1f}" y="{HEIGHT - BOTTOM + 24}">{short(x)}</text>')
+                half = LETTER * len(short(x)) / 2
+                inside = min(max(at, half), WIDTH - half)
+                parts.append(f'<text class="tick middle" x="{inside:.1f}" y="{HEIGHT - BOTTOM + 28}">{short(x)}</text>')
         parts.append(f'<text class="axis end" x="{WIDTH - RIGHT}" y="{HEIGHT - 5}">{html.escape(axes.x_name)}</text>')
         parts.append(f'<text class="axis" x="{LEFT}" y="{TOP - 32}">{html.escape(axes.y_name)}</text>')
         return parts

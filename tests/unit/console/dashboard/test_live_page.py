@@ -10,6 +10,7 @@ import signal
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -20,9 +21,10 @@ from console.dashboard.server import Dashboard
 from console.doctor import look as doctor
 from console.doctor.readings_and_findings import Finding, Probe, Verdict
 from console.inventory.read import Inventory
+from console.report import charts
 from tests.support import pace
 from tests.support.browser import Browser, Tab
-from tests.support.live_run import NODES, STEPS, Board, LiveRun
+from tests.support.live_run import NODES, ROOT, STEPS, Board, LiveRun
 from tests.support.run_files import member
 
 BACK = ("gpu-master", "gpu-worker-2")
@@ -32,6 +34,11 @@ OVERLAPS = """[...document.querySelectorAll('svg')].flatMap((svg) => {
   const meet = (p, q) => p.left < q.right - 1 && q.left < p.right - 1 && p.top < q.bottom - 4 && q.top < p.bottom - 4;
   const seen = boxes.filter(([, box]) => box.width);
   return seen.flatMap(([a, p], i) => seen.slice(i + 1).filter(([, q]) => meet(p, q)).map(([b]) => `${a} / ${b}`));
+})"""
+OUTSIDE = """[...document.querySelectorAll('svg')].flatMap((svg) => {
+  const whole = svg.getBoundingClientRect();
+  const boxes = [...svg.querySelectorAll('text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+  return boxes.filter(([, b]) => b.left < whole.left - 1 || b.right > whole.right + 1).map(([words]) => words);
 })"""
 
 
@@ -207,6 +214,21 @@ def test_no_label_lies_on_another(live: LiveRun, browser: Browser, width: int) -
         tab.call("Page.navigate", url=f"{board.base}/charts")
         shows(tab, "Throughput")
         assert tab.value(OVERLAPS) == []
+
+
+@pytest.mark.parametrize("first", [100.0, 100.0135])
+def test_the_first_readings_of_a_page_opened_late_have_room(browser: Browser, first: float) -> None:
+    points = [(first + 0.0004 * i, 64.0) for i in range(3)]
+    line = charts.Line(name="gpu-worker-1", points=points, colour="var(--n1)")
+    axes = charts.Axes(x_name="minutes", y_name="°C", from_zero=False)
+    look = (ROOT / "templates/run.css").read_text()
+    svg = charts.line_chart("cards", [line], axes)
+    phone = '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    page = quote(f"{phone}<style>{look}</style><main><figure>{svg}</figure></main>")
+    tab = browser.tab(f"data:text/html,{page}", width=390)
+    pace.until(lambda: tab.value("document.querySelectorAll('svg text').length") > 6, 30, "no chart")
+    assert tab.value(OVERLAPS) == []
+    assert tab.value(OUTSIDE) == []
 
 
 def test_by_keyboard_alone_and_what_is_read_stays(live: LiveRun, board: Board, browser: Browser) -> None:
