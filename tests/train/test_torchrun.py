@@ -26,6 +26,7 @@ while "wait" in sys.argv:
 if "fail" in sys.argv and dist.get_rank() == 1:
     raise ValueError("broken on purpose")
 dist.barrier()
+os._exit(0)
 """
 
 
@@ -123,6 +124,16 @@ def test_who_only_lost_another_is_told_apart(tmp_path):
     killed = output_of(tmp_path, "step 3", REPORT.format(-9))
     assert killed.reason(1) == "ended by SIGKILL"
     assert output_of(tmp_path).reason(2) == "exit code 2, and it printed nothing"
+
+
+def test_an_abort_behind_an_error_is_not_the_reason(tmp_path):
+    threads = "terminate called without an active exception"
+    own = output_of(tmp_path, "[0] step 3", "[1] ValueError: x", f"[1] {threads}", REPORT.format(-6))
+    assert own.reason(1) == "[1] ValueError: x" and not own.is_of_a_peer
+    bare = output_of(tmp_path, "[1] step 3", f"[1] {threads}", REPORT.format(-6)).reason(1)
+    assert bare.startswith("ended by SIGABRT: ") and bare.endswith("let it end with os._exit(0)")
+    killed = output_of(tmp_path, "[0] UserWarning: an Exception was ignored", REPORT.format(-9))
+    assert killed.reason(1) == "ended by SIGKILL"
 
 
 def test_of_a_progress_bar_the_last_state_is_kept(tmp_path):

@@ -36,6 +36,8 @@ LAST_LINES = 6
 PREFIX = "[${rank}] "
 """Before each line, where a node has several processes."""
 ERROR = re.compile(r"\b\w*(Error|Exception|Interrupt)\b")
+THREADS_LEFT = "terminate called without an active exception"
+HOW_TO_END = "torch's threads outlived the script; if its work was done, let it end with os._exit(0)"
 OF_RANK = re.compile(r"(\[\d+\]) ")
 KEPT_BYTES = 64 << 20
 """Of one run's output; the journal has the rest."""
@@ -92,12 +94,15 @@ class Output:
         return [*own, *reversed(every), []][0]
 
     def reason(self, code: int) -> str:
-        """In one line: the script's own last one, unless a signal ended it."""
+        """In one line: the script's own last one, unless a signal ended it. Behind an error of its own an abort is only
+        how torch's threads end when the interpreter goes before them (pytorch issue 190489)."""
         signalled = -code if self.exit_code is None else -self.exit_code
-        if signalled > 0:
-            return f"ended by {signal.Signals(signalled).name}"
         last = self.last
-        return error_of(last) or last[-1] if last else f"exit code {code}, and it printed nothing"
+        own = error_of(last)
+        if signalled > 0 and not (own and signalled == signal.SIGABRT):
+            left = any(THREADS_LEFT in line for line in last) and f": {HOW_TO_END}"
+            return f"ended by {signal.Signals(signalled).name}{left or ''}"
+        return own or last[-1] if last else f"exit code {code}, and it printed nothing"
 
     @property
     def is_of_a_peer(self) -> bool:
