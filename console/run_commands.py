@@ -97,18 +97,25 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
             lines.append(f"  {name:<{width}}  {silent[name]}: not stopped there; if it comes back: make stop")
         else:
             answer = answers[name]
-            processes, ports = len(answer["left"]), answer["ports"]
-            left = f"{processes} processes and ports {ports} are left" if processes else "nothing left"
             forced = f" · {answer['forced']} had to be killed" if answer["forced"] else ""
             kept = "" if script else f"checkpoint {answer['checkpoint']} · "
             saved = kept if answer["was_on"] else "no run was running · "
-            lines.append(f"  {name:<{width}}  {saved}{left}{forced} · {answer['seconds']:.1f} s")
+            lines.append(f"  {name:<{width}}  {saved}{_left(answer)}{forced} · {answer['seconds']:.1f} s")
     if not was:
         return ["no run was running", *lines]
     if script:
         return [f"{was[0]['run']} stopped; what it had saved by itself stays on the nodes", *lines]
     step = max(answer["checkpoint"] for answer in was)
     return [f"run {was[0]['run']} stopped at step {step} · resume it: make launch RESUME={was[0]['run']}", *lines]
+
+
+def _left(answer: dict[str, Any]) -> str:
+    """What outlived a stop, and what ends that."""
+    if pods := answer.get("pods"):
+        return f"still there: {', '.join(pods)}; if that stays so: kubectl delete pod --force {' '.join(pods)}"
+    kinds = {"process": answer["left"], "port": answer["ports"]}
+    left = [f"{kind} {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
+    return f"still there: {' and '.join(left)}; if that stays so, restart this machine" if left else "nothing left"
 
 
 def clean(inventory: Inventory, run: str, *, yes: bool) -> int:

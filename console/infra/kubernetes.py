@@ -140,7 +140,8 @@ class KubernetesNode(Node):
         if not left:
             self.kube("delete", "job,service,secret,configmap", "-l", f"{RUN}={name}", "--ignore-not-found")
         taken = round(time.time() - began, 2)
-        return answer | {"was_on": True, "checkpoint": saved.step, "left": [1] * len(left), "seconds": taken}
+        names = [str(pod["metadata"]["name"]) for pod in left]
+        return answer | {"was_on": True, "checkpoint": saved.step, "left": names, "pods": names, "seconds": taken}
 
     def parts(self, run: str) -> list[Node]:
         """The pods, or once they are over what they have left on the volume."""

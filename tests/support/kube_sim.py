@@ -114,6 +114,26 @@ def first_process(pod: Object) -> int:
     return 0
 
 
+def processes(pod: Object) -> str:
+    """What its namespace holds, and where in the kernel that waits."""
+    found = []
+    with contextlib.suppress(OSError):
+        own = Path(f"/proc/{pod['status']['process']}/ns/pid_for_children").stat().st_ino
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if (process / "ns/pid").stat().st_ino == own:
+                    words = (process / "cmdline").read_bytes().split(b"\0")[:4]
+                    state, parent = (process / "stat").read_text().rpartition(")")[2].split()[:2]
+                    at = (process / "wchan").read_text()
+                    found.append(f"{process.name} of {parent} {state} in {at}: {b' '.join(words).decode()}")
+    return "; ".join(found)
+
+
+def note(pod: Object, words: str) -> None:
+    """For whoever reads a test that failed."""
+    print(f"{time.time():.2f} {pod['metadata']['name']} {words}", file=sys.stderr, flush=True)
+
+
 # -- controllers and kubelets ----------------------------------------------------------------------------------------
 
 
@@ -203,8 +223,10 @@ class Server:
             if not status.get("told"):
                 status["told"] = True
                 kill(pod, signal.SIGTERM)
+                note(pod, f"told to end, within {grace} s")
             elif time.time() > meta["deletionTimestamp"] + grace:
                 kill(pod)
+                note(pod, f"killed, and there: {processes(pod)}")
         elif "deletionTimestamp" in meta and process is None:
             owner = objects.get(f"Job/{meta.get('job', '')}")
             if (
@@ -242,6 +264,7 @@ class Server:
             return
         name = status.get("containerStatuses", [{"name": "agent"}])[0]["name"]
         status["containerStatuses"] = [{"name": name, "state": state}]
+        note(pod, f"ended with {code}")
         status["phase"] = "Failed" if code else "Succeeded"
 
     def write_hosts(self, objects: dict[str, Object]) -> None:

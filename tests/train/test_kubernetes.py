@@ -187,7 +187,7 @@ def stops(there: Kubernetes, step: int) -> None:
     assert f"run {there.run}" in shown and "3 of 3 pods" in shown
     homes = [there.folder.place(pod, there.run) for _, pod in sorted(there.agents().items())]
     stopped = there.motley("stop")
-    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert stopped.returncode == 0, f"{stopped.stdout}{stopped.stderr}\n{there.logs()}"
     said = re.search(rf"run {there.run} stopped at step (\d+) ", stopped.stdout)
     assert said and int(said[1]) in [saved(home, there.run) for home in homes], stopped.stdout
     assert not there.folder.pods()
