@@ -225,8 +225,9 @@ class Server:
                 kill(pod, signal.SIGTERM)
                 note(pod, f"told to end, within {grace} s")
             elif time.time() > meta["deletionTimestamp"] + grace:
+                if not status.get("killed"):
+                    note(pod, f"killed; there are {processes(pod)}")
                 kill(pod)
-                note(pod, f"killed, and there: {processes(pod)}")
         elif "deletionTimestamp" in meta and process is None:
             owner = objects.get(f"Job/{meta.get('job', '')}")
             if (

@@ -17,6 +17,7 @@ from tests.support import pace
 from tests.support.kube_sim import Folder
 from tests.train import cluster, reference
 from tests.train.agents import _ports
+from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 from train.models.model_files import model_folder
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -63,7 +64,8 @@ class Kubernetes:
     def motley(self, *words: str, kubectl: bool = True) -> subprocess.CompletedProcess[str]:
         paths = [*([str(self.folder.path / "bin")] if kubectl else []), str(PYTHON.parent), "/usr/bin", "/bin"]
         env = {name: value for name, value in os.environ.items() if not name.startswith(("MOTLEY_", "PYTHON"))}
-        command = [PYTHON, "-m", "console", *words, "--inventory", str(self.home / "inventory")]
+        bury = [PYTHON, "-m", "tests.support.bury"]
+        command = [*bury, PYTHON, "-m", "console", *words, "--inventory", str(self.home / "inventory")]
         return pace.run(*command, cwd=cluster.ROOT, env=env | {"PATH": ":".join(paths)})
 
     def rows(self) -> Path:
@@ -130,6 +132,7 @@ def kubernetes(tmp_path):
     if os.getuid():
         pytest.skip("NOT RUN: pods have namespaces of their own (fix: sudo make test)")
     made = []
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # as after any test with a fork server: orphans of a pod's namespace come here
 
     def make(**asked) -> Kubernetes:
         made.append(Kubernetes(tmp_path, **asked))
