@@ -14,10 +14,11 @@ from console.report.energy import energy, node_kwh
 from console.report.history import History
 from console.report.news import numbered
 from console.report.parts import part_charts
-from console.report.series import colour, first_charts, further_charts, waiting_by_node
+from console.report.series import colour, first_charts, further_charts, waiting_by_node, work_by_node
 from console.words import duration
 from train.plan.shares import split_rows
 from train.runlog.events import metric_words
+from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 
 TEMPLATE = Path(__file__).parents[2] / "templates"
@@ -169,7 +170,7 @@ def mean(steps: list[Event], key: str) -> float:
 def node_table(history: History) -> list[dict[str, Any]]:
     if not history.steps:
         return []
-    rows = [sum(by_node(step, "rows").get(node, 0.0) for step in history.steps) for node in history.nodes]
+    rows = [sum(work_by_node(step).get(node, 0.0) for step in history.steps) for node in history.nodes]
     parts = split_rows(100, rows) if sum(rows) else [0] * len(rows)
     return [
         node_row(history, node, taken) | {"colour": swatch(colour(number)), "part": part}
@@ -185,6 +186,7 @@ def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
     readings = history.cards.get(node, [])
     return {
         "name": node,
+        "layers": layers_words(there[-1], node) if there else "",
         "steps": len(there),
         "speed": rows / busy if rows and busy > 0 else None,
         "waits": sum(waits) / len(waits) if waits else None,
@@ -192,6 +194,14 @@ def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
         "celsius": max((r["celsius"] for r in readings if r.get("celsius") is not None), default=None),
         "kwh": node_kwh(history, node),
     }
+
+
+def layers_words(step: Event, node: str) -> str:
+    """Of a machine in a pipe, when it was last there."""
+    part = parts_of(step).get(node)
+    if part is None:
+        return ""
+    return part.words + (f" of {part.begins}'s rows" if node != part.begins else "")
 
 
 def longest_compute(step: Event, node: str) -> float:

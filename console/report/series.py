@@ -10,6 +10,7 @@ from console.report import charts
 from console.report.charts import Axes, Line, Mark, Point
 from console.report.history import History
 from console.report.news import numbered
+from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of
 
 COLOURS = 6
@@ -92,8 +93,11 @@ def share_charts(history: History) -> list[dict[str, str]]:
     waits = [replace(line, points=charts.smoothed(line.points)) for line in waiting_by_step(history)]
     rows = Axes(x_name="step", y_name="rows", whole="xy")
     part = Axes(x_name="step", y_name="% of the step", whole="x")
+    text = "Rows of a step that each node took. They follow its speed."
+    if any(parts_of(step) for step in history.steps):
+        text += " A machine that holds the model together with others is shown with its part of the computing."
     return [
-        chart("shares", "Shares", "Rows of a step that each node took. They follow its speed.",
+        chart("shares", "Shares", text,
               charts.stacked_chart("shares", rows_by_step(history), rows, marks)),
         chart("waiting", "Waiting",
               "Part of each step that a node waited for slower ones. Small and alike means well balanced.",
@@ -106,12 +110,17 @@ def rows_by_step(history: History) -> list[Line]:
     found: list[tuple[float, dict[str, float]]] = []
     before: set[str] = set()
     for step in history.steps:
-        by = by_node(step, "rows")
+        by = work_by_node(step)
         if by.keys() != before:
             found.append((float(step["step"]) - 1, by))
         found.append((float(step["step"]), by))
         before = set(by)
     return lines_of(history, found)
+
+
+def work_by_node(step: Event) -> dict[str, float]:
+    """Rows through all layers: of a machine in a pipe, its part of them."""
+    return by_node(step, "rows") | {node: part.work for node, part in parts_of(step).items()}
 
 
 def waiting_by_step(history: History) -> list[Line]:
@@ -173,7 +182,7 @@ def tokens_by_minute(history: History) -> list[Line]:
 
 
 def tokens_by_node(step: Event) -> dict[str, float]:
-    rows = by_node(step, "rows")
+    rows = work_by_node(step)
     whole = max(1.0, sum(rows.values()))
     return {
         node: float(step["tokens"]) * share / whole / max(1e-9, float(step["step_s"])) for node, share in rows.items()
