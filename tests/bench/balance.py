@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from lab.lab import Lab
 from tests.bench.page import Figures, bench, row
-from tests.bench.speed import COUNTER, MICRO_BATCH, at_once, begun, last_rows, measured, rows_per_second
+from tests.bench.speed import COUNTER, MICRO_BATCH, at_once, begun, measured, rows_per_second, window
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
 from train.parallel.balance import QUIET
@@ -41,10 +41,9 @@ def many(lab: Lab) -> Figures:
 
 def together(lab: Lab, rows: int, count: int) -> Figures:
     """Beside what each does alone with the rows that it had, all at the same time."""
-    run = begun(lab.hosts, rows)
-    auto = measured(run, rows=rows, skip=2 * QUIET, count=count)
-    shares = last_rows(run)
-    return {"auto": auto, "shares": shares, "at once": at_once(lab.hosts, shares, max(4, count // 2))}
+    found = window(begun(lab.hosts, rows), rows=rows, skip=2 * QUIET, count=count)
+    alone = at_once(lab.hosts, found.rows, max(4, count // 2))
+    return {"auto": found.rows_per_s, "shares": found.rows, "at once": alone}
 
 
 def peer(lab: Lab) -> Figures:
