@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,14 @@ class Account:
         asked = [*AS_THE_TRUTH, f"run={run}", options, *variables]
         return Watching(self.person, "launch", *(word for each in asked for word in ("-e", each)))
 
+    def plays(self, run: str, *variables: str, options: str) -> Watching:
+        """The same as ansible-playbook is typed."""
+        person, controller = self.person, self.person.cluster.lab.place.controller
+        playbook = Path(sys.executable).with_name("ansible-playbook")
+        asked = [*AS_THE_TRUTH, f"run={run}", json.dumps({"slurm_options": options}), *variables]
+        words = [playbook, "-i", person.inventory, "launch.yml", *(word for each in asked for word in ("-e", each))]
+        return Watching.program(person, ["ip", "netns", "exec", controller, *map(str, words)])
+
     def job(self, run: str) -> str:
         return str(json.loads((self.shared / "jobs" / run / "job.json").read_text())["job"])
 
@@ -88,7 +97,8 @@ class Account:
         for part in ("train", "support"):
             shutil.copytree(REPOSITORY / "tests" / part, tests / part, dirs_exist_ok=True)
         rows = json.loads((self.shared / f"jobs/{run}/logs/runs/{run}/launch.json").read_text())["rows"]
-        logs = [f"{HOME}/jobs/{run}/place-{place}/logs/runs/{run}/events.jsonl" for place in range(3)]
+        places = sorted(path.name for path in (self.shared / "jobs" / run).glob("place-*"))
+        logs = [f"{HOME}/jobs/{run}/{place}/logs/runs/{run}/events.jsonl" for place in places]
         words = [
             f"{CLUSTER_HOME}/env/bin/python",
             "-m",
