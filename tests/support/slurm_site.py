@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ AS_THE_TRUTH = (
 @dataclass(frozen=True)
 class Account:
     person: Person
+    begun: list[Watching] = field(default_factory=list)
 
     @property
     def head(self) -> Host:
@@ -50,7 +51,8 @@ class Account:
 
     def launches(self, run: str, *variables: str, options: str = ALL_CARDS) -> Watching:
         asked = [*AS_THE_TRUTH, f"run={run}", options, *variables]
-        return Watching(self.person, "launch", *(word for each in asked for word in ("-e", each)))
+        self.begun.append(Watching(self.person, "launch", *(word for each in asked for word in ("-e", each))))
+        return self.begun[-1]
 
     def plays(self, run: str, *variables: str, options: str) -> Watching:
         """The same as ansible-playbook is typed."""
@@ -58,7 +60,8 @@ class Account:
         playbook = Path(sys.executable).with_name("ansible-playbook")
         asked = [*AS_THE_TRUTH, f"run={run}", json.dumps({"slurm_options": options}), *variables]
         words = [playbook, "-i", person.inventory, "launch.yml", *(word for each in asked for word in ("-e", each))]
-        return Watching.program(person, ["ip", "netns", "exec", controller, *map(str, words)])
+        self.begun.append(Watching.program(person, ["ip", "netns", "exec", controller, *map(str, words)]))
+        return self.begun[-1]
 
     def job(self, run: str) -> str:
         return str(json.loads((self.shared / "jobs" / run / "job.json").read_text())["job"])
@@ -123,7 +126,12 @@ def opened(folder: Path, *layers: str, suite: str = "bookworm", own: dict[str, A
         described = slurm.inventory(cluster.lab, person.state)
         described["cluster"]["vars"] |= own or {}
         (person.inventory / "hosts.yml").write_text(json.dumps(described))
-        yield Account(person)
+        account = Account(person)
+        try:
+            yield account
+        finally:
+            for watching in account.begun:  # of a test that failed
+                watching.kill()
     finally:
         labs.down(place)
 
