@@ -216,7 +216,8 @@ class RunView:
                 for name, count in rows_of(state.last).items()
             )
         )
-        words += [f"({state.state})"] if state.state != "training" else []
+        why = f": {state.reason}" if state.state == "waiting" and state.reason else ""
+        words += [f"({state.state}{why})"] if state.state != "training" else []
         return "  ".join(words)
 
     def _gpu(self, name: str) -> str:

@@ -165,6 +165,30 @@ def test_a_node_that_slurm_gives_up_is_no_reason_for_a_requeue(account: Account)
 
 
 @pytest.mark.long
+def test_a_job_whose_first_node_is_lost_is_queued_again(account: Account) -> None:
+    """Its script ran there, and the one that is left is no majority: it has the job queued again, which goes on from
+    the checkpoints as soon as there are nodes for it."""
+    has_environment(account)
+    account.idle()
+    options = f"--nodes=2 --gpus=3 --exclude={HEAD}"
+    run = account.plays("headless", "max_steps=1200", "save_every=20", options=options)
+    run.hears(r"step \d+/1200 .*gpu-worker-1 \d", 120)
+    pace.until(lambda: any(account.saved("headless")), 120, lambda: run.said[-2000:])
+    first = account.person.cluster[TWO_CARDS]
+    first.power_cut()  # without its cable it would still write to the lab's shared disk
+    pace.until(lambda: account.restarts("headless"), 240, lambda: account.about("headless"))
+    run.hears(r"waiting: job \d+ is pending", 60)
+    first.boot()
+    first.run("systemctl", "restart", "slurmd")
+    run.hears(r"resumes from step [1-9]", 300)
+    run.hears(r"done · 1200 steps", 600)
+    assert run.ends(20) == 0
+    proof = account.proof("headless")
+    assert (proof["steps"], proof["whole"], proof["rows"]) == (1200, True, True), proof
+    assert proof["error"] <= EXACT, proof
+
+
+@pytest.mark.long
 def test_a_sweep_is_one_job_with_a_run_for_each_value(account: Account) -> None:
     has_environment(account)
     account.idle()

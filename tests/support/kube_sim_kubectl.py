@@ -25,16 +25,24 @@ def fail(words: str) -> None:
     sys.exit(f"Error from server: {words}")
 
 
-def kubectl(folder: Folder, words: list[str]) -> int:
+def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb")
-    for flag in ("-l", "-o", "-f", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
+    for flag in ("-l", "-o", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
         parser.add_argument(flag, default="")
     for flag in ("-i", "--ignore-not-found", "--prefix"):
         parser.add_argument(flag, action="store_true")
+    if words[0] == "logs":
+        parser.add_argument("-f", action="store_true")
+    else:
+        parser.add_argument("-f", default="")
     parser.add_argument("--max-log-requests")
     before, _, behind = " ".join(words).partition(" -- ")
-    args, rest = parser.parse_known_args(words[: len(before.split())] if behind else words)
+    return parser.parse_known_args(words[: len(before.split())] if behind else words)
+
+
+def kubectl(folder: Folder, words: list[str]) -> int:
+    args, rest = parsed(words)
     if args.verb == "config":
         print("sim")
     elif args.verb == "get":
@@ -47,8 +55,7 @@ def kubectl(folder: Folder, words: list[str]) -> int:
     elif args.verb == "exec":
         execute(folder, rest[0], words[words.index("--") + 1 :])
     elif args.verb == "logs":
-        for pod in [pod for pod in folder.pods().values() if matches(pod, "Pod", args.l)]:
-            print((folder.path / "pods" / f"{pod['metadata']['name']}.log").read_text(), end="")
+        logs(folder, args)
     elif args.verb == "wait":
         name = rest[0].partition("/")[2]
         while folder.pods()[name]["status"]["phase"] != "Running":
@@ -102,6 +109,18 @@ def delete(folder: Folder, rest: list[str], args: argparse.Namespace) -> None:
             if not any(key in objects for key in found):
                 return
         time.sleep(0.1)
+
+
+def logs(folder: Folder, args: argparse.Namespace) -> None:
+    """Ends with the pods."""
+    chosen = [name for name, pod in folder.pods().items() if matches(pod, "Pod", args.l)]
+    said = {name: (folder.path / f"pods/{name}.log").open() for name in chosen}
+    lines = [(name, line) for name, file in said.items() for line in file.readlines()[-int(args.tail or 10) :]]
+    while lines or (args.f and set(chosen) & set(folder.pods())):
+        for name, line in lines:
+            print(f"[pod/{name}/{args.c}] {line}" if args.prefix else line, end="", flush=True)
+        time.sleep(0.1)
+        lines = [(name, line) for name, file in said.items() for line in file] if args.f else []
 
 
 def execute(folder: Folder, name: str, words: list[str]) -> None:

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ AS_THE_TRUTH = (
 @dataclass(frozen=True)
 class Account:
     person: Person
+    begun: list[Watching] = field(default_factory=list)
 
     @property
     def head(self) -> Host:
@@ -49,7 +51,17 @@ class Account:
 
     def launches(self, run: str, *variables: str, options: str = ALL_CARDS) -> Watching:
         asked = [*AS_THE_TRUTH, f"run={run}", options, *variables]
-        return Watching(self.person, "launch", *(word for each in asked for word in ("-e", each)))
+        self.begun.append(Watching(self.person, "launch", *(word for each in asked for word in ("-e", each))))
+        return self.begun[-1]
+
+    def plays(self, run: str, *variables: str, options: str) -> Watching:
+        """The same as ansible-playbook is typed."""
+        person, controller = self.person, self.person.cluster.lab.place.controller
+        playbook = Path(sys.executable).with_name("ansible-playbook")
+        asked = [*AS_THE_TRUTH, f"run={run}", json.dumps({"slurm_options": options}), *variables]
+        words = [playbook, "-i", person.inventory, "launch.yml", *(word for each in asked for word in ("-e", each))]
+        self.begun.append(Watching.program(person, ["ip", "netns", "exec", controller, *map(str, words)]))
+        return self.begun[-1]
 
     def job(self, run: str) -> str:
         return str(json.loads((self.shared / "jobs" / run / "job.json").read_text())["job"])
@@ -88,7 +100,8 @@ class Account:
         for part in ("train", "support"):
             shutil.copytree(REPOSITORY / "tests" / part, tests / part, dirs_exist_ok=True)
         rows = json.loads((self.shared / f"jobs/{run}/logs/runs/{run}/launch.json").read_text())["rows"]
-        logs = [f"{HOME}/jobs/{run}/place-{place}/logs/runs/{run}/events.jsonl" for place in range(3)]
+        places = sorted(path.name for path in (self.shared / "jobs" / run).glob("place-*"))
+        logs = [f"{HOME}/jobs/{run}/{place}/logs/runs/{run}/events.jsonl" for place in places]
         words = [
             f"{CLUSTER_HOME}/env/bin/python",
             "-m",
@@ -113,7 +126,12 @@ def opened(folder: Path, *layers: str, suite: str = "bookworm", own: dict[str, A
         described = slurm.inventory(cluster.lab, person.state)
         described["cluster"]["vars"] |= own or {}
         (person.inventory / "hosts.yml").write_text(json.dumps(described))
-        yield Account(person)
+        account = Account(person)
+        try:
+            yield account
+        finally:
+            for watching in account.begun:  # of a test that failed
+                watching.kill()
     finally:
         labs.down(place)
 

@@ -62,11 +62,24 @@ class Kubernetes:
         )
 
     def motley(self, *words: str, kubectl: bool = True) -> subprocess.CompletedProcess[str]:
+        command, env = self.typed(words, kubectl=kubectl)
+        return pace.run(*command, cwd=cluster.ROOT, env=env)
+
+    def goes_on(self, *words: str) -> tuple[subprocess.Popen[bytes], Path]:
+        """A verb that does not end at once, and the file with what it says."""
+        command, env = self.typed(words)
+        said = self.home / f"said-{words[0]}"
+        with said.open("wb") as out:
+            process = subprocess.Popen(command, cwd=cluster.ROOT, env=env, stdout=out, stderr=out)
+        cluster.STARTED.append(process)
+        return process, said
+
+    def typed(self, words: tuple[str, ...], *, kubectl: bool = True) -> tuple[list[str], dict[str, str]]:
         paths = [*([str(self.folder.path / "bin")] if kubectl else []), str(PYTHON.parent), "/usr/bin", "/bin"]
         env = {name: value for name, value in os.environ.items() if not name.startswith(("MOTLEY_", "PYTHON"))}
-        bury = [PYTHON, "-m", "tests.support.bury"]
-        command = [*bury, PYTHON, "-m", "console", *words, "--inventory", str(self.home / "inventory")]
-        return pace.run(*command, cwd=cluster.ROOT, env=env | {"PATH": ":".join(paths)})
+        bury = [str(PYTHON), "-m", "tests.support.bury"]
+        command = [*bury, str(PYTHON), "-m", "console", *words, "--inventory", str(self.home / "inventory")]
+        return command, env | {"PATH": ":".join(paths)}
 
     def rows(self) -> Path:
         file = self.home / "pairs.jsonl"
@@ -153,7 +166,17 @@ def test_a_run_is_launched_seen_and_stopped(kubernetes):
     there = kubernetes(host_path="/home/user/ai-cluster")
     begins(there)
     step = there.together(0, 1, 2, since=0)["step"]
+    follow, followed = there.goes_on("follow")
+    logs, logged = there.goes_on("logs", "--lines", "1000")
+    pace.until(lambda: re.search(rf"step [1-9]\d*/{STEPS} ", followed.read_text()), 60, followed.read_text)
+    pods = {pod["metadata"]["name"] for pod in there.agents().values()}
+    heard = lambda: set(re.findall(r"\[pod/(\S+)/agent\] \S", logged.read_text()))  # noqa: E731
+    pace.until(lambda: heard() == pods, 60, logged.read_text)
+    assert follow.poll() is None and logs.poll() is None, "they go on with the run"
     stops(there, step)
+    assert pace.ended(follow, 60, followed.read_text) == 0, followed.read_text()
+    assert re.search(r"stopped at step \d+", followed.read_text()), followed.read_text()
+    assert pace.ended(logs, 60, logged.read_text) == 0, logged.read_text()
 
 
 @pytest.mark.long

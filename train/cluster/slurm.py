@@ -25,6 +25,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from train.cluster.slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.runlog import paths
 
@@ -49,7 +50,7 @@ def main(args: argparse.Namespace) -> int:
     elif args.verb == "over":
         return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"]))
     else:
-        join(env, job)
+        return join(env, job)
     return 0
 
 
@@ -99,7 +100,7 @@ def cluster_of(env: Mapping[str, str], told: list[dict[str, Any]], nic: str) -> 
     }
 
 
-def join(env: Mapping[str, str], job: Path) -> None:
+def join(env: Mapping[str, str], job: Path) -> int:
     told = [json.loads(line) for line in env["MOTLEY_NODES"].splitlines() if line.startswith("{")]
     own = next(node for node in told if node["name"] == name_of(env))
     home = job / f"place-{own['id']}"
@@ -124,7 +125,15 @@ def join(env: Mapping[str, str], job: Path) -> None:
     }
     threads = {"OMP_NUM_THREADS": str(max(1, cores // own["processes"]))}
     words = ["-m", "train", "agent", "--cluster", str(config), "--config", str(job / paths.SETTINGS)]
-    os.execve(sys.executable, [sys.executable, *words], {**threads, **env, **own_settings})
+    everything = {**threads, **env, **own_settings}
+    if own["id"] == 0:
+        os.execve(sys.executable, [sys.executable, *words], everything)
+
+    def ended() -> bool:
+        return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"])) != GOES_ON
+
+    status = paths.logs(home, env["MOTLEY_RUN"]) / paths.AGENT
+    return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
 
 
 def furnish(home: Path, shared: Path) -> None:

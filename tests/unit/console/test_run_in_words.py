@@ -136,6 +136,13 @@ def test_the_live_line() -> None:
     assert progress_bar(0.5) == "━" * 12 + "─" * 12 and len(progress_bar(2.0)) == 24
 
 
+def test_the_live_line_says_for_what_a_run_waits() -> None:
+    view = view_of(["a", "b"], total=40)
+    view.take("a", "event", step(10, 1.0))
+    view.take("a", "member", member("waiting", 2.0, reason="job 7 is pending: Resources")[1])
+    assert view.line().endswith("  (waiting: job 7 is pending: Resources)")
+
+
 def pipes(*groups: tuple[int, tuple[tuple[str, int, int], ...]]) -> dict[str, Any]:
     """A step over pipes: the rows of each, and its processes with the first and the last layer, counted from 1."""
     found = step(12, 9.0)
