@@ -50,26 +50,28 @@ def create(group: str) -> list[Path]:
     return [tree / group for tree in trees()]
 
 
-def quota(group: str, percent: float | None) -> None:
-    """Allow the group this share of one core, or all there is."""
+def quota(group: str, percent: float | None, period_us: int = PERIOD_US) -> None:
+    """Allow the group this share of one core, or all there is. Who has used it up rests until the period is over."""
+    allowed = None if percent is None else int(percent * period_us / 100)
     if hybrid():
-        file, everything = MOUNT / "cpu" / group / "cpu.cfs_quota_us", "-1"
-        amount = everything if percent is None else str(int(percent * PERIOD_US / 100))
+        folder = MOUNT / "cpu" / group
+        writes = {folder / "cpu.cfs_period_us": str(period_us), folder / "cpu.cfs_quota_us": str(allowed or -1)}
     else:
-        file, everything = MOUNT / group / "cpu.max", f"max {PERIOD_US}"
-        amount = everything if percent is None else f"{int(percent * PERIOD_US / 100)} {PERIOD_US}"
+        writes = {MOUNT / group / "cpu.max": f"{allowed or 'max'} {period_us}"}
     try:
-        file.write_text(amount)
+        for file, amount in writes.items():
+            file.write_text(amount)
     except OSError as error:
         raise LabError(f"no CPU quota here, the cpu cgroup controller is missing: {file}: {error.strerror}") from None
 
 
 def quota_percent(group: str) -> float | None:
     if hybrid():
-        amount = (MOUNT / "cpu" / group / "cpu.cfs_quota_us").read_text().strip()
+        files = [MOUNT / "cpu" / group / f"cpu.cfs_{name}_us" for name in ("quota", "period")]
+        amount, period = (file.read_text().strip() for file in files)
     else:
-        amount = (MOUNT / group / "cpu.max").read_text().split()[0]
-    return None if amount in {"-1", "max"} else int(amount) * 100 / PERIOD_US
+        amount, period = (MOUNT / group / "cpu.max").read_text().split()
+    return None if amount in {"-1", "max"} else int(amount) * 100 / int(period)
 
 
 def freeze(group: str, frozen: bool) -> None:

@@ -136,10 +136,13 @@ def train(run: str, hosts: list[Host], *, processes: Mapping[str, int] | None = 
     return Training(run, hosts, ["-m", "train", "run", f"--config={AT}/{run}.yaml"], processes=processes)
 
 
-def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None) -> None:
+def quotas(
+    hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None, period_us: int = cgroups.PERIOD_US
+) -> None:
     """The profile's CPU shares or others; a start-up needs all there is."""
     for host in hosts:
-        cgroups.quota(host.cgroup, (percent or {}).get(host.name, host.spec.cpu_percent) if on else None)
+        own = (percent or {}).get(host.name, host.spec.cpu_percent) if on else None
+        cgroups.quota(host.cgroup, own, period_us)
 
 
 def links(hosts: list[Host], mbit: float | None = None) -> None:
