@@ -21,7 +21,8 @@ OFF = 0.10
 TRIAL_GB = 3
 
 
-def measure(place: Place, model_name: str, backend: str) -> Figures:
+def measure(place: Place, model_name: str, backend: str, kept: str = "gpu") -> Figures:
+    """`kept`: stream, where the base is brought to the card layer by layer."""
     import torch
 
     from train.engine.microbatch import whole_step
@@ -34,7 +35,7 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
     before = used_on_card()
     engine = backends.get(backend)
     facts, folder = weights.facts_of(model_name), weights.whole(place, model_name)
-    setup = Setup(row_length=LENGTH)
+    setup = Setup(row_length=LENGTH, weights=kept)
     fits = {gb: largest_micro_batch(facts, setup, gb * GIB, at_most=16) for gb in CARDS_GB}
     whole_card = torch.cuda.get_device_properties(0).total_memory
     smallest = min(gb for gb, rows in fits.items() if rows)
@@ -42,6 +43,7 @@ def measure(place: Place, model_name: str, backend: str) -> Figures:
     spec = ModelSpec(
         folder=str(folder), device=place.device, precision=precision_of(place), load_in="4bit", lora_r=16,
         gradient_checkpointing="unsloth" if backend == "unsloth" else "true", max_seq_length=LENGTH,
+        weights=kept,
     )  # fmt: skip
     model: Any = engine.build(spec)
     parameters = list(trained_weights(model).values())
@@ -153,6 +155,14 @@ LINES = (
         )
         for short, name in (("7b", "llama2-7b"), ("8b", "llama3.1-8b"))
         for backend, needs in (("hf", ()), ("unsloth", ("unsloth",)))
+    ),
+    Line(
+        name="memory-7b-streamed",
+        about="memory planned for a 7b in 4 bit that is streamed, against the peak as on 8, 12, 16 GB",
+        needs=("a card of 8 GB", "transformers and peft", "bitsandbytes"),
+        measure=functools.partial(measure, model_name="llama2-7b", backend="hf", kept="stream"),
+        judge=judge,
+        simulated=True,
     ),
     Line(
         name="trial",

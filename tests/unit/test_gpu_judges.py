@@ -17,6 +17,7 @@ SIMULATED = {
     "exact-unsloth-8bit",
     "memory-7b-hf",
     "memory-7b-unsloth",
+    "memory-7b-streamed",
     "memory-8b-hf",
     "memory-8b-unsloth",
     "trial",
@@ -43,6 +44,7 @@ def test_only_these_lines_are_simulated() -> None:
 
 RECORDED = {name: results.recorded(LINES[name]) for name in sorted(SIMULATED)}
 GOOD_LOSSES = [6.9, 6.8, 6.7, 6.6, 6.5, 6.4, 6.3, 6.2, 6.1, 6.0]
+LARGE = ("stream-16bit", "stream-4bit", "pipe-two", "pipe-beside-whole")
 PROOF = {"1": "a", "10": "b"}
 CURVE = {"losses": GOOD_LOSSES, "truth": GOOD_LOSSES, "adapters": [PROOF, PROOF]}
 EXACT = {
@@ -74,6 +76,7 @@ GOOD = {
     "oom-backward": {**OOM, "part": "backward"},
     "oom-optimizer": DIED,
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16"), CURVE),
+    **dict.fromkeys(LARGE, CURVE),
     "two-resume": {**CURVE, "codes": [[143, 143], [143]], "starts": [0, 3, 7]},
     "sigterm": SIGTERM,
     "warm": WARM,
@@ -145,6 +148,7 @@ SPOILED: dict[str, list[dict[str, object]]] = {
     "oom-optimizer": [{"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]},
                       {"starts": [0, 5]}, {"losses": WORSE}],
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16", "card-and-cpu", "two-cards"), BAD_CURVE),
+    **dict.fromkeys(LARGE, BAD_CURVE),
     "two-resume": [*BAD_CURVE, {"codes": [[143, 1], [143]]}, {"starts": [0, 0, 7]}],
     "sigterm": [{"codes": [-9]}, {"seconds": 9.0}, {"saved": []}, {"saved": [2]}, {"starts": [0, 0]},
                 {"losses": WORSE}],
