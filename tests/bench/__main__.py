@@ -25,6 +25,7 @@ PARTS = {
     "pretrain": "a model from nothing, beside GPT-2's class on the same rows",
     "growth": "clusters of 5, 16 and 64 nodes, as far as they can be played",
     "images": "pictures on unequal machines, beside a plain DDP script",
+    "pipes": "a model cut over machines, beside its plan and beside a streamed base",
     "stream": "a step whose base is streamed, beside one whose base is held",
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
