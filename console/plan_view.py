@@ -82,6 +82,8 @@ def alone_or_even(plan: Plan) -> dict[str, str]:
     if not plan.prediction:
         return {node.name: "found while it runs" for node in plan.nodes}
     shares = plan.prediction["together"]["shares"]
+    if plan.fit.cut:
+        return {name: str(count) for name, count in shares.items()}
     return {name: f"{count}  ({plan.speeds.rows_per_s[name]:.2f} rows/s)" for name, count in shares.items()}
 
 

@@ -21,7 +21,7 @@ from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
 from ansible.module_utils.motley.run_processes import UNIT
-from ansible.module_utils.train.runlog.paths import AGENT, CLUSTER, EVENTS, LAUNCH, checkpoints, logs, made
+from ansible.module_utils.train.runlog.paths import AGENT, CLUSTER, DECIDED, EVENTS, LAUNCH, checkpoints, logs, made
 
 DOCUMENTATION = r"""
 module: launch_info
@@ -175,10 +175,18 @@ def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]
             for node, did in event["nodes"].items():
                 if did["rows"] and did["compute_s"] > 0 and "layers" not in did:
                     rates.setdefault(node, []).append(did["rows"] / did["compute_s"])
-        if rates:
-            speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}
-            found.append({"run": name, "launched": runs[name]["launched"], "speeds": speeds})
+        speeds = {node: round(statistics.median(values), 4) for node, values in rates.items()}
+        layers = layer_speeds(checkpoints(home, name) / DECIDED)
+        if speeds or layers:
+            found.append({"run": name, "launched": runs[name]["launched"], "speeds": speeds, "layer_speeds": layers})
     return found
+
+
+def layer_speeds(file: Path) -> dict[str, float]:
+    """Layers of a row per second of each node, of a run whose model was cut."""
+    words = str(read_json(file).get("stage_speeds") or "")
+    pairs = [part.partition("=") for part in words.split(",") if part]
+    return {name: float(speed) for name, _, speed in pairs}
 
 
 if __name__ == "__main__":

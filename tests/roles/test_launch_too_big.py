@@ -1,5 +1,6 @@
-"""Models that no machine holds alone, from `launch.yml`: each family of the catalogue cut over three hosts, and what a
-plan says of 13 and 32 billion parameters on 16 + 8 + 8 GB, with the hub's files at their full size.
+"""Models that no machine holds alone, from `launch.yml`: each family of the catalogue cut over three hosts, how long a
+plan says that a step takes, and what a plan says of 13 and 32 billion parameters on 16 + 8 + 8 GB, with the hub's files
+at their full size.
 
 The hosts compute on CPUs. Their cards are an nvidia-smi that names them and a torch that claims CUDA: for plans.
 """
@@ -94,6 +95,17 @@ def test_each_family_of_the_catalogue_is_launched_over_machines_that_hold_it_tog
     assert last[NODES[0]]["layers"][0] == 0 and last[NODES[2]]["layers"][1] == 5
     adapter = f"{HOME}/results/{family}-cut/adapter/adapter_model.safetensors"
     assert len({host.run("sha256sum", adapter) for host in hosts}) == 1
+
+
+def test_a_plan_measures_each_part_and_says_what_a_step_will_take(ready: Person) -> None:
+    asked = {"model": "tiny", "max_steps": 12, "rows_per_step": 24, "run": "foreseen", "pipes": "+".join(NODES)}
+    blind = ready.plans(**asked)
+    assert blind.rc == 0 and "predicted" not in blind.out, blind.out
+    measured = ready.plans(**asked, motley_plan_calibrate="true")
+    assert measured.rc == 0 and "s a step (measured in a calibration)" in measured.out, measured.out
+    assert ready.launches(**asked, starts=True).rc == 0
+    then = ready.plans(**{**asked, "run": "after"})
+    assert then.rc == 0 and "s a step (measured in foreseen)" in then.out, then.out
 
 
 @pytest.fixture(scope="module")

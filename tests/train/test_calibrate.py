@@ -87,3 +87,21 @@ def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, 
     assert again["cached"] and again["speed"] == first["speed"]
     assert calibrate("--max-seq-length", "32", "--known-only")["speed"] is None
     assert calibrate("--lora-r", "4", "--known-only")["key"] != first["key"]
+
+
+def test_of_a_model_that_is_cut_a_part_is_measured_in_layers(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+
+    def calibrate(*flags) -> dict:
+        words = ["calibrate", "--model", "tiny", "--max-seq-length", "64", "--micro-batch", "1", "--json", *flags]
+        assert __main__.main(words) == 0
+        return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+    parts = [calibrate("--pipes", "a+b", "--part", part) for part in ("0-2", "2-4", "0-2")]
+    assert [part["cached"] for part in parts] == [False, False, True]
+    assert parts[0]["key"] == parts[2]["key"] != parts[1]["key"]
+    whole = calibrate("--pipes", "a+b")
+    first = parts[0]["speed"]["rows_per_s"]
+    assert not whole["cached"] and first > 1.5 * whole["speed"]["rows_per_s"], (
+        "two layers of a row, or four and the head"
+    )

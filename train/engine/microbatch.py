@@ -58,15 +58,6 @@ def chunks(rows: list[int], size: int) -> list[list[int]]:
     return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
-ON_CPU = {"tokens": 2048, "numbers": 65536, "lines": 2048}
-
-
-def on_cpu(row_length: int, unit: str = "tokens") -> tuple[int, str]:
-    """So many at a time keep the cores busy; more only costs memory."""
-    most = ON_CPU[unit]
-    return max(1, most // row_length), f"CPU: about {most:_} {unit} at a time, rows of {row_length}".replace("_", " ")
-
-
 def _predict(peaks: dict[int, int], size: int) -> int:
     """Memory grows by a straight line: two trials give it."""
     if len(peaks) < 2:

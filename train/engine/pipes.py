@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from train.engine import cut_proof
-from train.engine.microbatch import on_cpu
 from train.errors import BadInput
 from train.models.hf import DTYPES
 from train.parallel.workers import Workers, alone
@@ -148,8 +147,7 @@ def micro_batch(
 ) -> tuple[int, str]:
     """Alike on all stages of a pipe: as set, else so small that all of them have something to do."""
     group = workers.group(world.rank)
-    rows = max(1, config.rows_per_step // len(workers.groups) // (stages.FULL_ROWS * len(group)))
-    own = config.micro_batch or min(on_cpu(row_length)[0], rows)
+    own = stages.rows_at_once(config, row_length, len(workers.groups), len(group))
     own = min(own, int(known.get("pipe_micro_batch", own)))
     everyone = world.gather(own)
     return min(int(everyone[rank]) for rank in group), "alike in all stages of a pipe"

@@ -35,6 +35,7 @@ from train.plan.catalogue import AnyFacts
 from train.plan.config import RunConfig, SftConfig
 from train.plan.decide import choose
 from train.plan.fit import Decisions, placed, setup_for
+from train.plan.micro_batch import on_cpu
 from train.plan.nodes import Device
 from train.plan.shares import parse_speeds
 from train.recipes import Recipe, sft
@@ -236,7 +237,7 @@ def choose_micro_batch(
         return config.micro_batch, "as set"
     device = device_of(trained)
     if device == "cpu":
-        return microbatch.on_cpu(rows.row_length, config.ROW_UNIT)
+        return on_cpu(rows.row_length, config.ROW_UNIT)
     full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
     trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
     return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)

@@ -1,11 +1,12 @@
 """`python -m train calibrate`: how fast this machine computes, with the model and the rows that are meant.
 
     python -m train calibrate --model llama2-7b --max-seq-length 512
+    python -m train calibrate --model llama2-13b --pipes a+b --part 0-22
 
 Whole steps of one and of several micro-batches, random rows of full length, this process alone; no data is needed. What
 was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
 Without a micro_batch it is as in a run on a CPU, and 1 on a GPU. The model is loaded once; the steps take ten seconds
-at most, or two steps where one takes longer.
+at most, or two steps where one takes longer. Of a model that is cut, a part is measured: layers of a row per second.
 """
 
 from __future__ import annotations
@@ -45,18 +46,24 @@ class Speed:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     own = [name for settings in RECIPES.values() for name in settings.COUNTED if name in SETTINGS]
-    add_settings(parser, dict.fromkeys(["recipe", *own, *COMMON_COUNTS]))
+    add_settings(parser, dict.fromkeys(["recipe", *own, *COMMON_COUNTS, "pipes"]))
+    parser.add_argument("--part", type=part_of, metavar="A-B", help="the layers from A to before B, counted from 0")
     parser.add_argument("--known-only", action="store_true", help="show what was measured before; measure nothing")
+
+
+def part_of(text: str) -> tuple[int, int]:
+    first, _, end = text.partition("-")
+    return int(first), int(end)
 
 
 def main(args: argparse.Namespace) -> int:
     config = config_of(args)
     started = time.perf_counter()
     file = home_dir() / FILE
-    key = key_of(config)
+    key = key_of(config, args.part)
     speed, cached = known(file).get(key), True
     if speed is None and not args.known_only:
-        speed, cached = measure(config), False
+        speed, cached = measure(config, args.part), False
         keep(file, key, speed)
     seconds = round(time.perf_counter() - started, 2)
     if args.json:
@@ -73,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
 # -- what was measured before ------------------------------------------------------------------------------------
 
 
-def key_of(config: RunConfig) -> str:
+def key_of(config: RunConfig, part: tuple[int, int] | None = None) -> str:
     """Everything that a speed depends on; needs no torch."""
     from train.measure.versions import environment_lock
 
@@ -82,6 +89,7 @@ def key_of(config: RunConfig) -> str:
         "machine": [platform.machine(), gpus() or processor()],
         **{name: getattr(config, name) for name in COMMON_COUNTS},
         **config.counted,
+        **({"part": part} if part else {}),
     }
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
 
@@ -117,17 +125,16 @@ def keep(file: Path, key: str, speed: Speed) -> None:
 # -- measuring -----------------------------------------------------------------------------------------------------
 
 
-def measure(config: RunConfig) -> Speed:
-    """Loads the model as a run would and lets it train on random rows."""
+def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
+    """Loads the model, or a part of it, as a run would and lets it train on random rows."""
     import torch
 
     from train import recipes
-    from train.engine import microbatch
     from train.engine.device import look
     from train.models.weights import trained_weights
-    from train.parallel.sync import FlatSync
     from train.plan.decide import choose
     from train.plan.fit import placed
+    from train.plan.micro_batch import on_cpu
 
     recipe = recipes.of(config)
     base = recipe.start_for_trial(config)
@@ -135,27 +142,62 @@ def measure(config: RunConfig) -> Speed:
     shape = recipe.shape(config, base)
     decisions = choose(config, [facts], shape)
     config, _ = placed(config, decisions, facts, shape)
-    module = recipe.build(config, decisions, base, facts.device, config.max_seq_length)
+    layers = {"layers": part} if part else {}
+    module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
     parameters = list(trained_weights(module.model).values())
-    flat = FlatSync(module, parameters, "fp32", facts.device)
     optimizer = torch.optim.AdamW(parameters, lr=1e-9)
-    rows = config.micro_batch or (microbatch.on_cpu(config.max_seq_length)[0] if facts.device == "cpu" else 1)
+    rows = config.micro_batch or (on_cpu(config.max_seq_length)[0] if facts.device == "cpu" else 1)
     vocabulary: int = getattr(module.model.config, "vocab_size", 2)
     batch = recipe.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
+    if part:
+        gradients, counted = train_part(module, batch, parameters, decisions.precision, facts.device)
+    else:
+        gradients, counted = train_whole(module, batch, parameters, facts.device), 1.0
 
     def step(micro_batches: int) -> float:
         started = time.perf_counter()
-        flat.gradients([batch] * micro_batches, 1.0)
+        gradients(micro_batches)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if facts.device != "cpu":
             torch.cuda.synchronize()
         return time.perf_counter() - started
 
-    return fit(step, rows)
+    return fit(step, rows * counted)
 
 
-def fit(step: Callable[[int], float], rows: int, budget_s: float = BUDGET_S) -> Speed:
+def train_whole(module: Any, batch: Any, parameters: list[Any], device: str) -> Callable[[int], object]:
+    from train.parallel.sync import FlatSync
+
+    flat = FlatSync(module, parameters, "fp32", device)
+    return lambda micro_batches: flat.gradients([batch] * micro_batches, 1.0)
+
+
+def train_part(
+    module: Any, batch: Any, parameters: list[Any], precision: str, device: str
+) -> tuple[Callable[[int], object], float]:
+    """And what a row costs it, in layers. Hidden states and their gradients are random too; weights of layers elsewhere
+    are updated as in a run."""
+    import torch
+
+    from train.parallel.pipeline import Stage
+
+    stage = Stage(module.model, (0,), 0, precision, device)
+    came = torch.randn(*batch["input_ids"].shape, stage.width, dtype=stage.dtype, device=device)
+
+    def gradients(micro_batches: int) -> None:
+        for _ in range(micro_batches):
+            hidden = None if stage.part.begins else came.clone().requires_grad_()
+            out = stage.forward(batch, hidden)
+            stage.backward(out, 1.0, None if stage.part.ends else came)
+        for parameter in parameters:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+
+    return gradients, stage.cost
+
+
+def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -> Speed:
     """Steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
     warm_s = step(1)
     if warm_s > budget_s / 2:  # a large model: one more step, and no line

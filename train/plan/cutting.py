@@ -45,9 +45,9 @@ def room_of(config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Dev
 def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> tuple[str, str]:
     """`pipes` as it will be, and why."""
     wanted = config.holding.pipes
-    if wanted != "auto" or not isinstance(facts, Facts) or setup.full or setup.load_in == "8bit":
-        return ("off", "") if wanted == "auto" else (wanted, "as set" if parse_pipes(wanted) else "")
-    if config.sync == "local" or config.holding.backend == "unsloth" or config.holding.weights != "auto":
+    if wanted != "auto":
+        return wanted, "as set" if parse_pipes(wanted) else ""
+    if not isinstance(facts, Facts) or not may_be_cut(config, setup):
         return "off", ""
     room = room_of(config, facts, setup, devices)
     names = [device.node for device in devices]
@@ -67,6 +67,19 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
     who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
     why = f"{who} can neither hold the base nor stream it"
     return ",".join("+".join(group) for group in groups), why
+
+
+def may_be_cut(config: RunConfig, setup: Setup) -> bool:
+    """Where nobody has asked for it."""
+    held = config.holding
+    if setup.full or setup.load_in == "8bit" or config.sync == "local":
+        return False
+    return getattr(held, "pipes", "off") == held.weights == "auto" and held.backend != "unsloth"
+
+
+def staged(pipes: str) -> list[str]:
+    """Nodes that hold the model with others."""
+    return [name for group in parse_pipes(pipes) if len(group) > 1 for name in group]
 
 
 def too_small_together(names: Sequence[str], room: Room) -> str:
@@ -95,9 +108,17 @@ def fewest(names: Sequence[str], room: Room, enough: Callable[[Sequence[str]], b
     return [tuple(name for name in names if name in group) for group in groups]
 
 
-def cut(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device], why: str) -> Cut | None:
-    """None where no node shares the model with another. Speeds are not known yet: by memory, which a run may change as
-    far as it has to."""
+def cut(
+    config: RunConfig,
+    facts: AnyFacts | None,
+    setup: Setup,
+    devices: Sequence[Device],
+    why: str,
+    *,
+    speeds: Mapping[str, float] | None = None,
+) -> Cut | None:
+    """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
+    measures them before it cuts."""
     groups = parse_pipes(config.holding.pipes)
     if not any(len(group) > 1 for group in groups) or not isinstance(facts, Facts):
         return None
@@ -107,7 +128,11 @@ def cut(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequen
     lacking = ""
     for group in (group for group in groups if len(group) > 1):
         most = stages.room_of(facts, setup, [by_name[name] for name in group], facts.layers)
-        counts = stages.cut_layers(facts.layers, [max(1, count) for count in most], most)
+        if speeds:
+            cost = stages.head_cost(facts)
+            counts = stages.cut_layers(facts.layers, [speeds[name] for name in group], most, head_layers=cost)
+        else:
+            counts = stages.cut_layers(facts.layers, [max(1, count) for count in most], most)
         if counts is None:
             held = Room(room.layers, room.layer_bytes, dict(zip(group, most, strict=True)))
             others = [name for name in by_name if name not in group]

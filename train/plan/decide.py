@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan import catalogue, obstacles, sizes, speedup, streaming
+from train.plan import catalogue, cut_prediction, obstacles, sizes, speedup, streaming
 from train.plan.config import RunConfig
-from train.plan.cutting import bubbles
-from train.plan.fit import Decisions, Fit, fit, predict, setup_for, with_pipes
+from train.plan.cutting import bubbles, may_be_cut, staged
+from train.plan.fit import Decisions, Fit, cut_by_speed, fit, predict, setup_for, with_pipes
 from train.plan.memory import GIB, Setup, fits, parameters
 from train.plan.new_or_resumed import choose_run, known_runs
-from train.plan.nodes import Device, LaunchFacts, PlanNode, link, machines, nodes_of, speeds
+from train.plan.nodes import Device, LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.pipes_setting import parse_pipes
 from train.plan.plan import Plan
 from train.plan.request import Request, about_model
@@ -41,14 +41,12 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
+    streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
+    parts = staged(fitted.pipes) if fitted.cut else []
+    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
+    fitted, known, computing, prediction = foresee(request.config, nodes, fitted, known, mbit)
     if settings.get("pipes") == "auto":
         settings["pipes"] = fitted.pipes
-    streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
-    known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams)
-    prediction, computing = {}, []
-    if len(known.rows_per_s) == len(nodes) and not fitted.cut:
-        computing = machines(nodes, known, mbit)
-        prediction = predict(fitted, computing, request.config)
     wireless = [node.name for node in nodes if node.look["route"]["wireless"]]
     return Plan(
         request=request,
@@ -70,6 +68,40 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
+
+
+def foresee(
+    config: RunConfig, nodes: list[PlanNode], fitted: Fit, known: Speeds, mbit: float
+) -> tuple[Fit, Speeds, list[speedup.Machine], dict[str, Any]]:
+    """What the nodes do together, once all their speeds are known; by these the model is cut, or cut at all."""
+    if len(known.rows_per_s) < len(nodes):
+        return fitted, known, [], {}
+    if not fitted.cut:
+        computing = machines(nodes, known, mbit)
+        prediction = predict(fitted, computing, config)
+        faster = cut_instead(config, nodes, fitted, known, prediction)
+        if not faster:
+            return fitted, known, computing, prediction
+        fitted, known = faster
+    fitted = cut_by_speed(fitted, config, known.rows_per_s)
+    return fitted, known, [], cut_prediction.predict(fitted, config, known.rows_per_s, known.fixed_s)
+
+
+def cut_instead(
+    config: RunConfig, nodes: list[PlanNode], streamed: Fit, known: Speeds, prediction: Mapping[str, Any]
+) -> tuple[Fit, Speeds] | None:
+    """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
+    all_stream = all(one.place.weights == "stream" and not one.node.weights for one in streamed.nodes)
+    several = len(nodes) > 1 and all(node.processes == 1 for node in nodes)
+    if not (all_stream and several and may_be_cut(config, streamed.setup)):
+        return None
+    own: dict[str, Any] = {"pipes": "+".join(node.name for node in nodes)}
+    config, devices = replace(config, **own), [node.node for node in streamed.nodes]
+    about: dict[str, Any] = {"model": streamed.model, "facts": streamed.facts, "mbit": streamed.link_mbit}
+    cut = fit(config, streamed.decisions, devices, **about)
+    step_s = prediction["together"]["step_s"]
+    found = cut_prediction.faster_than_streamed(cut, config, known.rows_per_s, step_s)
+    return found and (found[0], replace(known, rows_per_s=found[1]))
 
 
 def checkpoint_bytes(fitted: Fit, keep: int) -> int:

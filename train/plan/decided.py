@@ -14,8 +14,8 @@ from typing import Any
 from train.files import write_atomic
 from train.plan import fit
 from train.plan.config import RunConfig
+from train.runlog.paths import DECIDED
 
-FILE = "decided.json"
 NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
 
 
@@ -26,7 +26,7 @@ def read(config: RunConfig) -> dict[str, str]:
     runs = [config.run] if config.resume == "auto" else [config.run, config.resume]
     for run in runs:
         try:
-            found = json.loads((config.checkpoint_folder(run) / FILE).read_text())
+            found = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
             return {name: str(found[name]) for name in NAMES if name in found}
         except (OSError, ValueError):
             continue
@@ -50,5 +50,5 @@ def keep(config: RunConfig, **decided: str) -> None:
     if known | decided == known:
         return
     with contextlib.suppress(OSError):  # a full disk: the next checkpoint says so
-        file = config.checkpoint_folder() / FILE
+        file = config.checkpoint_folder() / DECIDED
         write_atomic(file, (json.dumps(known | decided, indent=1) + "\n").encode())

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from train.errors import BadInput
 from train.plan import speedup
 from train.plan.catalogue import AnyFacts, Facts
 from train.plan.config import RunConfig
-from train.plan.cutting import Cut, cut, resolve
+from train.plan.cutting import Cut, cut, resolve, staged
 from train.plan.memory import (
     LINEARS,
     Memory,
@@ -172,21 +172,32 @@ def fit(
     places = [place(config.holding.weights, facts, setup, device) for device in devices]
     nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
     found = cut(config, facts, setup, devices, why_cut)
-    if found:
-        members = {name for group in parse_pipes(config.holding.pipes) if len(group) > 1 for name in group}
-        nodes = [as_stage(node, found) if node.node.node in members else node for node in nodes]
     return Fit(
         model=model,
         facts=facts,
         setup=setup,
         decisions=decisions,
-        nodes=nodes,
+        nodes=as_stages(nodes, config.holding.pipes, found),
         link_mbit=mbit,
         sends=MUON_SENDS if config.optimizer == "muon" else 1.0,
         cut=found,
         pipes=config.holding.pipes,
         lacking=found.lacking if found else why_cut * (config.holding.pipes == "off"),
     )
+
+
+def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
+    """As a run cuts that knows how fast its stages are. `speeds`: layers of a row per second."""
+    assert found.cut
+    own: dict[str, Any] = {"pipes": found.pipes}
+    devices = [node.node for node in found.nodes]
+    again = cut(replace(config, **own), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
+    return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
+
+
+def as_stages(nodes: list[NodeFit], pipes: str, found: Cut | None) -> list[NodeFit]:
+    members = staged(pipes)
+    return [as_stage(node, found) if found and node.node.node in members else node for node in nodes]
 
 
 def as_stage(node: NodeFit, found: Cut) -> NodeFit:

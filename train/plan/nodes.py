@@ -125,6 +125,7 @@ class Speeds:
     """What is known of how fast the nodes compute."""
 
     rows_per_s: dict[str, float] = field(default_factory=dict)
+    """Layers of a row, of a node that has a part of the model."""
     fixed_s: dict[str, float] = field(default_factory=dict)
     """Of a step, whatever its rows; only where that was measured."""
     why: str = "not measured yet"
@@ -135,22 +136,28 @@ def speeds(
     settings: Mapping[str, Any],
     calibrated: Mapping[str, Mapping[str, float]] | None = None,
     counted: Iterable[str] = (),
+    *,
     streams: Iterable[str] = (),
+    staged: Iterable[str] = (),
 ) -> Speeds:
     """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
-    the recipe's own a speed depends on; `streams`: the nodes whose base is streamed."""
+    the recipe's own a speed depends on; `streams`: the nodes whose base is streamed; `staged`: those that have a part
+    of the model, of which layers of a row per second count."""
     alike = [name for name in (*COUNTED_ALIKE, *counted) if name != "weights"]
     rates: dict[str, float] = {}
     fixed: dict[str, float] = {}
     sources: list[str] = []
     for node in nodes:
+        kind = "layer_speeds" if node.name in staged else "speeds"
         for entry in node.look["measured"]:
             before = entry["launched"].get("all", {})
             if (node.name in entry["launched"].get("streams", ())) != (node.name in streams):
                 continue
-            if before and all(before.get(name) == settings.get(name) for name in alike):
-                for name, rate in entry["speeds"].items():
-                    rates.setdefault(name.partition(":")[0], rate)
+            alike_then = before and all(before.get(name) == settings.get(name) for name in alike)
+            if alike_then and entry.get(kind):
+                for name, rate in entry[kind].items():
+                    if (name in staged) == (node.name in staged):
+                        rates.setdefault(name.partition(":")[0], rate)
                 sources.append(entry["run"])
                 break
     for name, speed in (calibrated or {}).items():

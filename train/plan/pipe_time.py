@@ -9,6 +9,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from train.plan.stages import stage_seconds
 
 Sent = tuple[float, int, int, int, bool]
 """When it is ready, from which stage, to which, of which micro-batch, whether forward."""
@@ -60,3 +64,34 @@ def _schedule(count: int, ahead: int) -> list[tuple[int, bool]]:
 def step_seconds(forward: Sequence[float], backward: Sequence[float], hop_s: float, count: int) -> float:
     """Of `count` micro-batches; each stage's seconds for one, and those that a link takes for it."""
     return Play(forward, backward, hop_s, count).seconds_of_all()
+
+
+FLOP = {True: 6, False: 4}
+"""Of a weight and a token: forward, forward again where the backward pass does that, backward to the inputs. A frozen
+base has no gradient of weights."""
+FORWARD = {True: 1 / 3, False: 1 / 2}
+"""Of the computing: where the backward pass computes forward again, and where it does not."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pipe:
+    """A pipe whose stages' speeds are known."""
+
+    speeds: Sequence[float]
+    """Layers of a row per second."""
+    counts: Sequence[int]
+    """Layers of each stage."""
+    head_layers: float
+    hop_s: float
+    """What a link takes for the hidden states of a row."""
+    at_once: int
+    """Rows of a micro-batch."""
+    checkpoints: bool
+
+    def seconds(self, rows: int) -> float:
+        """Of so many rows, until the last gradient is back."""
+        at_once = max(1, min(self.at_once, rows))
+        each = [at_once * one for one in stage_seconds(self.counts, self.speeds, self.head_layers)]
+        part = FORWARD[self.checkpoints]
+        forward, backward = ([share * one for one in each] for share in (part, 1 - part))
+        return step_seconds(forward, backward, at_once * self.hop_s, ceil(rows / at_once))

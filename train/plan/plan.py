@@ -8,6 +8,7 @@ from typing import Any
 
 from train.layout import BASE_MODELS, RAW_DATA
 from train.plan import fit, own_recipe
+from train.plan.cut_prediction import rows_in_pipe
 from train.plan.cutting import as_data as as_pipe
 from train.plan.nodes import PlanNode, Speeds
 from train.plan.request import HELP, Request, about_dataset
@@ -104,13 +105,25 @@ def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
 
 def calibrate_words(plan: Plan) -> list[str]:
     """How a node is told to measure its speed, in its home: `python -m train` … Empty where only rows can show it."""
-    if own_recipe.is_file(plan.settings["recipe"]) or plan.fit.cut:
+    if own_recipe.is_file(plan.settings["recipe"]):
         return []
     config, settings = plan.request.config, plan.settings
     names = [*COMMON_COUNTS, *config.COUNTED]
     own = {"model": f"{BASE_MODELS}/{plan.model['folder_name']}"} if plan.model["folder_name"] else {}
     given = {name: settings[name] for name in dict.fromkeys(["recipe", *names]) if settings[name] is not None} | own
     return ["calibrate", "--json", *(f"--{name.replace('_', '-')}={as_word(value)}" for name, value in given.items())]
+
+
+def own_calibrate_words(plan: Plan, entry: fit.NodeFit) -> list[str]:
+    """What is this node's own of it: where it has the base, or its part of the model."""
+    if "weights" not in plan.settings:
+        return []
+    cut = plan.fit.cut
+    words = [f"--weights={entry.place.weights}", *([f"--pipes={plan.settings['pipes']}"] if cut else [])]
+    if cut and (part := cut.layers.get(entry.node.node)):
+        rows = rows_in_pipe(plan.fit, plan.request.config, entry.node.node)
+        words += [f"--part={part[0]}-{part[1]}", f"--micro-batch={rows}"]
+    return words
 
 
 def as_word(value: Any) -> str:
@@ -145,7 +158,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "nodes": [
             {key: value for key, value in asdict(node).items() if key != "look"}
             | {"card": node.look["route"].get("nic"), "home": node.look["home"], "cores": node.look["cores"]}
-            | {"weights": entry.place.weights}
+            | {"weights": entry.place.weights, "calibrate": own_calibrate_words(plan, entry)}
             for node, entry in zip(plan.nodes, plan.fit.nodes, strict=True)
         ],
     }

@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from train.plan.catalogue import AnyFacts, Facts
+from train.plan.config import RunConfig
 from train.plan.memory import USABLE, Memory, Setup, linear_parameters, lora_parameters, memory
+from train.plan.micro_batch import on_cpu
 from train.plan.nodes import Device, gb
 from train.plan.pipes_setting import Group
 from train.plan.streaming import on_node
@@ -46,6 +48,22 @@ def stage_seconds(counts: Sequence[int], speeds: Sequence[float], head_layers: f
 def bubble(stages: int, micro_batches: int) -> float:
     """Part of a step in which a stage waits, if all take the same time for a micro-batch."""
     return (stages - 1) / (micro_batches + stages - 1)
+
+
+def rows_at_once(config: RunConfig, row_length: int, workers: int, count: int) -> int:
+    """Of a micro-batch: as set, else so few that all stages of a pipe have something to do."""
+    rows = max(1, config.rows_per_step // workers // (FULL_ROWS * count))
+    return config.micro_batch or min(on_cpu(row_length)[0], rows)
+
+
+def hop_bytes(facts: Facts, row_length: int, devices: Sequence[Device]) -> int:
+    """Of a row's hidden states, from one node to the next; a CPU has them in fp32."""
+    return (2 if all(one.is_gpu for one in devices) else 4) * row_length * facts.hidden
+
+
+def checkpoints(setup: Setup, devices: Sequence[Device]) -> bool:
+    """Whether a backward pass computes forward again: by itself on a GPU and not on a CPU."""
+    return any(one.is_gpu for one in devices) if setup.checkpointing is None else setup.checkpointing
 
 
 def head_cost(facts: AnyFacts | None) -> float:

@@ -22,11 +22,6 @@ from train.plan.memory import GIB, USABLE, Setup, layer_bytes, linear_parameters
 from train.plan.nodes import Device
 from train.plan.streaming import on_node, place
 
-FLOP = 6
-"""Of a weight and a token: forward, forward again, backward to the inputs. A frozen base has no gradient of weights."""
-FORWARD = 1 / 3
-"""Of the computing, where the backward pass computes forward again."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Way:
@@ -66,21 +61,13 @@ class Case:
 
     @property
     def hop_s(self) -> float:
-        """Of a row's hidden states, from one node to the next; a CPU has them in fp32."""
-        width = 2 if all(one.is_gpu for one in self.devices) else 4
-        return speedup.link_seconds(width * self.config.max_seq_length * self.facts.hidden, self.mbit)
-
-    def pipe_seconds(self, rows_s: Sequence[float]) -> float:
-        """Of a step; `rows_s`: what a row takes in each stage, forward and backward."""
-        rows, at_once = self.config.rows_per_step, min(self.setup.micro_batch, self.config.rows_per_step)
-        part = FORWARD if self.checkpoints else 0.5
-        forward, backward = ([at_once * one * each for one in rows_s] for each in (part, 1 - part))
-        return pipe_time.step_seconds(forward, backward, at_once * self.hop_s, ceil(rows / at_once))
+        """Of a row's hidden states, from one node to the next."""
+        sent = stages.hop_bytes(self.facts, self.config.max_seq_length, self.devices)
+        return speedup.link_seconds(sent, self.mbit)
 
     @property
     def checkpoints(self) -> bool:
-        wanted = self.setup.checkpointing
-        return any(one.is_gpu for one in self.devices) if wanted is None else wanted
+        return stages.checkpoints(self.setup, self.devices)
 
 
 def ways(
@@ -109,7 +96,8 @@ def _alike(kind: str, case: Case) -> Way:
             notes[one.node] = "too little main memory"
     speed = None
     if case.tflops:
-        flop = FLOP * case.tokens * (linear_parameters(facts) + facts.vocab * facts.hidden)
+        each = pipe_time.FLOP[kind == "streamed" or case.checkpoints]
+        flop = each * case.tokens * (linear_parameters(facts) + facts.vocab * facts.hidden)
         compute_s = flop / sum(case.tflops[one.node] * 1e12 for one in case.devices)
         speed = case.tokens / (compute_s + case.exchange_s)
     return Way(
@@ -137,9 +125,17 @@ def _cut(case: Case) -> Way:
         notes[one.node] = f"{count} layers" if counts else "too small together"
     rows, speed = case.config.rows_per_step, None
     if tflops and counts:
-        layer_flop = FLOP * case.config.max_seq_length * linear_parameters(facts) / facts.layers
-        each = stages.stage_seconds(counts, [speed * 1e12 / layer_flop for speed in speeds], cost)
-        speed = case.tokens / (case.pipe_seconds(each) + case.exchange_s)
+        flop = pipe_time.FLOP[case.checkpoints] * case.config.max_seq_length * linear_parameters(facts)
+        layer_flop = flop / facts.layers
+        pipe = pipe_time.Pipe(
+            speeds=[speed * 1e12 / layer_flop for speed in speeds],
+            counts=counts,
+            head_layers=cost,
+            hop_s=case.hop_s,
+            at_once=setup.micro_batch,
+            checkpoints=case.checkpoints,
+        )
+        speed = case.tokens / (pipe.seconds(rows) + case.exchange_s)
     return Way(
         name="cut",
         gb={name: count / GIB for name, count in needs.items()},

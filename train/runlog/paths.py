@@ -11,6 +11,7 @@ TRACES = "trace-*.json.gz"  # what each process of the node did in the steps of 
 TRACE = "trace.json.gz"  # of all nodes, where a run was fetched to
 AGENT = "agent.json"  # the agent's view of this moment
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
+DECIDED = "decided.json"  # beside the checkpoints: what the run decided by itself
 OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)
 ANSWERS = "answers.json"
 CLUSTER, SETTINGS = "config/cluster_config.yaml", "config/training_config.yaml"  # of the run that a node was given last

@@ -1,5 +1,7 @@
-"""What a launch learns of a node's cards."""
+"""What a launch learns of a node's cards and of its runs."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,3 +26,15 @@ def test_the_plan_learns_the_power_limit_of_a_card(monkeypatch: pytest.MonkeyPat
     [card] = launch_info.cards()
     assert (card["bytes"] >> 20, card["used"] >> 20, card["capability"]) == (12282, 300, "8.9")
     assert limit_of([card]) == 200
+
+
+def test_the_speeds_of_stages_are_those_that_a_run_kept(tmp_path: Path) -> None:
+    step = {"event": "step", "nodes": {"a": {"rows": 8, "compute_s": 2.0, "layers": [0, 3]}}}
+    for run, decided in {"cut": {"stage_speeds": "a=16.7,b=4.5"}, "other": {}}.items():
+        logs, kept = tmp_path / "logs/runs" / run, tmp_path / "models/checkpoints" / run
+        logs.mkdir(parents=True)
+        kept.mkdir(parents=True)
+        (logs / "events.jsonl").write_text(json.dumps(step) + "\n")
+        (kept / "decided.json").write_text(json.dumps(decided))
+    [found] = launch_info.measured(tmp_path, launch_info.known_runs(tmp_path))
+    assert (found["run"], found["speeds"], found["layer_speeds"]) == ("cut", {}, {"a": 16.7, "b": 4.5})

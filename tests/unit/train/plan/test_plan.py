@@ -341,7 +341,8 @@ def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Pat
     room = read_cluster(file).room
     assert room and room.layers == 4 and room.holds == {"n0": 4, "n1": 4, "n2": 4}
     assert yaml.safe_load(made_files["config/training_config.yaml"])["pipes"] == "n0+n1"
-    assert plan.calibrate_words(found) == []
+    own = [node["calibrate"] for node in plan.as_data(found)["nodes"]]
+    assert ["--part=0-2" in own[0], "--part=2-4" in own[1], any("part" in word for word in own[2])] == [1, 1, 0]
 
 
 def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:
