@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +86,21 @@ class Cluster:
         odd_rank_options=None,
         *,
         cold: bool = False,
+        machines: Sequence[int] = (),
     ) -> None:
+        """`machines`: of each rank the number of its node, where several share one."""
         self.home = home
+        self.machines = list(machines) or list(range(size))
         self.processes: list[subprocess.Popen | Worker] = []
         self.outputs: list[Path] = []
         port = free_port()
         for rank in range(size):
             own = options | (odd_rank_options or {}).get(rank, {})
             flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
-            env = environment(f"node-{rank}")
+            env = environment(f"node-{self.machines[rank]}")
             if size > 1:
-                env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": "0", "GLOO_SOCKET_IFNAME": "lo"}
+                local = str(self.machines[:rank].count(self.machines[rank]))
+                env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": local, "GLOO_SOCKET_IFNAME": "lo"}
                 env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
             words = [*(program or ["-m", "train"]), "run", *flags, f"--home={self.node_home(rank)}"]
             with (home / f"out-{rank}-{port}.txt").open("w") as out:
@@ -110,7 +115,7 @@ class Cluster:
         STARTED.extend(self.processes)
 
     def node_home(self, rank: int) -> Path:
-        return self.home / f"node-{rank}"
+        return self.home / f"node-{self.machines[rank]}"
 
     def wait(self, limit_s: float = pace.HANG_S) -> list[int]:
         return [pace.ended(process, limit_s, self.said) for process in self.processes]

@@ -175,6 +175,14 @@ def test_three_stages_have_the_losses_and_the_adapter_of_one_process(options, on
     assert "stages compute node-0" in run.said()
 
 
+def test_the_cards_of_one_machine_are_stages_too(options, one, tmp_path):
+    """Two processes of one machine, and one of another."""
+    pipe = {"pipes": "node-0+node-1", "wire": "fp32", "speeds": "node-0:0=1,node-0:1=1,node-1=30"}
+    run = cluster.train(tmp_path, {**options, **pipe}, 3, machines=(0, 0, 1))
+    assert run.losses() == one.losses() and adapters(run) == adapters(one)
+    assert "sync pipe: layers node-0:0 1-1 + node-0:1 2-2 + node-1 3-4" in run.events()[0]["reasons"]
+
+
 def test_a_pipe_of_two_beside_a_whole_one(options, one, tmp_path):
     """And in an order that is not that of the ranks; both take rows by their speed."""
     run = cluster.train(tmp_path, {**options, "pipes": "node-2+node-0"}, 3)

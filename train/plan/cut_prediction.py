@@ -13,6 +13,7 @@ from typing import Any
 from train.plan import speedup, stages
 from train.plan.catalogue import Facts
 from train.plan.config import RunConfig
+from train.plan.cutting import stages_of
 from train.plan.fit import Fit, cut_by_speed
 from train.plan.pipe_time import FLOP, Pipe
 from train.plan.pipes_setting import Group, parse_pipes
@@ -67,21 +68,22 @@ def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
     """That go through at a time."""
     groups = parse_pipes(found.pipes)
     own = next(group for group in groups if node in group)
-    return stages.rows_at_once(config, config.max_seq_length, len(groups), len(own))
+    count = len(stages_of(own, [one.node for one in found.nodes]))
+    return stages.rows_at_once(config, config.max_seq_length, len(groups), count)
 
 
 def _seconds(found: Fit, config: RunConfig, group: Group, speeds: Mapping[str, float]) -> Seconds:
-    if len(group) == 1:
-        return lambda rows: rows / speeds[group[0]]
     facts, cut = found.facts, found.cut
     assert cut and isinstance(facts, Facts)
-    devices = [node.node for node in found.nodes if node.node.node in group]
-    spans = [cut.layers[name] for name in group]
+    if group not in cut.counts:
+        return lambda rows: rows / speeds[group[0]]
+    devices = stages_of(group, [node.node for node in found.nodes])
+    link_s = speedup.link_seconds(stages.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
     pipe = Pipe(
-        speeds=[speeds[name] for name in group],
-        counts=[end - first for first, end in spans],
+        speeds=[speeds[one.node] for one in devices],
+        counts=cut.counts[group],
         head_layers=stages.head_cost(facts),
-        hop_s=speedup.link_seconds(stages.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit),
+        hop_s=link_s if len(group) > 1 else 0.0,  # from card to card it takes next to nothing
         at_once=rows_in_pipe(found, config, group[0]),
         checkpoints=stages.checkpoints(found.setup, devices),
     )

@@ -26,6 +26,8 @@ class Cut:
 
     room: Room
     layers: Mapping[str, tuple[int, int]]
+    counts: Mapping[Group, Sequence[int]]
+    """Layers of each stage of a pipe: a machine with several cards has several."""
     memory: Mapping[str, Memory]
     why: str = ""
     lacking: str = ""
@@ -54,16 +56,15 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
     small = [name for name in names if room.missing([name])]
     if not small:
         return "off", ""
-    by_name = {device.node: device for device in devices}
 
     def enough(some: Sequence[str]) -> bool:
-        most = stages.room_of(facts, setup, [by_name[name] for name in some], room.layers)
+        most = stages.room_of(facts, setup, stages_of(some, devices), room.layers)
         return min(most) > 0 and sum(most) >= room.layers
 
     groups = fewest(small, room, enough)
     if not all(enough(group) for group in groups):
         return "off", "" if len(small) < len(names) else too_small_together(small, room)
-    groups += [(name,) for name in names if name not in small]
+    groups += [(device.node,) for device in devices if device.node not in small and device.processes == 1]
     who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
     why = f"{who} can neither hold the base nor stream it"
     return ",".join("+".join(group) for group in groups), why
@@ -77,9 +78,16 @@ def may_be_cut(config: RunConfig, setup: Setup) -> bool:
     return getattr(held, "pipes", "off") == held.weights == "auto" and held.backend != "unsloth"
 
 
-def staged(pipes: str) -> list[str]:
-    """Nodes that hold the model with others."""
-    return [name for group in parse_pipes(pipes) if len(group) > 1 for name in group]
+def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
+    """A machine with several cards is as many stages, one behind the other."""
+    by_name = {device.node: device for device in devices}
+    return [by_name[name] for name in group for _ in range(by_name[name].processes)]
+
+
+def staged(pipes: str, devices: Sequence[Device]) -> list[str]:
+    """Nodes that hold the model with others, or cut over their own cards."""
+    groups = parse_pipes(pipes)
+    return [name for group in groups if len(stages_of(group, devices)) > 1 for name in group]
 
 
 def too_small_together(names: Sequence[str], room: Room) -> str:
@@ -119,36 +127,49 @@ def cut(
 ) -> Cut | None:
     """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
     measures them before it cuts."""
-    groups = parse_pipes(config.holding.pipes)
-    if not any(len(group) > 1 for group in groups) or not isinstance(facts, Facts):
+    pipes = [group for group in parse_pipes(config.holding.pipes) if len(stages_of(group, devices)) > 1]
+    if not pipes or not isinstance(facts, Facts):
         return None
-    room, by_name = room_of(config, facts, setup, devices), {device.node: device for device in devices}
-    layers: dict[str, tuple[int, int]] = {}
-    needs: dict[str, Memory] = {}
-    lacking = ""
-    for group in (group for group in groups if len(group) > 1):
-        most = stages.room_of(facts, setup, [by_name[name] for name in group], facts.layers)
+    room = room_of(config, facts, setup, devices)
+    holds: dict[str, int] = {}
+    found = Cut(room, {}, {}, {}, why)
+    for group in pipes:
+        parts = stages_of(group, devices)
+        most = stages.room_of(facts, setup, parts, facts.layers)
         if speeds:
             cost = stages.head_cost(facts)
-            counts = stages.cut_layers(facts.layers, [speeds[name] for name in group], most, head_layers=cost)
+            counts = stages.cut_layers(facts.layers, [speeds[one.node] for one in parts], most, head_layers=cost)
         else:
             counts = stages.cut_layers(facts.layers, [max(1, count) for count in most], most)
         if counts is None:
-            held = Room(room.layers, room.layer_bytes, dict(zip(group, most, strict=True)))
-            others = [name for name in by_name if name not in group]
-            lacking = stages.why_too_small(group, others, held)
+            held = Room(room.layers, room.layer_bytes, {})
+            for one, count in zip(parts, most, strict=True):
+                held = replace(held, holds={**held.holds, one.node: held.holds.get(one.node, 0) + count})
+            others = [device.node for device in devices if device.node not in group]
+            found = replace(found, lacking=stages.why_too_small(group, others, held))
             continue
-        at = 0
-        for stage, (name, count) in enumerate(zip(group, counts, strict=True)):
-            behind = len(group) - stage - 1
-            own = on_node(setup, by_name[name])
-            needs[name] = stages.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
-            layers[name] = (at, at + count)
-            at += count
-    planned = {
-        name: max(count, end - first) for name, count in room.holds.items() for first, end in [layers.get(name, (0, 0))]
-    }
-    return Cut(replace(room, holds=planned), layers, needs, why, lacking)
+        layers, memory = spread(facts, setup, parts, counts)
+        counted = {**found.counts, group: counts}
+        found = replace(found, layers={**found.layers, **layers}, counts=counted, memory={**found.memory, **memory})
+        holds |= {name: max(c for one, c in zip(parts, counts, strict=True) if one.node == name) for name in group}
+    planned = {name: max(count, holds.get(name, 0)) for name, count in room.holds.items()}
+    return replace(found, room=replace(room, holds=planned))
+
+
+def spread(
+    facts: Facts, setup: Setup, parts: Sequence[Device], counts: Sequence[int]
+) -> tuple[dict[str, tuple[int, int]], dict[str, Memory]]:
+    """Of each node of a pipe: its layers, and what the stage takes that takes most."""
+    layers: dict[str, tuple[int, int]] = {}
+    needs: dict[str, Memory] = {}
+    at, last = 0, len(parts) - 1
+    for stage, (one, count) in enumerate(zip(parts, counts, strict=True)):
+        own, behind = on_node(setup, one), last - stage
+        need = stages.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
+        needs[one.node] = max(need, needs.get(one.node, need), key=lambda memory: memory.total)
+        layers[one.node] = (layers.get(one.node, (at, 0))[0], at + count)
+        at += count
+    return layers, needs
 
 
 def bubbles(pipes: str, rows: int) -> list[str]:

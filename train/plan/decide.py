@@ -42,7 +42,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
     streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
-    parts = staged(fitted.pipes) if fitted.cut else []
+    parts = staged(fitted.pipes, [node.node for node in fitted.nodes]) if fitted.cut else []
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
     fitted, known, computing, prediction = foresee(request.config, nodes, fitted, known, mbit)
     if settings.get("pipes") == "auto":

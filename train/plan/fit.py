@@ -196,7 +196,7 @@ def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> 
 
 
 def as_stages(nodes: list[NodeFit], pipes: str, found: Cut | None) -> list[NodeFit]:
-    members = staged(pipes)
+    members = staged(pipes, [node.node for node in nodes])
     return [as_stage(node, found) if found and node.node.node in members else node for node in nodes]
 
 

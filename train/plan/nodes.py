@@ -34,6 +34,8 @@ class Device:
     """Main memory beside a GPU, for one process."""
     weights: str = ""
     """Where the base is, if that is set for this node alone."""
+    processes: int = 1
+    """Of this kind on the node: one for each of its cards."""
 
     @property
     def is_gpu(self) -> bool:
@@ -93,7 +95,9 @@ class PlanNode:
         gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
         has = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
         main = self.look["memory_bytes"] // self.processes
-        return Device(self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, **has)
+        return Device(
+            self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, processes=self.processes, **has
+        )
 
 
 def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
@@ -164,7 +168,8 @@ def speeds(
         if name not in rates:
             rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
             sources.append("a calibration")
-    known = {node.name: rates[node.name] * node.processes for node in nodes if node.name in rates}
+    times = {node.name: 1 if node.name in staged else node.processes for node in nodes}
+    known = {name: rates[name] * count for name, count in times.items() if name in rates}
     return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
 
 

@@ -122,7 +122,8 @@ def own_calibrate_words(plan: Plan, entry: fit.NodeFit) -> list[str]:
     words = [f"--weights={entry.place.weights}", *([f"--pipes={plan.settings['pipes']}"] if cut else [])]
     if cut and (part := cut.layers.get(entry.node.node)):
         rows = rows_in_pipe(plan.fit, plan.request.config, entry.node.node)
-        words += [f"--part={part[0]}-{part[1]}", f"--micro-batch={rows}"]
+        count = (part[1] - part[0]) // entry.node.processes  # where it has several cards, one of them measures its part
+        words += [f"--part={part[0]}-{part[0] + count}", f"--micro-batch={rows}"]
     return words
 
 

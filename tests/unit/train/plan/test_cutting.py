@@ -48,6 +48,20 @@ def test_who_can_hold_or_stream_it_does_and_the_others_share_it(nodes, pipes, wh
     assert (found.cut.why if found.cut else "") == why
 
 
+def test_the_cards_of_one_machine_are_stages_one_behind_the_other() -> None:
+    two = replace(card("a", 8), processes=2)
+    alone = planned("llama2-13b", two)
+    assert alone.pipes == "a" and alone.ok and alone.cut and alone.cut.why
+    assert alone.cut.layers == {"a": (0, 40)} and len(alone.cut.counts["a",]) == 2
+    assert alone.cut.memory["a"].total <= USABLE * 8 * GIB and alone.cut.room.holds["a"] < 40
+    beside = planned("llama2-13b", two, card("b", 8), pipes="a+b")
+    assert beside.cut and [len(counts) for counts in beside.cut.counts.values()] == [3]
+    assert beside.cut.layers["a"][1] == sum(beside.cut.counts["a", "b"][:2]) == beside.cut.layers["b"][0]
+    assert planned("llama2-13b", card("a", 8)).pipes == "off"
+    held = planned("llama2-13b", replace(card("a", 24), processes=2), card("b", 24))
+    assert held.pipes == "off", "each of them holds it: nobody waits for anybody"
+
+
 def test_as_few_machines_as_can_hold_it_form_each_pipe() -> None:
     found = planned("llama2-13b", *(card(name, 8) for name in "abcd"))
     assert found.pipes == "a+b,c+d" and found.ok
