@@ -161,6 +161,20 @@ def test_a_13b_is_held_by_the_large_card_and_streamed_to_the_small_ones(cards: P
     assert f"GB to {', '.join(NODES)}" in out, "each node keeps the whole file"
 
 
+def test_a_13b_is_handed_on_whole_to_each_node(cards: Person, hub: Hub) -> None:
+    """All its bytes, which are zeros: each node keeps the whole file, whatever part of it it computes with."""
+    asked = {"model": "llama2-13b", "max_steps": 4, "max_seq_length": 1024, "run": "handed"}
+    said = cards.launches(**asked, env={"HF_ENDPOINT": hub.endpoint})
+    assert said.rc == 0, said.out
+    facts = resolve_model("llama2-13b").facts
+    assert isinstance(facts, Facts)
+    for host in cards.cluster.hosts:
+        size = on(host, f"stat -Lc %s {HOME}/models/base/llama2-13b-4bit/model.safetensors")
+        assert int(size) == int(0.58 * parameters(facts)), host.name
+    again = cards.plans(**{**asked, "run": "again"}, env={"HF_ENDPOINT": hub.endpoint})
+    assert "on every node" in again.out, again.out
+
+
 def test_a_32b_on_16_and_8_and_8_gb_is_streamed_cut_or_refused_in_words(cards: Person, hub: Hub) -> None:
     rc, out = planned(cards, hub, model="qwen2.5-32b")
     assert rc == 0 and out.count("GB, streams") == 3, out
