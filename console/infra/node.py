@@ -91,6 +91,10 @@ class Node(ABC):
         """Save, stop, and report what is left."""
         return self._ask("stop", timeout_s)
 
+    def unload(self) -> Facts:
+        """No run comes for which it has begun to load."""
+        return self._ask("unload")
+
     def stop_after(self, seconds: float) -> Facts:
         """The node does so by itself, also without us: its time is over, and no other run may begin there."""
         return self._ask("expire", after_s=seconds)

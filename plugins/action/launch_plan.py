@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from console import electricity, hub, notify, plan_view, receipt, render
+from console.infra.choose import from_hostvars
+from console.infra.node import ask_all
 from console.on_controller import Facts, OnController
 from train.errors import BadInput
 from train.package import package_hash
@@ -20,6 +22,13 @@ ROOT = Path(__file__).parents[2]
 
 class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
+        try:
+            return self.decided(known, args)
+        except BadInput:
+            unload(known)
+            raise
+
+    def decided(self, known: Facts, args: Facts) -> Facts:
         facts = facts_of(known, args["asked"], Path(args["state_folder"]))
         messages = notify.plan_lines({name: known["hostvars"][name] for name in known["ansible_play_hosts"]})
         refuse_deaf(known, args["asked"])
@@ -27,6 +36,13 @@ class ActionModule(OnController):
         cost = electricity.of_plan(found, known["hostvars"])
         data = plan.as_data(found) | {"electricity": cost}
         return told(args, data, [*plan_view.lines(found, electricity.plan_words(cost)), *messages])
+
+
+def unload(known: Facts) -> None:
+    """What the nodes have begun to load for this launch."""
+    hosts = {name: known["hostvars"][name] for name in known["ansible_play_hosts"]}
+    loading = [name for name, host in hosts.items() if host.get("motley_plan_look", {}).get("look", {}).get("loads")]
+    ask_all(from_hostvars(loading, known["hostvars"]), lambda node: node.unload())
 
 
 def told(args: Facts, data: Facts, lines: list[str]) -> Facts:
@@ -60,11 +76,10 @@ def facts_of(known: dict[str, Any], asked: dict[str, Any], state: Path) -> Launc
     }
     if off and asked["named_nodes"]:
         raise BadInput("\n".join(off.values()))
-    missed = {name: host.get("motley_plan_knocked", {}).get("missed", []) for name, host in hosts.items()}
     return LaunchFacts(
         addresses={name: str(host["motley_address"]) for name, host in hosts.items()},
-        looks={name: host["motley_plan_look"]["look"] | {"missed": missed[name]} for name, host in hosts.items()},
-        versions={name: host["motley_plan_versions"]["versions"] for name, host in hosts.items()},
+        looks={name: host["motley_plan_look"]["look"] for name, host in hosts.items()},
+        versions={name: host["motley_plan_look"]["versions"] for name, host in hosts.items()},
         processes={name: host["motley_processes"] for name, host in hosts.items() if "motley_processes" in host},
         weights={
             name: weights_of(name, host["motley_weights"]) for name, host in hosts.items() if "motley_weights" in host

@@ -28,6 +28,10 @@ def motley_package(folder: str) -> dict[str, str]:
     return {"hash": package_hash(root), "archive": base64.b64encode(packed).decode()}
 
 
+def motley_package_hash(folder: str) -> str:
+    return package_hash(Path(folder))
+
+
 class FilterModule:
     def filters(self) -> dict[str, Any]:
-        return {"motley_package": motley_package}
+        return {"motley_package": motley_package, "motley_package_hash": motley_package_hash}

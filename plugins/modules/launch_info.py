@@ -12,55 +12,85 @@ import socket
 import statistics
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible.module_utils.motley import nvidia_smi
+from ansible.module_utils.motley import nvidia_smi, preloading
 from ansible.module_utils.motley.doctor_network import number, route_to
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
+from ansible.module_utils.motley.mesh import meet
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
-from ansible.module_utils.motley.run_processes import UNIT
+from ansible.module_utils.motley.run_processes import UNIT, is_loading
+from ansible.module_utils.motley.versions import collect
 from ansible.module_utils.train.runlog.paths import AGENT, CLUSTER, DECIDED, EVENTS, LAUNCH, checkpoints, logs, made
 
 DOCUMENTATION = r"""
 module: launch_info
 short_description: A node's facts for the plan of a run; changes nothing
 description:
-  - Reads memory, cards, disk, the route to the peers and the known runs; changes nothing.
+  - Reads memory, cards, disk, the route to the peers, the known runs and all versions; changes nothing.
+  - Knocks at the peers where O(knock_port) is set; then it must run on all of them in parallel.
+  - With O(preload) the node may begin to load what any run needs; that ends by itself if no run follows.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"},
   "address": {"type": "str", "required": true, "description": "The node's own address"},
   "peers": {"type": "dict", "default": {}, "description": "The other nodes: name to address"},
-  "port": {"type": "int", "default": 29400, "description": "Where the agents of a run talk to each other"}
+  "port": {"type": "int", "default": 29400, "description": "Where the agents of a run talk to each other"},
+  "name": {"type": "str", "default": "", "description": "This node, as the others know it"},
+  "knock_port": {"type": "int", "default": 0, "description": "A free port of the training range; 0, it does not knock"},
+  "packages": {"type": "list", "elements": "str", "default": [],
+    "description": "Python packages to return the versions of"},
+  "preload": {"type": "str", "default": "", "description": "Hash of the training package that the run will have"}
 }
 """
 RETURN = r"""
 look: {type: dict, returned: always, description: The facts by name}
+versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}
 """
 AGENT_SILENT_S = 15.0
+KNOCK_S = 10.0
 MEASURED_RUNS, MEASURED_STEPS = 8, 20
 
 
 def main() -> None:
     module = module_of(DOCUMENTATION)
-    params = module.params
-    home = Path(params["home"])
+    params, home = module.params, Path(module.params["home"])
+    with ThreadPoolExecutor(1) as pool:
+        missed = pool.submit(knock, params)
+        versions = collect(home, params["packages"], write=not module.check_mode)
+        on = run_on(home)
+        fits = params["preload"] and params["preload"] == versions["train"] and not on
+        loads = bool(fits) and not module.check_mode and preloading.begin(home)
+        look = look_at(home, params) | {"run_on": on, "loads": loads, "missed": missed.result()}
+    module.exit_json(changed=False, look=look, versions=versions)
+
+
+def look_at(home: Path, params: dict[str, Any]) -> dict[str, Any]:
     runs = known_runs(home)
-    look = {
+    return {
         "home": str(home),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "cards": cards(),
         "free_bytes": free_bytes(home),
         "route": route(params["address"], params["peers"]),
-        "run_on": run_on(home),
         "obeys": unit_is_active("motley-asked.path"),
         "port_taken": params["port"] if taken(params["port"]) else 0,
         "runs": runs,
         "measured": measured(home, runs),
     }
-    module.exit_json(changed=False, look=look)
+
+
+def knock(params: dict[str, Any]) -> list[str]:
+    """Those that do not answer on a port of runs."""
+    if not params["knock_port"] or not params["peers"]:
+        return []
+    try:
+        return meet(params["name"], params["knock_port"], params["peers"], KNOCK_S)[0]
+    except OSError:  # the port is taken
+        return []
 
 
 def cards() -> list[dict[str, Any]]:
@@ -143,7 +173,7 @@ def known_runs(home: Path) -> dict[str, dict[str, Any]]:
 def run_on(home: Path) -> str:
     """The name of the run that is running here, by the unit or by hand; empty when none is."""
     named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / CLUSTER))
-    if unit_is_active(UNIT):
+    if unit_is_active(UNIT) and not is_loading(home):
         return named[1].strip() if named else "a run without a name"
     for file in logs(home, "").glob(f"*/{AGENT}"):
         fresh = time.time() - file.stat().st_mtime < AGENT_SILENT_S

@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import socket
-import threading
-import time
 from typing import Any
 
 from ansible.module_utils.motley.documented import module_of
+from ansible.module_utils.motley.mesh import meet
 
 DOCUMENTATION = r"""
 module: mesh_probe
@@ -39,15 +37,7 @@ missed: {type: list, elements: str, returned: always, description: Nodes that di
 def main() -> None:
     module = module_of(DOCUMENTATION)
     params = module.params
-    end = time.monotonic() + params["timeout_s"]
-    callers: set[str] = set()
-    with socket.create_server(("", params["port"]), reuse_port=True) as door:
-        threading.Thread(target=listen, args=(door, callers), daemon=True).start()
-        missed = call_all(params["name"], params["peers"], params["port"], end)
-        # The others may start later than we do: they need somebody to answer.
-        while callers != set(params["peers"]) and time.monotonic() < end:
-            time.sleep(0.05)
-    silent = sorted(set(params["peers"]) - callers)
+    missed, silent = meet(params["name"], params["port"], params["peers"], params["timeout_s"])
     if missed or silent:
         module.fail_json(msg=sentence(missed, silent, params), missed=missed)
     module.exit_json(changed=False, missed=[])
@@ -61,39 +51,6 @@ def sentence(missed: list[str], silent: list[str], params: dict[str, Any]) -> st
         parts.append(f"it was not reached by {', '.join(silent)} on port {params['port']}")
     fix = "look for a rule that denies it (sudo nft list ruleset; sudo ufw status numbered) or a router that isolates"
     return "; ".join(parts) + f"\nfix: {fix} Wi-Fi clients"
-
-
-def listen(door: socket.socket, callers: set[str]) -> None:
-    while True:
-        try:
-            caller, _ = door.accept()
-        except OSError:
-            return
-        with caller:
-            caller.settimeout(2)
-            try:
-                callers.add(caller.recv(255).decode())
-                caller.sendall(b"motley")
-            except OSError:
-                continue
-
-
-def call_all(name: str, peers: dict[str, Any], port: int, end: float) -> list[str]:
-    """Names of those that did not answer until the end."""
-    left = dict(peers)
-    while left and time.monotonic() < end:
-        left = {peer: address for peer, address in left.items() if not call(name, address, port)}
-        time.sleep(0.1 if left else 0)
-    return sorted(left)
-
-
-def call(name: str, address: str, port: int) -> bool:
-    try:
-        with socket.create_connection((address, port), timeout=1) as line:
-            line.sendall(name.encode())
-            return line.recv(16) == b"motley"
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ PARTS = {
     "stream": "a step whose base is streamed, beside one whose base is held",
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
-    "launch": "from the command to processes and to the first step",
+    "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
     "faults": "the three worst losses, again and again",
 }

@@ -47,7 +47,7 @@ def machine(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Host:
 @pytest.fixture
 def host(machine: Host) -> Iterator[Host]:
     yield machine
-    machine.run("rm", "-f", f"{HOME}/config/run-wanted")
+    machine.run("rm", "-f", f"{HOME}/config/run-wanted", f"{HOME}/config/run-preload")
     machine.run("systemctl", "kill", "-s", "KILL", UNIT, check=False)
     machine.run("systemctl", "stop", UNIT)
 
@@ -64,13 +64,13 @@ def wanted(host: Host) -> Path:
     return host.disk.root / HOME.lstrip("/") / "config/run-wanted"
 
 
-def starts(host: Host, how_it_ends: str) -> None:
+def starts(host: Host, how_it_ends: str, file: str = "run-wanted") -> None:
     """As a launch does it: the script, then the file."""
     script = host.disk.root / HOME.lstrip("/") / "scripts/launch_cluster.sh"
     host.run("rm", "-f", BEGUN)
     script.write_text(f"#!/bin/bash\n{how_it_ends}\ntouch {BEGUN}\nwhile :; do sleep 0.1; done\n")
     script.chmod(0o755)
-    wanted(host).write_text("r\n")
+    wanted(host).with_name(file).write_text("r\n")
     runs(host)
 
 
@@ -155,6 +155,31 @@ def test_a_run_that_ends_is_no_longer_wanted(host: Host, code: int) -> None:
     starts(host, f"trap 'exit {code}' TERM")
     host.run("kill", "-TERM", main_pid(host))
     stays_ended(host)
+
+
+def loads_early(host: Host) -> Path:
+    """As a launch does it before its run is wanted, with a stand-in for what waits; the file that asks for it."""
+    starts(host, "trap 'exit 75' TERM", "run-preload")
+    return wanted(host).with_name("run-preload")
+
+
+@pytest.mark.parametrize("how", ["TERM", "KILL", ""])
+def test_what_loads_before_a_run_and_ends_leaves_nothing(host: Host, how: str) -> None:
+    """No run came, it was killed, root stops it."""
+    asked_for = loads_early(host)
+    host.run(*(["kill", f"-{how}", main_pid(host)] if how else ["systemctl", "stop", UNIT]))
+    stays_ended(host)
+    assert not asked_for.exists()
+
+
+def test_a_run_that_is_wanted_when_it_ends_is_started(host: Host) -> None:
+    """What was loaded may be of no use to the run."""
+    asked_for = loads_early(host)
+    before = main_pid(host)
+    wanted(host).write_text("r\n")
+    host.run("kill", "-TERM", before)
+    pace.until(lambda: main_pid(host) not in ("0", before), 30, "the run is not started")
+    assert wanted(host).exists() and not asked_for.exists()
 
 
 def kept_awake(host: Host) -> bool:

@@ -5,7 +5,7 @@
 Several times a second it observes the peers (heartbeat.py) and its own workers (workers.py), notes what happened here,
 decides by the same rules as all others (membership.py), and acts: its workers run as long as they belong to the
 generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal, 70 the agent failed
-itself: the run has not ended, and the unit starts it again.
+itself: the run has not ended, and the unit starts it again, 75 no run came (preload.py).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from train.cluster import preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Failures, Fitness, Newcomers
 from train.cluster.forkserver import ForkServer
@@ -64,12 +65,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     may_get_lost()
+    forkserver = preload.begun_early(Path(os.environ.get("MOTLEY_HOME", ".")))
     cluster = read_cluster(args.cluster)
     if args.config is None:
         raise BadInput("the settings of the run are missing", fix="add: --config config/training_config.yaml")
     values = read_yaml(args.config, "config file")
     settings = load_config(values | {"run": cluster.run})
-    return Agent(cluster, settings, args).run()
+    agent = Agent(cluster, settings, args)
+    agent.workers.forkserver = forkserver
+    return agent.run()
 
 
 class Agent:
@@ -142,7 +146,7 @@ class Agent:
             ) from None
 
     def _start(self) -> None:
-        self.workers.forkserver = None if self.memory.verdict else ForkServer()
+        self.workers.forkserver = self.workers.forkserver or (None if self.memory.verdict else ForkServer())
         self._record("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", self.cluster.order)
         if self.settings.resume == "never" and not self.memory.begun:
             # Once for each launch and node: a later generation resumes what was trained since.

@@ -141,6 +141,7 @@ def main(args: argparse.Namespace) -> int:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != args.parent:
         return 1
+    gc.disable()  # of thousands of modules there is nothing to collect
     if not args.cold:
         _import_libraries()
         if gpus := _open_gpus():
@@ -148,6 +149,7 @@ def main(args: argparse.Namespace) -> int:
             os.execv(sys.executable, [sys.executable, "-m", "train", "warm", "--parent", str(args.parent), "--cold"])
     link = socket.socket(fileno=os.dup(0))
     gc.freeze()
+    gc.enable()
     while True:
         request, fds, *_ = socket.recv_fds(link, LONGEST, 2)
         if not request:

@@ -16,6 +16,7 @@ OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torc
 ANSWERS = "answers.json"
 CLUSTER, SETTINGS = "config/cluster_config.yaml", "config/training_config.yaml"  # of the run that a node was given last
 WANTED = "config/run-wanted"  # while it is there, motley-run.path starts the run
+PRELOAD = "config/run-preload"  # while it is there, that unit loads already, without a run (train/cluster/preload.py)
 MAY_SLEEP = "config/may-sleep"  # while it is there, motley-asked.service lets the machine sleep during a run
 THEN = "config/then"  # suspend or poweroff, now that the run is over: motley-asked.service does it
 PAUSE = "pause"  # while it is there, this node steps aside (train/pause.py)

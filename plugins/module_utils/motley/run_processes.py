@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from ..train.runlog.paths import PRELOAD, WANTED
 from .files import read
 
 UNIT = "motley-run.service"
@@ -18,6 +19,7 @@ PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 def processes(home: Path) -> dict[int, dict[str, Any]]:
     """Every process of a run below this home: pid → its part (agent, warm or worker), and what started it."""
     found = {}
+    loading = is_loading(home)
     wanted = b"MOTLEY_HOME=" + os.fsencode(os.path.realpath(home))
     for folder in Path("/proc").glob("[0-9]*"):
         pid = int(folder.name)
@@ -30,8 +32,15 @@ def processes(home: Path) -> dict[int, dict[str, Any]]:
                 continue
             group = (folder / "cgroup").read_text()
             how = "unit" if UNIT in group else "detached" if b"MOTLEY_STARTED=launch" in environment else "by hand"
+            if loading and how == "unit":
+                continue
             found[pid] = {"part": part_of(words), "how": how}
     return found
+
+
+def is_loading(home: Path) -> bool:
+    """Whether the unit only loads libraries for a launch that is being prepared: no run yet."""
+    return (home / PRELOAD).exists() and not (home / WANTED).exists()
 
 
 def part_of(words: list[bytes]) -> str:

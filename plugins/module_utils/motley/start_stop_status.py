@@ -23,7 +23,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, EVENTS, LAUNCH, MEMBERS, NOTIFY, OUTPUT, THEN, WANTED, checkpoints, made
+from ..train.runlog.paths import (
+    AGENT,
+    EVENTS,
+    LAUNCH,
+    MEMBERS,
+    NOTIFY,
+    OUTPUT,
+    PRELOAD,
+    THEN,
+    WANTED,
+    checkpoints,
+    made,
+)
 from ..train.runlog.paths import logs as logs_of
 from .files import read
 from .nvidia_smi import Silent, table
@@ -116,7 +128,7 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
     while time.time() - began < wait_s:
         here = processes(home)
         agents = [pid for pid, facts in here.items() if facts["part"] == "agent"]
-        if agents:
+        if agents and not (home / PRELOAD).exists():  # one that was there before has taken the run
             how = here[agents[0]]["how"]
             note = ""
             if how != "unit" and managed:
@@ -169,8 +181,8 @@ def detach(home: Path) -> None:
 def stop(home: Path) -> dict[str, Any]:
     """Save, leave, and look whether anything is left. A later boot starts nothing either."""
     began = time.time()
-    run = named_run(home)
-    for file in (WANTED, THEN):
+    run, was_on = named_run(home), bool(processes(home))
+    for file in (WANTED, THEN, PRELOAD):
         (home / file).unlink(missing_ok=True)
     here = processes(home)
     agents = {pid for pid, facts in here.items() if facts["part"] == "agent"}
@@ -187,7 +199,7 @@ def stop(home: Path) -> dict[str, Any]:
     while (left := processes(home)) and time.time() < deadline:
         time.sleep(0.05)
     return {
-        "was_on": bool(here),
+        "was_on": was_on,
         "run": run,
         "script": str(read_json(logs_of(home, run) / AGENT).get("script", "")),
         "checkpoint": newest_checkpoint(home, run),
@@ -196,6 +208,12 @@ def stop(home: Path) -> dict[str, Any]:
         "ports": listening(home),
         "seconds": round(time.time() - began, 2),
     }
+
+
+def unload(home: Path) -> dict[str, Any]:
+    """What was being loaded for a launch that is refused ends by itself."""
+    (home / PRELOAD).unlink(missing_ok=True)
+    return {}
 
 
 def expire(home: Path, after_s: float) -> dict[str, Any]:
@@ -351,6 +369,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "look": look,
     "start": start,
     "stop": stop,
+    "unload": unload,
     "expire": expire,
     "pause": pause,
     "unpause": unpause,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import balance, fan_out, page, scaling, sync
+from tests.bench import balance, fan_out, launch, page, scaling, sync
 from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
 
@@ -47,6 +47,8 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     )
     step = {"sync": "flat", "wire": "fp32", "step_s": 0.5, "blocked_s": 0.1}
     assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
+    ways = {"late": [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}], "early": [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}]}
+    assert "| 55 % (50 %–60 %, 2 runs) |  | ≤ 60 % |" in launch.table(ways)[-1]
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from plugins.filter.workspace import motley_package
-from plugins.modules import versions_info, workspace
+from plugins.module_utils.motley import versions
+from plugins.modules import workspace
 from train.runlog import paths
 
 FOLDERS = ["models/base", "logs/runs"]
@@ -39,7 +40,7 @@ def test_all_of_the_package_travels_and_is_counted_alike(tmp_path: Path) -> None
         archive.extractall(tmp_path)
     tracked = subprocess.run(["git", "ls-files", "."], cwd=package, capture_output=True, text=True, check=True)
     assert all((tmp_path / "train" / name).is_file() for name in tracked.stdout.split())
-    assert versions_info.package_hash(tmp_path / "train") == made["hash"]
+    assert versions.package_hash(tmp_path / "train") == made["hash"]
 
 
 def test_too_small_a_disk_is_named(tmp_path: Path) -> None:
