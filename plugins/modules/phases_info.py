@@ -81,10 +81,11 @@ def ask(call: dict[str, Any], account: pwd.struct_passwd | None) -> dict[str, An
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
-        os.close(ours)
-        with os.fdopen(theirs, "w") as stream:
-            json.dump(answer_of(call, account), stream)
-            stream.flush()
+        try:
+            text = json.dumps(answer_of(call, account))
+            with os.fdopen(theirs, "w") as stream:
+                stream.write(text)
+        finally:  # never back into what this process was forked from
             os._exit(0)
     os.close(theirs)
     with os.fdopen(ours) as stream:

@@ -3,11 +3,13 @@
 import os
 import pwd
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 from ansible.module_utils.motley import documented
 
-from plugins.modules.phases_info import answers, ask, would
+from plugins.modules.phases_info import MODULES, answers, ask, would
 
 ME = pwd.getpwuid(os.getuid()).pw_name
 
@@ -39,6 +41,13 @@ def test_what_cannot_be_looked_at_would_do_something(tmp_path: Path) -> None:
     stranger = state(tmp_path / "file", "")
     stranger["args"]["files"][0]["owner"] = "nobody-of-that-name"
     assert "nobody-of-that-name" in would([ask(stranger, None)])
+
+
+def test_an_answer_that_cannot_be_sent_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = ModuleType("odd")
+    odd.main = lambda: documented.Looking({}, {}).exit_json(found=object())  # type: ignore[attr-defined]
+    monkeypatch.setitem(MODULES, "odd", odd)
+    assert would([ask({"module": "odd", "args": {}}, None)]) == "odd gave no answer"
 
 
 def test_what_follows_a_change_is_not_asked(tmp_path: Path) -> None:
