@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from plugins.filter.motley import looked_at
 from plugins.module_utils.motley.env_files import of_wheel
 from requirements.fetch_wheels import UNHASHED, for_python
 from requirements.wheelhouse import lock_id
@@ -22,6 +23,10 @@ CATALOGUE = Path(__file__).parents[2] / "roles/motley_gpu_driver/vars/main.yml"
 BRANCHES = yaml.safe_load(CATALOGUE.read_text())["__motley_gpu_driver_catalogue"]["branches"]
 LEAST = {str(branch["set"]): str(branch["least"]) for branch in BRANCHES}
 """The oldest driver that carries the CUDA of a set's torch."""
+
+
+def motley_env_looks(names: list[str], hostvars: Any) -> list[Data]:
+    return [looked_at(hostvars[name], "python_env", "__motley_python_env_look") for name in names]
 
 
 def motley_env_choice(
@@ -103,6 +108,7 @@ def motley_env_itself(sets: list[str], python: str, requirements: str) -> list[D
 class FilterModule:
     def filters(self) -> dict[str, Any]:
         return {
+            "motley_env_looks": motley_env_looks,
             "motley_env_choice": motley_env_choice,
             "motley_env_others": motley_env_others,
             "motley_env_record": motley_env_record,

@@ -28,8 +28,10 @@ def motley_package(folder: str) -> dict[str, str]:
     return {"hash": package_hash(root), "archive": base64.b64encode(packed).decode()}
 
 
-def motley_package_hash(folder: str) -> str:
-    return package_hash(Path(folder))
+def motley_package_hash(folder: str) -> dict[str, str]:
+    """The same without what it holds, for a look."""
+    root = Path(folder).resolve()
+    return {"hash": package_hash(root)} if root.is_dir() else {}
 
 
 class FilterModule:

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # MIT License, see LICENSE
-"""One node's part of an all-reduce over all nodes, started by torchrun as a training run would be."""
+"""One node's part of an all-reduce over all nodes, started directly, as a run's workers are."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ options: {
     "description": "The nodes' addresses, in order of rank"},
   "port": {"type": "int", "default": 29891, "description": "Where rank 0 is reached"},
   "timeout_s": {"type": "float", "default": 150, "description": "Until when it must be over"},
-  "settings": {"type": "dict", "default": {}, "description": "Further environment of the script"},
-  "torchrun": {"type": "bool", "default": true,
-    "description": "false starts the script itself, which saves loading torch twice"}
+  "settings": {"type": "dict", "default": {}, "description": "Further environment of the script"}
 }
 """
 RETURN = r"""
@@ -52,15 +50,9 @@ def main() -> None:
         script = Path(folder) / "all_reduce.py"
         script.write_text(params["script"])
         environ = environment(me) | {name: str(value) for name, value in params["settings"].items()}
-        command = [str(python)]
-        if params["torchrun"]:
-            command += ["-m", "torch.distributed.run", f"--nnodes={len(params['addresses'])}"]
-            command += [f"--node-rank={params['rank']}", "--nproc-per-node=1", "--max-restarts=0", f"--local-addr={me}"]
-            command += [f"--master-addr={params['addresses'][0]}", f"--master-port={params['port']}"]
-        else:
-            environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
-            environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
-        code, output = run([*command, str(script)], environ, params["timeout_s"])
+        environ |= {"RANK": str(params["rank"]), "WORLD_SIZE": str(len(params["addresses"]))}
+        environ |= {"MASTER_ADDR": params["addresses"][0], "MASTER_PORT": str(params["port"])}
+        code, output = run([str(python), str(script)], environ, params["timeout_s"])
     took_s = round(time.monotonic() - start, 2)
     reports = [json.loads(line.removeprefix("MOTLEY ")) for line in output.splitlines() if line.startswith("MOTLEY ")]
     if reports:
@@ -113,7 +105,7 @@ def run(command: list[str], environ: dict[str, str], timeout_s: float) -> tuple[
     try:
         output, _ = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)  # torchrun ends its workers, which have sessions of their own
+        os.killpg(process.pid, signal.SIGTERM)
         try:
             output, _ = process.communicate(timeout=40)
         except subprocess.TimeoutExpired:

@@ -98,7 +98,9 @@ class DriverChange:
 
     def converge(self) -> None:
         self.says.append(self.params["say"])
-        if not self.check_mode and self.apt.finish_interrupted():
+        if self.check_mode:
+            self.changed = self.apt.interrupted()
+        elif self.apt.finish_interrupted():
             self.says.append("an interrupted installation was finished")
             self.notice()
         if self.params["install"]:
@@ -235,8 +237,8 @@ class DriverChange:
 
     def prove_hold(self) -> None:
         """An upgrade of everything, simulated, leaves driver, CUDA and kernel alone; what it would not, is held too."""
-        if self.check_mode:
-            return
+        if self.check_mode and self.changed:
+            return  # what would be held is not yet
         pinned: list[str] = []
         for _ in range(ROUNDS):
             simulated = self.apt.simulate("dist-upgrade")
@@ -244,6 +246,9 @@ class DriverChange:
                 raise ModuleError(f"a full upgrade cannot be simulated: {simulated.trouble}")
             moved = rules.touches(simulated, self.now, self.params["catalogue"])
             if not moved:
+                return
+            if self.check_mode:
+                self.changed = True
                 return
             self.mark_held([name for name in moved if name in self.now and not self.now[name].held])
             pinned += [name for name in moved if name not in self.now]

@@ -101,7 +101,9 @@ def begin(module: AnsibleModule) -> None:
     wanted = {Path(path): text for path, text in files.items()}
     old = {path: read_text(path) for path in wanted}
     different = [path for path in wanted if old[path] != wanted[path]]
-    if not module.check_mode and unconfirmed():
+    if unconfirmed():
+        if module.check_mode:
+            module.exit_json(changed=True)
         settle_unconfirmed(module, wanted, same=not different)
     if not different and stands(nic, params):
         module.exit_json(changed=False)

@@ -36,6 +36,7 @@ options: {
   "user": {"type": "str", "required": true, "description": "Whose home the cluster will live in"},
   "disk_gb": {"type": "float", "default": 0, "description": "Least free space in the home"},
   "strict": {"type": "bool", "default": true, "description": "Whether findings are a failure"},
+  "key": {"type": "str", "default": "", "description": "Name of the user's key pair that Motley made, in ~/.ssh"},
   "apt_wait_s": {"type": "float", "default": 0, "description": "How long to wait for apt's locks"}
 }
 """
@@ -52,7 +53,7 @@ def main() -> None:
     wants = module.params
     went_back_s = wait_for_way_back()
     began = time.time()
-    report = look(wants["user"])
+    report = look(wants["user"], wants["key"])
     report["apt_lock"], report["apt_waited_s"] = wait_for_apt(wants["apt_wait_s"])
     findings = judge(report, wants["disk_gb"]) if wants["strict"] else []
     if findings:
@@ -66,7 +67,7 @@ def main() -> None:
     module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(parts))
 
 
-def look(user: str) -> dict[str, Any]:
+def look(user: str, key: str = "") -> dict[str, Any]:
     home = pwd.getpwnam(user).pw_dir
     places = {"home": home, "system": "/var"}
     found = nics()
@@ -75,6 +76,7 @@ def look(user: str) -> dict[str, Any]:
         "python": list(sys.version_info[:3]),
         "wsl": "microsoft" in platform.release().lower(),
         "home": home,
+        "own_key": read(Path(home, ".ssh", f"{key}.pub")) if key else "",
         "hostname": socket.gethostname(),
         "places": places,
         "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},

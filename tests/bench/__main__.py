@@ -30,7 +30,7 @@ PARTS = {
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to the first step, with and without loading early",
-    "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
+    "bootstrap": "a second bootstrap, passing over what is as it was left, and every phase",
     "faults": "the three worst losses, again and again",
 }
 

@@ -157,7 +157,7 @@ def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> Non
 def test_the_second_run_changes_nothing(bootstrapped: Person) -> None:
     said = bootstrapped.bootstraps()
     assert set(said.changed().values()) == {0}, said.out
-    for promise in ("reaches every node by key", "leads to its own address", "every other on the training ports"):
+    for promise in ("reaches every node by key", "leads to its own address", "every node reaches every other by name"):
         assert promise in said.proven(NODES[0])
 
 

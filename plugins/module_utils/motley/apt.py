@@ -13,6 +13,7 @@ from .errors import ModuleError
 
 SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d", "/etc/apt/preferences.d")
 RUN = Path("/run/motley-apt")
+ASIDE: tuple[str, ...] = ("-o", f"Dir::State::lists={RUN}/lists", "-o", f"Dir::Cache={RUN}/cache")
 FRESH_S = 3600
 # No questions, no restarts of services behind our back, the person's own edits of configuration files stay.
 QUIET = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_MODE": "l"}
@@ -24,13 +25,13 @@ class Apt:
         """`look_only`: package lists are fetched to the side, the system's own stay as they are."""
         self.wait_s = wait_s
         self.wait = ("-o", f"DPkg::Lock::Timeout={wait_s}")
-        self.aside: tuple[str, ...] = ()
-        if look_only and not fresh(Path("updated")):
-            lists, cache = RUN / "lists", RUN / "cache"
-            self.aside = ("-o", f"Dir::State::lists={lists}", "-o", f"Dir::Cache={cache}")
+        self.look_only = look_only
+        # Where none were fetched to the side yet, the system's are what there is to look at.
+        self.aside = ASIDE if self._wants_aside() and fresh(Path("aside")) else ()
 
     def refresh(self) -> str:
         """Fetch the package lists unless they are young; returns what apt complained of."""
+        self.aside = ASIDE if self._wants_aside() else ()
         stamp = Path("aside" if self.aside else "updated")
         if fresh(stamp):
             return ""
@@ -47,6 +48,9 @@ class Apt:
         RUN.mkdir(exist_ok=True)
         (RUN / stamp).touch()
         return ""
+
+    def _wants_aside(self) -> bool:
+        return self.look_only and not fresh(Path("updated"))
 
     def packages(self) -> dict[str, Package]:
         """Everything installed, by name (with its architecture where that is not the machine's own)."""
@@ -95,9 +99,12 @@ class Apt:
         if done.returncode:
             raise ModuleError(trouble_of(done))
 
+    def interrupted(self) -> bool:
+        return bool(self._run("dpkg", "--audit").stdout.strip())
+
     def finish_interrupted(self) -> bool:
         """What a power cut left half configured; whether there was any."""
-        if not self._run("dpkg", "--audit").stdout.strip():
+        if not self.interrupted():
             return False
         self._run("dpkg", "--configure", "-a")  # what lacks another package is for apt to fix
         self.change("-f", "install")

@@ -1,6 +1,6 @@
 """One rank of the proof: how fast the slowest link is, and how near an all-reduce comes to it; on request pair by pair.
 
-Started by torchrun on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON.
+Started on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON.
 """
 
 import datetime

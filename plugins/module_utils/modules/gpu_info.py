@@ -1,0 +1,1 @@
+../../modules/gpu_info.py

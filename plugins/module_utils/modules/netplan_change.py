@@ -1,0 +1,1 @@
+../../modules/netplan_change.py

@@ -1,0 +1,1 @@
+../../modules/python_env.py

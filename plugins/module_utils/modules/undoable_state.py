@@ -1,0 +1,1 @@
+../../modules/undoable_state.py
