@@ -26,6 +26,7 @@ PARTS = {
     "growth": "clusters of 5, 16 and 64 nodes, as far as they can be played",
     "images": "pictures on unequal machines, beside a plain DDP script",
     "stream": "a step whose base is streamed, beside one whose base is held",
+    "prepare": "a data set into rows, beside the tokenizer alone",
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to processes and to the first step",
