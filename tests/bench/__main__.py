@@ -31,6 +31,7 @@ PARTS = {
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to processes and to the first step",
     "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
+    "engines": "five losses under our agent and under torchrun's elastic mode",
     "faults": "the three worst losses, again and again",
 }
 
