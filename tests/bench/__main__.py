@@ -31,7 +31,7 @@ PARTS = {
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to processes and to the first step",
     "bootstrap": "a converged bootstrap, ours and with Ansible's defaults",
-    "engines": "five losses under our agent and under torchrun's elastic mode",
+    "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",
 }
 
