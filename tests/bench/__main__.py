@@ -27,10 +27,12 @@ PARTS = {
     "images": "pictures on unequal machines, beside a plain DDP script",
     "pipes": "a model cut over machines, beside its plan and beside a streamed base",
     "stream": "a step whose base is streamed, beside one whose base is held",
+    "prepare": "a data set into rows, beside the tokenizer alone",
     "look": "check-versions, doctor and a plan, of healthy machines",
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a second bootstrap, passing over what is as it was left, and every phase",
+    "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",
 }
 

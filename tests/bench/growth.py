@@ -1,4 +1,5 @@
-"""What the lab cannot hold: clusters of 5, 16 and 64 nodes, by the real functions with nodes that are only played.
+"""What the lab cannot hold: clusters of 5, 16 and 64 nodes, by the real functions with nodes that are only played; and
+eight small hosts for real, one of which loses power while all train.
 
 make bench PARTS=growth                     as root, for a network namespace of its own
 python -m tests.bench.growth agree --repeats 1
@@ -8,15 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
+import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
+from lab import base, faults
+from lab import lab as labs
+from lab.place import Place
 from tests.bench.page import Figures, bench, spread
 from tests.support.cluster import REPOSITORY
+from tests.support.training import Training
 from tests.support.world import ROUND_S, World
 from train.parallel.balance import Balance
 from train.plan.speedup import Machine, Traffic, together
@@ -27,6 +34,7 @@ REAL = (3, 5, 16)
 """Heartbeats that one process can hold."""
 KEPT_LOG = REPOSITORY / "tests/kept/run-67676e9/node-0/logs/runs/run/events.jsonl"
 LINKS = (2500, 1000, 100)
+EIGHT_LOSE, EIGHT_HANG_S = 3, 240
 LORA_7B, SPEED, ROWS_EACH = 40_000_000, 4.0, 32
 """Weights that are trained, rows of 512 tokens that a card computes in a second, rows of a step for each."""
 
@@ -101,6 +109,34 @@ def log_bytes(count: int) -> int:
     return round(len(step) + (count - len(nodes)) * each)
 
 
+def eight(_: None) -> Figures:
+    """Seconds of eight real hosts, and what the played ones take to agree after the same loss."""
+    place = Place(name=f"growth{os.getpid()}")
+    try:
+        training = Training(labs.up(place, "eight", base.default_suite(), ["train"]))
+        lost, rest = training.names[EIGHT_LOSE], [name for name in training.names if name != training.names[EIGHT_LOSE]]
+        began = time.time()
+        training.launch("eight", max_steps=1_000_000, rows_per_step=16)
+        first_s = training.together(*training.names, since=began, within_s=EIGHT_HANG_S)
+        time.sleep(10)
+        step_s = statistics.median(e["step_s"] for e in training.events(rest[0])[-10:] if e["event"] == "step")
+        cut = time.time()
+        faults.inject(training.lab, training.host(lost), "power-cut")
+        again_s = training.together(*rest, since=cut, within_s=EIGHT_HANG_S)
+        plans = [e for name in rest for e in training.members(name, "plan") if e["time"] > cut]
+        agreed = min(e["time"] for e in plans if set(e["nodes"]) == set(rest)) - cut
+        return {
+            "first_s": first_s,
+            "step_s": step_s,
+            "agreed_s": agreed,
+            "again_s": again_s,
+            "repeated": training.repeated(rest[0], cut),
+            "played_s": agreed_s(len(training.names), [EIGHT_LOSE]),
+        }
+    finally:
+        labs.down(place)
+
+
 def table(found: dict[str, list[Figures]]) -> list[str]:
     counts = [str(count) for count in COUNTS]
     lines = [f"| nodes | {' | '.join(counts)} |", f"| --- |{' --- |' * len(counts)}"]
@@ -121,6 +157,22 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     for mbit in LINKS:
         cells = [f"{predicted(count, mbit):.2f}×" for count in COUNTS]
         lines.append(f"| predicted speed-up of llama2-7b over {mbit} Mbit/s | {' | '.join(cells)} |")
+    return [*lines, *table_of_eight(found.get("eight", []))]
+
+
+def table_of_eight(runs: list[Figures]) -> list[str]:
+    if not runs:
+        return []
+    lines = ["", "| eight lab hosts on two cores, all train `tiny` | measured | played |", "| --- | --- | --- |"]
+    for what, key, form, played in (
+        ("launched together: seconds until all eight train", "first_s", "{:.1f}", ""),
+        ("a step, seconds", "step_s", "{:.2f}", ""),
+        ("a worker's power cut: seconds until the seven others agree", "agreed_s", "{:.1f}", "played_s"),
+        ("… until the seven train again", "again_s", "{:.1f}", ""),
+        ("… steps repeated", "repeated", "{:.0f}", ""),
+    ):
+        simulated = spread([run[played] for run in runs], form) if played else ""
+        lines.append(f"| {what} | {spread([run[key] for run in runs], form)} | {simulated} |")
     return lines
 
 
@@ -131,7 +183,7 @@ def predicted(count: int, mbit: float) -> float:
     return count * (ROWS_EACH / SPEED) / together(machines, ROWS_EACH * count, traffic.bytes).step_s
 
 
-PARTS: dict[str, Callable[[None], Figures]] = {"heartbeats": heartbeats, "agree": agree, "work": work}
+PARTS: dict[str, Callable[[None], Figures]] = {"heartbeats": heartbeats, "agree": agree, "work": work, "eight": eight}
 
 
 def main() -> int:

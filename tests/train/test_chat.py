@@ -84,7 +84,7 @@ def test_text_is_trained_on_between_its_marks(tiny):
     ((tokens, trained),) = encode(tiny, [Example(text="once upon")], True)
     assert tokens[0] == tiny.tokenizer.bos_token_id
     assert tokens[-1] == tiny.tokenizer.eos_token_id
-    assert trained == [0] + [1] * (len(tokens) - 1)
+    assert list(trained) == [0] + [1] * (len(tokens) - 1)
 
 
 def test_the_tokens_are_those_of_the_whole_text(tiny):

@@ -246,18 +246,42 @@ def test_stdlib_qa_is_the_same_in_every_process(tmp_path):
     assert made[0].count(b"\n") > 3000
 
 
-def peak_mb(tmp_path, data):
-    """Of a process of its own. VmHWM, as ru_maxrss begins with what the process that forked it held."""
+def in_its_own_process(data, out, before="", after=""):
+    """As a person runs it: without torch. What `after` prints comes back."""
     program = (
-        "import re, sys; from pathlib import Path; from train.__main__ import main\n"
-        f"code = main(['prepare', '--dataset', {str(data)!r}, '--model', 'tiny', '--out', {str(data) + '.rows'!r}])\n"
-        r"print(int(re.search(r'VmHWM:\s+(\d+)', Path('/proc/self/status').read_text())[1]) // 1024); sys.exit(code)"
+        f"import sys; from train.__main__ import main\n{before}\n"
+        f"code = main(['prepare', '--dataset', {str(data)!r}, '--model', 'tiny', '--out', {str(out)!r}])\n"
+        f"{after}\nsys.exit(code)"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, cwd=ROOT, check=False
     )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout.split()[-1])
+    return done.stdout
+
+
+def test_rows_do_not_depend_on_the_number_of_processes(tmp_path):
+    """Nor on torch: here it is loaded, and one process makes them."""
+    items = records(900)
+    items[200]["output"] = ""
+    items[300] = {"messages": [{"role": "user", "content": "no answer"}]}
+    data = write(tmp_path / "data.jsonl", items)
+    alone, _ = run(tmp_path, data, max_seq_length=512)
+    cores = "import os; from train.data import prepare as p; p.BYTES_EACH = 999; os.sched_getaffinity = lambda _: 'abc'"
+    count = "from multiprocessing import process; print(sys.modules['torch'], next(process._process_counter))"
+    said = in_its_own_process(data, tmp_path / "three", cores, count)
+    assert said.splitlines()[-1] == "None 4"
+    assert index(alone)["records"]["bad"] == 2
+    files = sorted(path.relative_to(alone) for path in alone.rglob("*") if path.is_file())
+    assert len(files) == 12
+    for file in files:
+        assert (alone / file).read_bytes() == (tmp_path / "three" / file).read_bytes(), file
+
+
+def peak_mb(tmp_path, data):
+    """VmHWM, as ru_maxrss begins with what the process that forked it held."""
+    peak = "import re; print(re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1])"
+    return int(in_its_own_process(data, f"{data}.rows", after=peak).split()[-1]) // 1024
 
 
 def test_memory_does_not_grow_with_the_data(tmp_path):
@@ -270,3 +294,4 @@ def test_memory_does_not_grow_with_the_data(tmp_path):
             file.write("[" + ",\n".join(json.dumps(item) for _ in range(copies) for item in items) + "]")
         peaks.append(peak_mb(tmp_path, data))
     assert peaks[1] - peaks[0] < 25
+    assert peaks[1] < 190

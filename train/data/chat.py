@@ -213,24 +213,19 @@ def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: An
 
 
 def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span]) -> Sample:
-    tokens = list(encoding.ids)
-    trained = [0] * len(tokens)
+    tokens, trained = encoding.ids, bytearray(len(encoding))
     for start, end in spans:
         first, last = token_span(encoding, start, end)
-        trained[first:last] = [1] * (last - first)
+        trained[first:last] = b"\1" * (last - first)
     if example.messages:
-        ended = not any(trained) or tokens[_last_target(trained)] in chat.specials
+        ended = 1 not in trained or tokens[trained.rindex(1)] in chat.specials
     else:
         bos, ended = chat.tokenizer.bos_token_id, False
-        tokens, trained = ([bos, *tokens], [0, *trained]) if bos is not None else (tokens, trained)
+        tokens, trained = ([bos, *tokens], bytearray(1) + trained) if bos is not None else (tokens, trained)
     eos = chat.tokenizer.eos_token_id
     if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
-        tokens, trained = [*tokens, eos], [*trained, 1]
+        tokens, trained = [*tokens, eos], trained + b"\1"
     return tokens, trained
-
-
-def _last_target(trained: list[int]) -> int:
-    return len(trained) - 1 - trained[::-1].index(1)
 
 
 def token_span(encoding: Any, start: int, end: int) -> Span:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-Sample = tuple[list[int], list[int]]
+Sample = tuple[Sequence[int], Sequence[int]]
+"""Tokens, and for each whether it is trained on."""
 Row = list[Sample]
 
 OPEN_ROWS = 64

@@ -14,20 +14,25 @@ import datetime
 import hashlib
 import importlib
 import json
+import os
 import platform
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, cache_dir, home_dir
 from train.data.chat import Chat, encode, load_chat
 from train.data.formats import FORMATS, BadRecord, Example
+from train.data.in_order import processes_for
 from train.data.packing import Packer, Sample
-from train.data.records import Reader, Say, Tally, batches
+from train.data.records import Asked, Reader, Say, Tally, examples
 from train.data.rows import FORMAT, RowWriter
+from train.data.split import split_of
 from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
@@ -39,6 +44,8 @@ from train.plan.run_name import as_name
 from train.runlog.events import person
 
 QUESTIONS = 64
+BYTES_EACH = 4 << 20
+"""Of data, for which a process more is worth its start."""
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
 KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction")
 
@@ -64,11 +71,21 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("--model is missing: its tokenizer and chat template are used", fix="name one, such as tiny")
     if not hasattr(args, "dataset") and not own_recipe.is_file(config.recipe):
         raise BadInput("--dataset is missing", fix="a name of the catalogue, a hub id, or a file")
+    if isinstance(config, SftConfig):
+        _without_torch(config.model)
     make = importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
     if args.json:
         print(json.dumps({"ok": True, "folder": str(folder), **json.loads((folder / "index.json").read_text())}))
     return 0
+
+
+def _without_torch(model: str) -> None:
+    """A tokenizer needs none of it: transformers then does as on a machine that has no torch, in a third of the memory
+    and of the time."""
+    model_location(resolve_model(model))  # what torch still makes of an embedded one
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    sys.modules.setdefault("torch", None)  # type: ignore[arg-type]
 
 
 def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format: str = "auto", date: str = "") -> Path:
@@ -92,7 +109,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
     folder = rows_folder(data.name, key, out)
     known = folder.exists()
-    reader = Reader(files, say, format_name=data_format, eval_fraction=config.eval_fraction, max_bad=config.max_bad)
+    reader = Reader(files, say, format_name=data_format, max_bad=config.max_bad)
     facts = {"made_from": key, "model": model.name, "files": [file.name for file in files]}
     build_once(folder, lambda unfinished: _build(unfinished, config, reader, chat, facts))
     if not out:
@@ -173,13 +190,14 @@ def _build(folder: Path, config: SftConfig, reader: Reader, chat: Chat, facts: d
     length = config.max_seq_length
     writers = {split: RowWriter(folder / split, length, chat.token_bytes) for split in ("train", "eval")}
     packers = {split: Packer(length, config.pack) for split in writers}
+    make = partial(encoded, chat, config.train_on == "answers", config.eval_fraction)
     with Questions(folder / "questions.jsonl") as questions:
-        for example, split, encoded in encoded_examples(reader, chat, config.train_on == "answers"):
-            if split == "eval":
-                questions.keep(example)
-            for sample in fitted(encoded, length, bool(example.messages), reader.tally):
-                for row in packers[split].add(sample):
-                    writers[split].add(row)
+        for found, made in reader.made(make, processes_for(reader.size, BYTES_EACH)):
+            if made.split == "eval" and questions.room:
+                questions.keep(found.example(reader.format))
+            for sample in fitted(made, length, reader.tally):
+                for row in packers[made.split].add(sample):
+                    writers[made.split].add(row)
     for split, packer in packers.items():
         for row in packer.finish():
             writers[split].add(row)
@@ -213,33 +231,48 @@ class Questions:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def keep(self, example: Example) -> None:
-        if example.messages and not example.tools and self.room:
+    def keep(self, example: Example | BadRecord) -> None:
+        if isinstance(example, Example) and example.messages and not example.tools:
             self.room -= 1
             self.file.write(json.dumps(list(example.messages)) + "\n")
 
 
-def encoded_examples(reader: Reader, chat: Chat, answers_only: bool) -> Iterator[tuple[Example, str, Sample]]:
-    for batch in batches(reader.examples()):
-        for read, sample in zip(batch, encode(chat, [read.example for read in batch], answers_only), strict=True):
-            if isinstance(sample, BadRecord):
-                reader.bad(read.where, str(sample))
-            else:
-                yield read.example, read.split, sample
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A record's tokens and targets, the tokens as an array, which is quick to hand over."""
+
+    split: str
+    is_chat: bool
+    sample: Sample
 
 
-def fitted(sample: Sample, row_length: int, is_chat: bool, tally: Tally) -> Iterator[Sample]:
+def encoded(chat: Chat, answers_only: bool, eval_fraction: float, asked: Asked) -> list[Encoded | BadRecord]:
+    read = examples(asked)
+    samples = iter(encode(chat, [example for example in read if isinstance(example, Example)], answers_only))
+    made: list[Encoded | BadRecord] = []
+    for found, example in zip(asked[1], read, strict=True):
+        if isinstance(example, BadRecord):
+            made.append(example)
+        elif isinstance(sample := next(samples), BadRecord):
+            made.append(sample)
+        else:
+            split, tokens = split_of(found.value, eval_fraction), array("I", sample[0])
+            made.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
+    return made
+
+
+def fitted(encoded: Encoded, row_length: int, tally: Tally) -> Iterator[Sample]:
     """A text continues in the next row; a conversation is cut, and skipped where none of its answer remains."""
-    tokens, trained = sample
+    tokens, trained = encoded.sample
     tally.longest = max(tally.longest, len(tokens))
-    if is_chat:
+    if encoded.is_chat:
         tally.truncated += len(tokens) > row_length
         tokens, trained = tokens[:row_length], trained[:row_length]
     for start in range(0, len(tokens), row_length):
         piece = tokens[start : start + row_length], trained[start : start + row_length]
-        if any(piece[1][1:]):  # nothing predicts a first token
+        if 1 in piece[1][1:]:  # nothing predicts a first token
             yield piece
-        elif is_chat:
+        elif encoded.is_chat:
             tally.emptied += 1
 
 

@@ -6,20 +6,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from train.data.formats import BadRecord, Example, convert, detect
-from train.data.sources import Record, Source
-from train.data.split import split_of
+from train.data.in_order import in_order
+from train.data.sources import Source
 from train.errors import BadInput
 
-BATCH_CHARS = 1 << 17
-BATCH_EXAMPLES = 128
+BATCH_BYTES = 1 << 17
+BATCH_RECORDS = 128
 SHOWN_BAD = 5
 
 Say = Callable[[str], None]
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -36,53 +37,68 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """An example with the place it comes from and the split it belongs to."""
+class Found:
+    """A record with the place it comes from."""
 
-    example: Example
+    value: dict[str, Any] | None
+    problem: str
     where: str
-    split: str
+    seen: int
+    """Bytes of all files up to its end."""
+
+    def example(self, data_format: str) -> Example | BadRecord:
+        if self.value is None:
+            return BadRecord(self.problem)
+        try:
+            return convert(data_format, self.value)
+        except BadRecord as error:
+            return error
+
+
+Asked = tuple[str, list[Found]]
+"""The format's name, and some records of it."""
 
 
 class Reader:
-    """Good examples of all files with the split they belong to; bad ones are shown, counted, and stop it at a limit."""
+    """The records of all files, and what becomes of them; bad ones are shown, counted, and stop it at a limit."""
 
-    def __init__(self, files: list[Path], say: Say, *, format_name: str, eval_fraction: float, max_bad: float) -> None:
+    def __init__(self, files: list[Path], say: Say, *, format_name: str, max_bad: float) -> None:
         self.sources = [Source(file) for file in files]
         self.size = sum(source.size for source in self.sources)
         self.seen = 0
-        self.eval_fraction, self.max_bad = eval_fraction, max_bad
+        self.max_bad = max_bad
         self.tally = Tally()
         self.say = say
         self.last_bad = ""
         self.format = "" if format_name == "auto" else format_name
 
-    def examples(self) -> Iterator[Read]:
+    def made(
+        self, make: Callable[[Asked], list[Result | BadRecord]], processes: int = 1
+    ) -> Iterator[tuple[Found, Result]]:
+        """Each good record with what `make` makes of it, in the records' order; all is counted in that order."""
+        asked = ((self.format, batch) for batch in batches(self._records()))
+        for (_, batch), results in in_order(make, asked, processes):
+            for found, result in zip(batch, results, strict=True):
+                self.tally.records += 1
+                self.seen = found.seen
+                if isinstance(result, BadRecord):
+                    self._bad(found.where, str(result))
+                else:
+                    yield found, result
+        self._stop_if_bad(self.tally.records)
+
+    def _records(self) -> Iterator[Found]:
         read = 0
         with tqdm(total=self.size, desc="preparing", unit="B", unit_scale=True, leave=False, disable=None) as bar:
             for source in self.sources:
                 for record in source:
-                    self.seen = read + source.position
-                    bar.update(self.seen - bar.n)
-                    self.tally.records += 1
+                    seen = read + source.position
+                    bar.update(seen - bar.n)
                     where = f"{source.path.name} {record.unit} {record.line}"
-                    if example := self._example(record, where):
-                        yield Read(example, where, split_of(record.value, self.eval_fraction))
+                    if not self.format and record.value is not None:
+                        self._detect(record.value, where)
+                    yield Found(record.value, record.problem, where, seen)
                 read += source.size
-                self.seen = read
-        self._stop_if_bad(self.tally.records)
-
-    def _example(self, record: Record, where: str) -> Example | None:
-        if record.value is None:
-            self.bad(where, record.problem)
-            return None
-        if not self.format:
-            self._detect(record.value, where)
-        try:
-            return convert(self.format, record.value)
-        except BadRecord as error:
-            self.bad(where, str(error))
-            return None
 
     def _detect(self, value: dict[str, Any], where: str) -> None:
         found = detect(value)
@@ -96,7 +112,7 @@ class Reader:
         self.format = found
         self.say(f"format    {found}, as the first record has {keys}")
 
-    def bad(self, where: str, reason: str) -> None:
+    def _bad(self, where: str, reason: str) -> None:
         self.tally.bad += 1
         if self.tally.bad <= SHOWN_BAD:
             self.tally.first_bad.append(f"{where}: {reason}")
@@ -115,15 +131,19 @@ class Reader:
             )
 
 
-def batches(reads: Iterator[Read]) -> Iterator[list[Read]]:
-    """Enough for the tokenizer to use all cores, and no more than a bounded amount of text."""
-    batch: list[Read] = []
-    chars = 0
-    for read in reads:
-        batch.append(read)
-        chars += len(read.example.text) + sum(len(message["content"]) for message in read.example.messages)
-        if chars >= BATCH_CHARS or len(batch) >= BATCH_EXAMPLES:
+def examples(asked: Asked) -> list[Example | BadRecord]:
+    data_format, batch = asked
+    return [found.example(data_format) for found in batch]
+
+
+def batches(records: Iterator[Found]) -> Iterator[list[Found]]:
+    """Enough to be worth handing over, and no more than a bounded amount of text."""
+    batch: list[Found] = []
+    before = 0
+    for found in records:
+        batch.append(found)
+        if found.seen - before >= BATCH_BYTES or len(batch) >= BATCH_RECORDS:
             yield batch
-            batch, chars = [], 0
+            batch, before = [], found.seen
     if batch:
         yield batch

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TypeAlias
@@ -21,6 +22,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from train.data.packing import Sample
 from train.errors import BadInput
 from train.files import file_hash
 
@@ -169,10 +171,10 @@ class RowWriter:
         self._put("samples", np.array([0], dtype="<i8"))
         self._put("rows", np.array([0], dtype="<i8"))
 
-    def add(self, samples: list[tuple[list[int], list[int]]]) -> None:
-        """One row of samples, each its tokens and, token by token, whether it is trained on."""
-        tokens = np.array([token for sample, _ in samples for token in sample], dtype=self.token_type)
-        trained = np.array([flag for _, flags in samples for flag in flags], dtype="u1")
+    def add(self, samples: Sequence[Sample]) -> None:
+        """One row of samples."""
+        tokens = np.concatenate([np.asarray(sample, dtype=self.token_type) for sample, _ in samples])
+        trained = np.concatenate([np.asarray(flags, dtype="u1") for _, flags in samples])
         ends = np.cumsum([len(sample) for sample, _ in samples], dtype="<i8")
         trained[[0, *ends[:-1]]] = 0  # nothing before a sample predicts its first token
         self._put("samples", ends + self.count["tokens"])

@@ -20,7 +20,7 @@ from typing import Any
 
 from train.cache import build_once
 from train.data.prepare import dataset_files, report, rows_folder
-from train.data.records import SHOWN_BAD, Reader, Say, Tally
+from train.data.records import SHOWN_BAD, Reader, Say, Tally, examples
 from train.data.rows import FORMAT, RowWriter
 from train.data.split import draw
 from train.data.tokenizers import load_or_make, tokenizer_hash
@@ -96,10 +96,9 @@ class Texts:
     def records(self, file: Path) -> Iterator[Text]:
         """A conversation is read as the text that its turns make."""
         quiet: Say = self.say if self.first_time else lambda _: None
-        reader = Reader([file], quiet, format_name=self.data_format, eval_fraction=0.0, max_bad=self.config.max_bad)
-        for read in reader.examples():
-            example = read.example
-            yield Text(example.text or "\n\n".join(str(turn["content"]) for turn in example.messages), read.where)
+        reader = Reader([file], quiet, format_name=self.data_format, max_bad=self.config.max_bad)
+        for found, example in reader.made(examples):
+            yield Text(example.text or "\n\n".join(str(turn["content"]) for turn in example.messages), found.where)
         self.tally.bad += reader.tally.bad
 
     def _bad(self, what: str) -> None:
