@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count as counting
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.support.cluster import REPOSITORY
 AT = Path("/home/user/motley")
 SETTINGS = {"model": "tiny", "dataset": str(AT / "data"), "home": str(AT / "runs"), "proof_every": 1000}
 PORT = 29500
+RUNS = counting()
 
 
 @contextlib.contextmanager
@@ -82,9 +84,10 @@ class Training:
         self.folder = on_disk(hosts[0]).parent / f"out-{run}"
         self.folder.mkdir()
         self.started = []
+        port = PORT + next(RUNS)  # some may run at the same time
         for rank, host in enumerate(hosts):
             words = ["-m", "torch.distributed.run", f"--nnodes={len(hosts)}", f"--node-rank={rank}"]
-            words += [f"--nproc-per-node={(processes or {}).get(host.name, 1)}", f"--master-port={PORT}"]
+            words += [f"--nproc-per-node={(processes or {}).get(host.name, 1)}", f"--master-port={port}"]
             words += [f"--master-addr={hosts[0].spec.installed_address}", *what]
             out = (self.folder / host.name).open("w")
             command = host.inside(*environment(host), f"{ENV}/bin/python", *words)
@@ -116,6 +119,13 @@ class Training:
     def end(self) -> None:
         codes = [pace.ended(process, trouble=self.said) for process in self.started]
         assert codes == [0] * len(codes), self.said()
+
+    def send(self, number: signal.Signals) -> None:
+        """To its processes, which all have the name of its settings among their words."""
+        for pid in (pid for host in self.hosts for pid in cgroups.processes(f"{host.cgroup}/lab")):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                if f"/{self.run}.yaml" in Path(f"/proc/{pid}/cmdline").read_text():
+                    os.kill(pid, number)
 
     def stop(self) -> None:
         """At once: what it measured is known."""
