@@ -1,7 +1,7 @@
 """What balancing gains on unequal hosts of the lab, beside an even split and beside the peer.
 
 make bench PARTS=balance                 three repeats of each part
-python -m tests.bench.balance trio few many --repeats 1
+python -m tests.bench.balance trio pair throttle peer --repeats 1
 """
 
 from __future__ import annotations
@@ -9,23 +9,17 @@ from __future__ import annotations
 import statistics
 import sys
 from collections.abc import Callable
-from functools import partial
 
-from lab import cgroups
 from lab.lab import Lab
-from tests.bench.page import Figures, bench, row, spread
+from tests.bench.page import Figures, bench, row
 from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
-from tests.bench.turns import in_turns
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
 from train.parallel.balance import QUIET
 
 ROWS = 24
 PAIR_ROWS = 48
-"""A share of a core comes in periods of 0.1 s, and who is paused keeps the other waiting: a tenth of a short step."""
-TURNS = 5
-KERNEL_PERIOD_US = 100_000
-"""Of a quota, where nobody sets it."""
+"""Of two hosts one may be paused by its quota while the other waits: little of a long step."""
 NAME = "balance"
 
 
@@ -35,23 +29,6 @@ def trio(lab: Lab) -> Figures:
     ]
     even = rows_per_second(lab.hosts, rows=ROWS, skip=1, count=3, balance="even")
     return {"alone": alone, "even": even, "auto": rows_per_second(lab.hosts, rows=ROWS, skip=2 * QUIET, count=15)}
-
-
-def turns(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US) -> Figures:
-    """Together, over the three alone at the same time."""
-    usual, cgroups.PERIOD_US = cgroups.PERIOD_US, period_us
-    try:
-        found = in_turns(lab.hosts, rows, settle=int(1.5 * QUIET), count=count, turns=TURNS)
-    finally:
-        cgroups.PERIOD_US = usual
-    return {
-        "auto": [turn.together.rows_per_s for turn in found],
-        "rows": [turn.together.rows for turn in found],
-        "alone": [[own.rows_per_s for own in turn.alone] for turn in found],
-        "of the sum": [turn.of_the_sum for turn in found],
-        "whole rows": [turn.whole_rows for turn in found],
-        "own rates": [turn.own_rates for turn in found],
-    }
 
 
 def peer(lab: Lab) -> Figures:
@@ -93,10 +70,6 @@ def throttle(lab: Lab) -> Figures:
 
 PARTS: dict[str, Callable[[Lab], Figures]] = {
     "trio": trio,
-    "8": partial(turns, rows=8, count=20),
-    "24": partial(turns, rows=ROWS, count=12),
-    "96": partial(turns, rows=96, count=4),
-    "24-kernel": partial(turns, rows=ROWS, count=12, period_us=KERNEL_PERIOD_US),
     "peer": peer,
     "pair": pair,
     "throttle": throttle,
@@ -140,28 +113,6 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     for what in ("throttled", "recovered"):
         if moves:
             lines.append(row(f"steps to follow a node that {SAYS[what]}", [m[what] for m in moves], "{:.0f}", "≤ 10"))
-    return lines + turns_table(found)
-
-
-def turns_table(found: dict[str, list[Figures]]) -> list[str]:
-    shown = [(part, runs) for part in ("8", "24", "96", "24-kernel") if (runs := found.get(part))]
-    if not shown:
-        return []
-    lines = [
-        "",
-        "| rows a step | shares | of the sum of the three alone at the same time | whole rows alone would allow | each "
-        "computes, over alone |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for part, runs in shown:
-        rows, _, kernel = part.partition("-")
-        shares = statistics.mode(":".join(map(str, own)) for run in runs for own in run["rows"])
-        reached, allowed = ([ratio for run in runs for ratio in run[what]] for what in ("of the sum", "whole rows"))
-        own = zip(*(rates for run in runs for rates in run["own rates"]), strict=True)
-        lines.append(
-            f"| {rows}{', quota in periods of 0.1 s' if kernel else ''} | {shares} | {spread(reached, '{:.0%}')} | "
-            f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
-        )
     return lines
 
 
