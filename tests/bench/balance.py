@@ -12,14 +12,14 @@ from collections.abc import Callable
 
 from lab.lab import Lab
 from tests.bench.page import Figures, bench, row
-from tests.bench.speed import COUNTER, MICRO_BATCH, at_once, begun, measured, rows_per_second, window
+from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
 from train.parallel.balance import QUIET
 
 ROWS = 24
 PAIR_ROWS = 48
-"""A share of a core comes in periods of 0.1 s, and who is paused keeps the other waiting: a tenth of a short step."""
+"""Of two hosts one may be paused by its quota while the other waits: little of a long step."""
 NAME = "balance"
 
 
@@ -28,22 +28,7 @@ def trio(lab: Lab) -> Figures:
         rows_per_second([host], rows=8, skip=1, count=count) for host, count in zip(lab.hosts, (10, 6, 4), strict=True)
     ]
     even = rows_per_second(lab.hosts, rows=ROWS, skip=1, count=3, balance="even")
-    return {"alone": alone, "even": even, **together(lab, ROWS, 15)}
-
-
-def few(lab: Lab) -> Figures:
-    return together(lab, 8, 30)
-
-
-def many(lab: Lab) -> Figures:
-    return together(lab, 96, 8)
-
-
-def together(lab: Lab, rows: int, count: int) -> Figures:
-    """Beside what each does alone with the rows that it had, all at the same time."""
-    found = window(begun(lab.hosts, rows), rows=rows, skip=2 * QUIET, count=count)
-    alone = at_once(lab.hosts, found.rows, max(4, count // 2))
-    return {"auto": found.rows_per_s, "shares": found.rows, "at once": alone}
+    return {"alone": alone, "even": even, "auto": rows_per_second(lab.hosts, rows=ROWS, skip=2 * QUIET, count=15)}
 
 
 def peer(lab: Lab) -> Figures:
@@ -85,8 +70,6 @@ def throttle(lab: Lab) -> Figures:
 
 PARTS: dict[str, Callable[[Lab], Figures]] = {
     "trio": trio,
-    "few": few,
-    "many": many,
     "peer": peer,
     "pair": pair,
     "throttle": throttle,
@@ -113,9 +96,6 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
             row("rows/s together, even split", [t["even"] for t in trios], "{:.1f}"),
             row("balanced over even", [t["auto"] / t["even"] for t in trios], "{:.2f}×", "≥ 2.1×"),
         ]
-    for part, rows in (("few", 8), ("trio", ROWS), ("many", 96)):
-        if some := [t["auto"] / sum(t["at once"]) for t in found.get(part, []) if "at once" in t]:
-            lines.append(row(f"{rows} rows a step, of the three alone at the same time", some, "{:.0%}", "≥ 95 %"))
     if peers := [p["peer"] for p in found.get("peer", [])]:
         lines.append(row("rows/s together, HF Trainer + DDP (even)", peers, "{:.1f}"))
         if trios:

@@ -5,8 +5,7 @@ its base streamed, at three link speeds.
     python -m tests.bench.pipes trio-1000 pair-1000 --repeats 1
 
 Each host's part is calibrated under its share of the processor, all hosts at the same time, as `train calibrate` does
-on the nodes of a launch; the run cuts by these speeds. Shares have a period of 20 ms here, not of 100: in a pipe each
-wait for the next period would be handed on.
+on the nodes of a launch; the run cuts by these speeds.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from train.plan.nodes import Device
 from train.plan.speedup import Machine, Traffic, together
 
 LAYERS, ROWS, ROW_LENGTH, MICRO_BATCH = 12, 24, 256, 1
-SETTLE, COUNT, PERIOD_US = 3, 6, 20_000
+SETTLE, COUNT = 3, 6
 MODEL = AT / "twelve"
 MAKE = f"""
 import shutil, torch
@@ -120,7 +119,7 @@ class Place:
             self.shared(on=False)
 
     def shared(self, *, on: bool) -> None:
-        torchrun.quotas(self.hosts, on=on, percent=self.percent, period_us=PERIOD_US)
+        torchrun.quotas(self.hosts, on=on, percent=self.percent)
 
     def step_s(self, **settings: Any) -> tuple[float, int]:
         """The median step of a run, and how many weights it trains."""

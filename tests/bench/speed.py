@@ -28,30 +28,6 @@ def begun(hosts: list[Host], rows: int, **settings: Any) -> Training:
     return torchrun.train(f"b{next(COUNTER)}", hosts, rows_per_step=rows, **chosen)
 
 
-def at_once(hosts: list[Host], rows: list[int], count: int) -> list[float]:
-    """Of each alone with its own rows, all at the same time: what machines that share a processor take from each other
-    is taken from these as well. One that had no rows gets one: what it could do belongs to the sum."""
-    rows = [max(1, own) for own in rows]
-    runs: list[Training] = []
-    try:
-        for host, own in zip(hosts, rows, strict=True):
-            runs.append(begun([host], own))
-        for run in runs:
-            run.wait_for_step(2)
-        torchrun.quotas(hosts, on=True)
-        firsts = [len(run.events("step")) + 1 for run in runs]
-        for run, first in zip(runs, firsts, strict=True):
-            run.wait_for_step(first + count)
-        steps = [run.events("step")[first : first + count] for run, first in zip(runs, firsts, strict=True)]
-        found = [own * count / sum(step["step_s"] for step in some) for own, some in zip(rows, steps, strict=True)]
-        print(f"  alone at the same time: {[round(rate, 1) for rate in found]} rows/s", flush=True)
-        return found
-    finally:
-        torchrun.quotas(hosts, on=False)
-        for run in runs:
-            run.stop()
-
-
 @dataclass(frozen=True)
 class Window:
     """Some steps of a run."""
@@ -59,6 +35,18 @@ class Window:
     rows_per_s: float
     rows: list[int]
     """What each host took of most of them, in the order of the hosts; none where the diary does not say it."""
+    computing: list[float]
+    """Rows per second of each host while it computed."""
+
+    @classmethod
+    def of(cls, run: Training, rows: int, steps: list[dict[str, Any]]) -> Window:
+        seen = [[step["nodes"][host.name] for host in run.hosts] for step in steps if "nodes" in step]
+        ((usual, _),) = Counter(tuple(node["rows"] for node in step) for step in seen).most_common(1) or [((), 0)]
+        computing = [
+            sum(node["rows"] for node in host) / max(1e-9, sum(node["compute_s"] for node in host))
+            for host in zip(*seen, strict=True)
+        ]
+        return cls(rows * len(steps) / sum(float(step["step_s"]) for step in steps), list(usual), computing)
 
 
 def measured(run: Training, *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None) -> float:
@@ -71,10 +59,7 @@ def window(run: Training, *, rows: int, skip: int, count: int, percent: Mapping[
         first = run.wait_for_step(2)
         torchrun.quotas(run.hosts, on=True, percent=percent)
         run.wait_for_step(first + skip + count)
-        steps = run.events("step")[first + skip : first + skip + count]
-        shares = [tuple(step["nodes"][host.name]["rows"] for host in run.hosts) for step in steps if "nodes" in step]
-        ((usual, _),) = Counter(shares).most_common(1) or [((), 0)]
-        found = Window(rows * count / sum(float(step["step_s"]) for step in steps), list(usual))
+        found = Window.of(run, rows, run.events("step")[first + skip : first + skip + count])
         print(f"  {run.run}: {found.rows_per_s:.1f} rows/s {found.rows or ''}", flush=True)
         return found
     finally:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from itertools import count as counting
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.support.cluster import REPOSITORY
 AT = Path("/home/user/motley")
 SETTINGS = {"model": "tiny", "dataset": str(AT / "data"), "home": str(AT / "runs"), "proof_every": 1000}
 PORT = 29500
+RUNS = counting()
 
 
 @contextlib.contextmanager
@@ -82,9 +84,10 @@ class Training:
         self.folder = on_disk(hosts[0]).parent / f"out-{run}"
         self.folder.mkdir()
         self.started = []
+        port = PORT + next(RUNS)  # some may run at the same time
         for rank, host in enumerate(hosts):
             words = ["-m", "torch.distributed.run", f"--nnodes={len(hosts)}", f"--node-rank={rank}"]
-            words += [f"--nproc-per-node={(processes or {}).get(host.name, 1)}", f"--master-port={PORT}"]
+            words += [f"--nproc-per-node={(processes or {}).get(host.name, 1)}", f"--master-port={port}"]
             words += [f"--master-addr={hosts[0].spec.installed_address}", *what]
             out = (self.folder / host.name).open("w")
             command = host.inside(*environment(host), f"{ENV}/bin/python", *words)
@@ -117,6 +120,13 @@ class Training:
         codes = [pace.ended(process, trouble=self.said) for process in self.started]
         assert codes == [0] * len(codes), self.said()
 
+    def send(self, number: signal.Signals) -> None:
+        """To its processes, which all have the name of its settings among their words."""
+        for pid in (pid for host in self.hosts for pid in cgroups.processes(f"{host.cgroup}/lab")):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                if f"/{self.run}.yaml" in Path(f"/proc/{pid}/cmdline").read_text():
+                    os.kill(pid, number)
+
     def stop(self) -> None:
         """At once: what it measured is known."""
         for host in self.hosts:
@@ -136,13 +146,10 @@ def train(run: str, hosts: list[Host], *, processes: Mapping[str, int] | None = 
     return Training(run, hosts, ["-m", "train", "run", f"--config={AT}/{run}.yaml"], processes=processes)
 
 
-def quotas(
-    hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None, period_us: int = cgroups.PERIOD_US
-) -> None:
+def quotas(hosts: list[Host], *, on: bool, percent: Mapping[str, float] | None = None) -> None:
     """The profile's CPU shares or others; a start-up needs all there is."""
     for host in hosts:
-        own = (percent or {}).get(host.name, host.spec.cpu_percent) if on else None
-        cgroups.quota(host.cgroup, own, period_us)
+        cgroups.quota(host.cgroup, (percent or {}).get(host.name, host.spec.cpu_percent) if on else None)
 
 
 def links(hosts: list[Host], mbit: float | None = None) -> None:

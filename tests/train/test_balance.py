@@ -155,6 +155,19 @@ def test_a_plan_that_turned_out_worse_is_left_for_the_one_before():
     assert step_seconds(plan, machines) == best_seconds(24, machines)
 
 
+def test_a_plan_from_before_the_machines_slowed_down_is_not_taken_again():
+    """As seen: even shares took 0.54 s before a CPU quota came, and would take 1.7 s under it."""
+    machines = {"a": Machine(20), "b": Machine(20), "c": Machine(14)}
+    plan = Balance("abc", 24)
+    run(plan, machines, 3)
+    assert plan.counts == [9, 9, 6]
+    for name, speed in {"a": 20, "b": 10, "c": 4.5}.items():
+        machines[name].speed = speed
+    run(plan, machines, 12)
+    assert plan.counts == [14, 7, 3]
+    assert run(plan, machines, 200) == [None] * 200
+
+
 def test_a_single_slow_step_moves_nothing():
     plan, machines = Balance("abc", 24), trio()
     run(plan, machines, 10)

@@ -408,6 +408,9 @@ def test_bench_measures_the_network_and_the_ways_to_add_up():
     small, large = torchrun("bench", "allreduce", "--sizes-mb", "0.004,8", "--repeats", "2")
     assert large["seconds"] > small["seconds"] > 0
     assert large["mbit_s"] == pytest.approx(ring_bytes(8_000_000, 2) * 8 / 1e6 / large["seconds"])
+    [half] = torchrun("bench", "allreduce", "--sizes-mb", "8", "--repeats", "2", "--wire", "bf16")
+    assert half["ideal_s"] == pytest.approx(large["ideal_s"] / 2)
+    assert half["mbit_s"] == pytest.approx(ring_bytes(4_000_000, 2) * 8 / 1e6 / half["seconds"])
     ways = torchrun("bench", "sync", "--repeats", "1", "--max-seq-length", "32")
     assert [(way["sync"], way["wire"]) for way in ways] == [
         ("flat", "fp32"),

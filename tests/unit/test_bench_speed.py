@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import pytest
 
 from tests.bench import speed
+from tests.bench.turns import in_turns, turn
 from tests.support import torchrun
 
 
 def step(step_s: float, **rows: int) -> dict[str, Any]:
-    return {"step_s": step_s, "nodes": {name: {"rows": count} for name, count in rows.items()}}
+    nodes = {name: {"rows": count, "compute_s": step_s * bool(count)} for name, count in rows.items()}
+    return {"step_s": step_s, "nodes": nodes}
 
 
 @dataclass
@@ -26,6 +29,7 @@ class Played:
     run: str = "played"
     happened: int = 0
     stopped: bool = False
+    sent: list[str] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
 
     def events(self, kind: str) -> list[dict[str, Any]]:
@@ -35,6 +39,9 @@ class Played:
         self.asked.append(wanted)
         self.happened = max(self.happened, wanted + self.late)
         return self.happened
+
+    def send(self, number: signal.Signals) -> None:
+        self.sent.append(number.name.removeprefix("SIG").lower())
 
     def stop(self) -> None:
         self.stopped = True
@@ -49,31 +56,42 @@ def hosts(*names: str) -> list[Any]:
     return [SimpleNamespace(name=name) for name in names]
 
 
-def test_machines_alone_at_the_same_time_are_measured_each_with_its_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: dict[str, tuple[int, Played]] = {}
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
+    """a and b share 8 rows as 6 + 2 in a second; alone they take half a second for what they had."""
+    runs: list[Played] = []
 
     def train(_: str, some: list[Any], *, rows_per_step: int, **__: Any) -> Played:
-        run = Played(some, [step(0.5, **{some[0].name: rows_per_step})] * 50)
-        started[some[0].name] = (rows_per_step, run)
+        alone = [step(0.5, **{some[0].name: rows_per_step})]
+        run = Played(some, ([step(1, a=rows_per_step - 2, b=2)] if len(some) > 1 else alone) * 90)
+        runs.append(run)
         return run
 
     monkeypatch.setattr(torchrun, "train", train)
-    assert speed.at_once(hosts("a", "b"), [14, 7], 4) == [28.0, 14.0]
-    assert [rows for rows, _ in started.values()] == [14, 7]
-    assert all(run.stopped for _, run in started.values())
+    return runs
 
 
-def test_a_machine_that_had_no_rows_is_measured_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machines_alone_are_measured_with_their_own_rows_and_in_turns_with_all_together(started: list[Played]) -> None:
+    found = in_turns(hosts("a", "b"), 8, settle=6, count=4, turns=2)
+    for each in found:
+        assert (each.together.rows_per_s, [own.rows_per_s for own in each.alone]) == (8, [12, 4])
+        assert (each.of_the_sum, each.whole_rows, each.own_rates) == (0.5, 1, [0.5, 0.5])
+    assert [run.sent for run in started] == [["stop", *["cont", "stop"] * 2]] * 3
+    assert all(run.stopped for run in started)
+
+
+def test_a_machine_that_had_no_rows_is_measured_with_one(started: list[Played]) -> None:
     """A run of 0 rows a step does not exist, and what the machine could do belongs to the sum."""
-    asked = []
+    [found] = in_turns(hosts("a", "b"), 2, settle=6, count=4, turns=1)
+    assert found.together.rows == [0, 2]
+    assert [own.rows_per_s for own in found.alone] == [2, 4]
+    assert found.whole_rows == pytest.approx(2 / 0.5 / 6)
 
-    def train(_: str, some: list[Any], *, rows_per_step: int, **__: Any) -> Played:
-        asked.append(rows_per_step)
-        return Played(some, [step(0.5, a=rows_per_step)] * 50)
 
-    monkeypatch.setattr(torchrun, "train", train)
-    assert speed.at_once(hosts("a", "b"), [8, 0], 4) == [16.0, 2.0]
-    assert asked == [8, 1]
+def test_a_step_broken_off_by_a_stop_does_not_count() -> None:
+    run = Played(hosts("a"), [step(1, a=4)] * 5 + [step(60, a=4)] + [step(1, a=4)] * 9, happened=5)
+    [window] = turn([run], [4], 3)  # type: ignore[list-item]
+    assert window.rows_per_s == 4
 
 
 def test_rows_are_those_of_the_window_and_not_of_a_step_after_it() -> None:

@@ -32,6 +32,9 @@ WORTH_RETURNING = 0.15
 """What a plan that was left lately must have saved when it was in force. Where a speed depends on the number of rows
 (full micro-batches), each of two plans can look better from the other, and they would take turns."""
 LATELY = 60
+STALE = 2.0
+"""How many times as long as it once took a plan may take by the speeds of now: full micro-batches explain that much.
+Beyond it the machines are not those of then."""
 WORTH_AFTER_QUIET = 0.01
 """What a plan must save of a step where none has changed for a while; more where steps differ by more."""
 QUIET = 20
@@ -197,11 +200,13 @@ class Balance:
             return None
         speeds, now_s = self._now(), statistics.median(self.took)
         worth = max(WORTH_AFTER_QUIET, 2 * statistics.median(abs(took / now_s - 1) for took in self.took))
-        counts, (_, then_s) = min(self.left.items(), key=lambda plan: plan[1][1], default=((), (0, math.inf)))
+        tried = {n: then_s for n, (_, then_s) in self.left.items() if compute_seconds(n, speeds) < STALE * then_s}
+        counts = min(tried, key=lambda plan: tried[plan], default=())
+        then_s = tried.get(counts, math.inf)
         if now_s / then_s - 1 < worth:
             counts = tuple(fastest_split(self.rows, speeds))
             then_s = now_s * compute_seconds(counts, speeds) / compute_seconds(self.counts, speeds)
-            if counts in self.left or now_s / then_s - 1 < worth:
+            if counts in tried or now_s / then_s - 1 < worth:
                 return None
         return self._take(list(counts), speeds, self._saved(then_s, now_s), now_s)
 

@@ -1,0 +1,159 @@
+"""Hosts that train together and each of them alone, in turns of some steps.
+
+All runs stay loaded, and who has no turn is stopped: what the machine under them does to one it does to the other as
+well. All who are alone compute at the same time, so what hosts take from each other's caches and cores is taken there
+too.
+
+    make bench PARTS=turns
+    python -m tests.bench.turns 24 --repeats 1
+"""
+
+from __future__ import annotations
+
+import signal
+import statistics
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+from lab import cgroups
+from lab.host import Host
+from lab.lab import Lab
+from tests.bench.page import Figures, bench, spread
+from tests.bench.speed import Window, begun
+from tests.support import torchrun
+from tests.support.torchrun import Training
+from train.parallel.balance import QUIET
+
+NAME = "turns"
+TURNS = 5
+KERNEL_PERIOD_US = 100_000
+"""Of a quota, where nobody sets it."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    together: Window
+    alone: list[Window]
+    """Of each host with the rows that it had together; with one where it had none: what it could do belongs to the
+    sum."""
+
+    @property
+    def of_the_sum(self) -> float:
+        return self.together.rows_per_s / sum(own.rows_per_s for own in self.alone)
+
+    @property
+    def whole_rows(self) -> float:
+        """What would be reached if nothing but whole rows made one wait for the other."""
+        rows, rates = self.together.rows, [own.rows_per_s for own in self.alone]
+        slowest_s = max(n / rate for n, rate in zip(rows, rates, strict=True))
+        return sum(rows) / slowest_s / sum(rates)
+
+    @property
+    def own_rates(self) -> list[float]:
+        """How fast each computed together, over alone."""
+        pairs = zip(self.together.computing, self.alone, strict=True)
+        return [together / own.computing[0] for together, own in pairs]
+
+
+def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: int) -> list[Turn]:
+    together = begun(hosts, rows)
+    runs = [together]
+    try:
+        at = together.wait_for_step(2)
+        torchrun.quotas(hosts, on=True)
+        at = together.wait_for_step(at + settle)
+        own = [max(1, mine) for mine in Window.of(together, rows, together.events("step")[at - settle // 2 :]).rows]
+        together.send(signal.SIGSTOP)
+        torchrun.quotas(hosts, on=False)
+        alone = [begun([host], mine) for host, mine in zip(hosts, own, strict=True)]
+        runs += alone
+        for run in alone:
+            run.wait_for_step(2)
+        for run in alone:
+            run.send(signal.SIGSTOP)
+        torchrun.quotas(hosts, on=True)
+        return [shown(Turn(turn([together], [rows], count)[0], turn(alone, own, count))) for _ in range(turns)]
+    finally:
+        torchrun.quotas(hosts, on=False)
+        for run in runs:
+            run.stop()
+
+
+def turn(runs: list[Training], rows: list[int], count: int) -> list[Window]:
+    """Of `count` steps of each at the same time, without those that were broken off by a stop before or after."""
+    firsts = [len(run.events("step")) + 1 for run in runs]
+    for run in runs:
+        run.send(signal.SIGCONT)
+    for run, first in zip(runs, firsts, strict=True):
+        run.wait_for_step(first + count)
+    for run in runs:
+        run.send(signal.SIGSTOP)
+    return [
+        Window.of(run, own, run.events("step")[first : first + count])
+        for run, own, first in zip(runs, rows, firsts, strict=True)
+    ]
+
+
+def shown(found: Turn) -> Turn:
+    rates = " + ".join(f"{own.rows_per_s:.1f}" for own in found.alone)
+    computing = " ".join(f"{ratio:.2f}" for ratio in found.own_rates)
+    print(
+        f"  {found.together.rows_per_s:.1f} rows/s {found.together.rows} of {rates} = {found.of_the_sum:.1%}, "
+        f"whole rows allow {found.whole_rows:.1%}; own rates together/alone {computing}",
+        flush=True,
+    )
+    return found
+
+
+def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US) -> Figures:
+    """Together, over the three alone at the same time."""
+    usual, cgroups.PERIOD_US = cgroups.PERIOD_US, period_us
+    try:
+        found = in_turns(lab.hosts, rows, settle=int(1.5 * QUIET), count=count, turns=TURNS)
+    finally:
+        cgroups.PERIOD_US = usual
+    return {
+        "auto": [each.together.rows_per_s for each in found],
+        "rows": [each.together.rows for each in found],
+        "alone": [[own.rows_per_s for own in each.alone] for each in found],
+        "of the sum": [each.of_the_sum for each in found],
+        "whole rows": [each.whole_rows for each in found],
+        "own rates": [each.own_rates for each in found],
+    }
+
+
+PARTS = {
+    "8": partial(measure, rows=8, count=20),
+    "24": partial(measure, rows=24, count=12),
+    "96": partial(measure, rows=96, count=4),
+    "24-kernel": partial(measure, rows=24, count=12, period_us=KERNEL_PERIOD_US),
+}
+
+
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    lines = [
+        "| rows a step | shares | of the sum of the three alone at the same time | whole rows alone would allow | each "
+        "computes, over alone |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for part in PARTS:
+        if not (runs := found.get(part)):
+            continue
+        rows, _, kernel = part.partition("-")
+        shares = statistics.mode(":".join(map(str, own)) for run in runs for own in run["rows"])
+        reached, allowed = ([ratio for run in runs for ratio in run[what]] for what in ("of the sum", "whole rows"))
+        own = zip(*(rates for run in runs for rates in run["own rates"]), strict=True)
+        lines.append(
+            f"| {rows}{', quota in periods of 0.1 s' if kernel else ''} | {shares} | {spread(reached, '{:.0%}')} | "
+            f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
+        )
+    return lines
+
+
+def main() -> int:
+    return bench(__doc__, NAME, torchrun.lab_for_training("benchturns"), PARTS, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
