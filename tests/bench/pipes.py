@@ -122,7 +122,7 @@ class Place:
         torchrun.quotas(self.hosts, on=on, percent=self.percent)
 
     def step_s(self, **settings: Any) -> tuple[float, int]:
-        """The median step of a run, and how many weights it trains."""
+        """The median step of a run, as if its rows were full as the plan's are, and how many weights it trains."""
         chosen: dict[str, Any] = {
             "model": str(MODEL),
             "rows_per_step": ROWS,
@@ -135,7 +135,7 @@ class Place:
             self.shared(on=True)
             run.wait_for_step(first + SETTLE + COUNT)
             steps = run.events("step")[first + SETTLE : first + SETTLE + COUNT]
-            took = statistics.median(step["step_s"] for step in steps)
+            took = statistics.median(step["step_s"] * ROWS * ROW_LENGTH / step["tokens"] for step in steps)
             return took, int(run.events("start")[-1]["weights"])
         finally:
             self.shared(on=False)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import balance, fan_out, launch, page, scaling, sync
+from tests.bench import balance, fan_out, launch, page, pipes, scaling, sync
 from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
 
@@ -49,6 +49,11 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
     ways = {"late": [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}], "early": [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}]}
     assert "| 55 % (50 %–60 %, 2 runs) |  | ≤ 60 % |" in launch.table(ways)[-1]
+    cut = {"layers": {"a": 8, "b": 4}, "took": 3.0, "predicted": 3.3}
+    streamed = {"streamed took": 4.0, "streamed predicted": 4.4, "chosen": "cut"}
+    shown = pipes.table({"trio-1000": [cut | streamed], "pair-1000": [cut]})
+    assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in shown[2]
+    assert shown[3].endswith("| +10% |  |  |  |  |")
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
 
