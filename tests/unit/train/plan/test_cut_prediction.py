@@ -113,6 +113,45 @@ def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
     assert not decided(looks=[look | {"measured": [whole]} for look in looks]).speeds.rows_per_s
 
 
+def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one_of_them() -> None:
+    two = gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}
+    two["cards"] = two["cards"] * 2
+    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}
+
+    def decided(mbit: float) -> plan.Plan:
+        facts = LaunchFacts(
+            addresses={"a": "10.0.0.1"},
+            looks={"a": two},
+            versions={"a": GPU | {"model llama2-13b-4bit": "h"}},
+            code="1",
+            files=no_hub,
+            proof_mbit=mbit,
+            calibrated=measured,
+        )
+        return decide(request.read({"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024, "run": "qa"}), facts)
+
+    fast, slow = decided(1000), decided(1)
+    assert fast.speeds.rows_per_s == {"a": 10.0}, "of a stage, not of both"
+    assert fast.prediction["together"]["compute_s"] == slow.prediction["together"]["compute_s"] > 0
+    [node] = plan.as_data(fast)["nodes"]
+    assert "--part=0-20" in node["calibrate"]
+
+
+def test_who_is_set_to_stream_streams() -> None:
+    facts = LaunchFacts(
+        addresses=dict.fromkeys("ab", "10.0.0.1"),
+        looks=dict.fromkeys("ab", CPU | {"memory_bytes": 11 * GB // 2}),
+        versions=dict.fromkeys("ab", VERSIONS | {"model tinyllama": "h"}),
+        weights=dict.fromkeys("ab", "stream"),
+        code="1",
+        files=no_hub,
+        proof_mbit=1000,
+        calibrated={name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"},
+    )
+    values = {"model": "tinyllama", "rows_per_step": 64, "lora_r": 4, "run": "qa"}
+    assert decide(request.read(values), facts).settings["pipes"] == "off"
+
+
 @pytest.mark.parametrize(
     ("kind", "mbit", "asked", "pipes"),
     [

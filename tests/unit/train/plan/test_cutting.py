@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from tests.support.too_big import MODELS, facts_of
 from train.errors import BadInput
 from train.plan import fit
+from train.plan.catalogue import Facts
 from train.plan.config import load_config
 from train.plan.cutting import bubbles, fewest
 from train.plan.decide import choose
 from train.plan.memory import GIB, USABLE
 from train.plan.nodes import Device
 from train.plan.pipes_setting import parse_pipes
-from train.plan.stages import Room
+from train.plan.stages import Room, stage_memory
 
 
 def card(name: str, gb: float, main_gb: float = 0.0) -> Device:
@@ -57,7 +58,16 @@ def test_the_cards_of_one_machine_are_stages_one_behind_the_other() -> None:
     beside = planned("llama2-13b", two, card("b", 8), pipes="a+b")
     assert beside.cut and [len(counts) for counts in beside.cut.counts.values()] == [3]
     assert beside.cut.layers["a"][1] == sum(beside.cut.counts["a", "b"][:2]) == beside.cut.layers["b"][0]
+    assert isinstance(beside.facts, Facts)
+    ends = {0: {"first": True, "last": False}, 1: {"first": False, "last": False}}
+    parts = [
+        stage_memory(beside.facts, beside.setup, beside.cut.counts["a", "b"][at], **ends[at], ahead=2 - at).total
+        for at in ends
+    ]
+    assert beside.cut.memory["a"].total == max(parts) != min(parts)
     assert planned("llama2-13b", card("a", 8)).pipes == "off"
+    whole = replace(card("c", 24), processes=2)
+    assert planned("llama2-13b", two, card("b", 24), whole).pipes == "a,b", "c has a worker for each of its cards"
     held = planned("llama2-13b", replace(card("a", 24), processes=2), card("b", 24))
     assert held.pipes == "off", "each of them holds it: nobody waits for anybody"
 
