@@ -17,7 +17,7 @@ from typing import Any
 
 from console import interrupt, notify
 from console.infra.choose import from_inventory
-from console.infra.node import ROOT, ask_all
+from console.infra.node import ROOT, Node, ask_all
 from console.inventory.read import Inventory
 from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
@@ -106,7 +106,7 @@ def started_by(
         except KeyboardInterrupt:
             if interrupt.end_in_order(playbook, mark) != interrupt.CODE:  # otherwise it has reported it itself
                 with interrupt.changing():
-                    answers, silent = ask_all(from_inventory(inventory), lambda node: node.status())
+                    answers, silent = ask_all(from_inventory(inventory), left_on)
                 for line in interrupted_lines(answers, silent):
                     say(line)
             return interrupt.CODE, None
@@ -114,6 +114,12 @@ def started_by(
             return code, None
         started: dict[str, Any] = json.loads(file.read_text())
         return started, notify.for_launch(inventory.state, started["run"], pipe.read())
+
+
+def left_on(node: Node) -> dict[str, Any]:
+    """Its status, once what it has begun to load for this launch is gone."""
+    node.unload()
+    return node.status()
 
 
 def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:

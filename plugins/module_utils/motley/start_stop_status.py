@@ -58,6 +58,7 @@ from .waking import wake
 
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]
 OUT = "logs/run.out"
+UNLOAD_S = 5.0
 SAVE_S = 6.0
 KEEP_S = 45.0
 """An agent that still says so may be bringing the last checkpoint to a slow disk."""
@@ -211,8 +212,13 @@ def stop(home: Path) -> dict[str, Any]:
 
 
 def unload(home: Path) -> dict[str, Any]:
-    """What was being loaded for a launch that is refused ends by itself."""
+    """What was being loaded for a launch that is refused or broken off ends by itself; a run that is wanted stays."""
     (home / PRELOAD).unlink(missing_ok=True)
+    deadline = time.time() + UNLOAD_S
+    while not (home / WANTED).exists() and any(one["how"] == "unit" for one in processes(home).values()):
+        if time.time() > deadline:
+            break
+        time.sleep(0.05)
     return {}
 
 
