@@ -17,7 +17,7 @@ from typing import Any
 
 from console import interrupt, notify
 from console.infra.choose import from_inventory
-from console.infra.node import ROOT, Node, ask_all
+from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
 from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
@@ -118,7 +118,8 @@ def started_by(
 
 def left_on(node: Node) -> dict[str, Any]:
     """Its status, once what it has begun to load for this launch is gone."""
-    node.unload()
+    with contextlib.suppress(Silent):  # elsewhere nothing loads early
+        node.unload()
     return node.status()
 
 

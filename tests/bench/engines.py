@@ -72,7 +72,7 @@ TORCHFT_WHEELS = (
     "opentelemetry-semantic-conventions==0.66b2", "opentelemetry-exporter-otlp-proto-http==1.45.2",
     "opentelemetry-exporter-otlp-proto-common==1.45.2", "opentelemetry-exporter-otlp-common==0.66b2",
     "opentelemetry-exporter-http-transport==0.66b2", "googleapis-common-protos==1.76.0", "protobuf==7.36.2",
-    "requests==2.34.2", "urllib3==2.8.0", "certifi", "charset-normalizer==3.5.2", "idna==3.20",
+    "requests==2.34.2", "urllib3==2.8.0", "certifi==2026.10.18", "charset-normalizer==3.5.2", "idna==3.20",
 )  # fmt: skip
 
 

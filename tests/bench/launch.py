@@ -4,7 +4,7 @@
 
 Three hosts of the lab, model `tiny`; a first launch brings everything, the following ones are measured, in turns: as
 they are, and with nodes that load nothing before the run is there (motley_plan_preload). Where the time goes is read
-from Ansible's log (a line with its time for each task) and from the diaries of the run.
+from Ansible's log (a line with its time for each task) and from the event logs of the run.
 """
 
 from __future__ import annotations

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from console import __main__ as verbs
 from console import launch
 from console.__main__ import checked
+from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
 from tests.support.live_run import LiveRun
 
@@ -63,3 +64,14 @@ def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys
             assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run continues"
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
+
+
+def test_after_a_broken_off_launch_a_node_that_loads_nothing_early_still_shows_what_runs() -> None:
+    class Elsewhere:
+        def unload(self) -> None:
+            raise Silent("that is for machines of your own")
+
+        def status(self) -> dict[str, object]:
+            return {"on": True}
+
+    assert launch.left_on(cast(Node, Elsewhere())) == {"on": True}
