@@ -23,8 +23,11 @@ from train.runlog.state import history
 from train.runlog.tail import read
 
 IMAGE = f"registry.example.org/motley@sha256:{'0' * 64}"
-SETTINGS = ("rows_per_step=4", "lora_r=8", "max_seq_length=64", "learning_rate=2e-3", "grad_clip=0.3", "sync=flat")
 STEPS = 100_000
+# These runs end when somebody stops them, after hundreds of steps where the machine is slow. At 2e-3 the order of a sum
+# alone moves the loss by 1.7e-2 within 300 steps of 80 rows; at 2e-4 by 2e-7 within 500.
+RATE = 2e-4
+SETTINGS = ("rows_per_step=4", "lora_r=8", "max_seq_length=64", f"learning_rate={RATE}", "grad_clip=0.3", "sync=flat")
 PYTHON = cluster.ROOT / ".venv/bin/python"
 
 
@@ -221,9 +224,9 @@ def stops(there: Kubernetes, step: int) -> None:
     # Another one may have written a step that this one did not: it took it over from there.
     losses = {event["step"]: event["loss"] for event in history(read(log_of(home, there.run)))}
     rows = next(there.folder.path.glob("machines/*/home/user/ai-cluster/data/processed/pairs-*"))
-    truth = reference.losses(model_folder("tiny"), rows, steps=max(losses), rows_per_step=4, of_steps=STEPS)
+    truth = reference.losses(model_folder("tiny"), rows, steps=max(losses), rows_per_step=4, rate=RATE, of_steps=STEPS)
     assert max(losses) > step and len(losses) > max(losses) - 4
-    assert max(abs(loss / truth[step - 1] - 1) for step, loss in losses.items()) < 1e-4
+    assert max(abs(loss / truth[step - 1] - 1) for step, loss in losses.items()) < 1e-5
 
 
 @pytest.mark.long
