@@ -163,7 +163,7 @@ def loads_early(host: Host) -> Path:
     return wanted(host).with_name("run-preload")
 
 
-@pytest.mark.parametrize("how", ["TERM", "KILL", ""])
+@pytest.mark.parametrize("how", ["KILL", *(pytest.param(how, marks=pytest.mark.long) for how in ("TERM", ""))])
 def test_what_loads_before_a_run_and_ends_leaves_nothing(host: Host, how: str) -> None:
     """No run came, it was killed, root stops it."""
     asked_for = loads_early(host)

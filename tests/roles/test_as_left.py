@@ -97,6 +97,20 @@ def test_a_phase_that_is_asked_for_by_name_runs(person: Person) -> None:
     assert ran(said) == ["static_ip"] and not set(PHASES[:2]) & set(said.receipt["nodes"][NODES[0]]["phases"])
 
 
+def test_all_that_somebody_changed_since_is_met(person: Person, cache: Path) -> None:
+    host = person.cluster[NODES[2]]
+    for phase, (breaks, whole) in BROKEN.items():
+        host.run("bash", "-ec", breaks)
+        assert host.outcome("bash", "-c", whole.replace(NODES[1], NODES[2])).returncode != 0, phase
+    said = person.bootstraps(MOTLEY_CACHE=str(cache))
+    assert ran(said) == PHASES, said.out
+    for phase, (_, whole) in BROKEN.items():
+        assert host.outcome("bash", "-c", whole.replace(NODES[1], NODES[2])).returncode == 0, phase
+        changed = {name: node["phases"][phase]["changed"] for name, node in said.receipt["nodes"].items()}
+        assert changed[NODES[2]] and not changed[NODES[0]] and not changed[NODES[1]], (phase, changed)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("phase", BROKEN)
 def test_what_somebody_changed_since_is_met(person: Person, cache: Path, phase: str) -> None:
     host: Host = person.cluster[NODES[1]]
