@@ -53,7 +53,7 @@ test-gpu: ## what only graphics cards can prove: PYTHON=python3 LINES=a,b DEVICE
 	@"$(TORCH_PYTHON)" -m tests.gpu $(if $(DEVICE),--device $(DEVICE)) $(if $(AGAIN),--again) \
 	  $(if $(filter command,$(firstword $(origin LINES))),--lines "$(LINES)") $(if $(PAIR),--pair "$(PAIR)" $(if $(INVENTORY),--inventory "$(INVENTORY)") $(if $(MODEL),--model "$(MODEL)"))
 
-bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="lab fan_out sync balance scaling growth predict slow_links stream pipes look dashboard launch bootstrap faults" REPEATS=3
+bench: env ## measure; the tables of docs/BENCHMARKS.md: PARTS="launch turns" (PARTS=-h lists all) REPEATS=3
 	@$(PY) -m tests.bench $(PARTS) $(if $(REPEATS),--repeats $(REPEATS))
 
 bench-faults: env ## the three worst losses, twenty times each, in the lab: REPEATS=20

@@ -34,6 +34,7 @@ PARTS = {
     "dashboard": "training with nobody looking on, and with the live page open",
     "launch": "from the command to the first step, with and without loading early",
     "bootstrap": "a second bootstrap, passing over what is as it was left, and every phase",
+    "demo": "where the seconds of the demo go",
     "engines": "five losses under our agent, torchrun elastic and torchft",
     "faults": "the three worst losses, again and again",
 }
@@ -55,6 +56,7 @@ def main() -> int:
         if subprocess.run(command, check=False).returncode:
             failed.append(part)
         print(f"== {part}: {time.monotonic() - since:.0f} s", flush=True)
+    subprocess.run([sys.executable, "-m", "tests.bench.tables"], check=True)
     if failed:
         print(f"failed: {', '.join(failed)}; alone: make bench PARTS={failed[0]}", file=sys.stderr)
     return 1 if failed else 0

@@ -13,14 +13,14 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 
 from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
-from tests.bench.page import put, spread
+from tests.bench.page import Figures, keep, kept, put, spread
 from tests.support.training import Training
 
+NAME = "faults"
 WORST = [("power-cut", "gpu-master"), ("freeze", "gpu-worker-1"), ("cable-pull", "gpu-master")]
 SAVE_EVERY = 10
 HANG_S = 120
@@ -51,39 +51,50 @@ def repeat_losses(training: Training, repeats: int) -> bool:
     began = time.time()
     training.launch("bench", max_steps=1_000_000)
     training.together(*training.names, since=began, within_s=HANG_S)
-    found: dict[tuple[str, str], list[Loss]] = {one: [] for one in WORST}
+    found: list[Figures] = []
     back_at: dict[str, float] = {}
     for number in range(repeats):
         for fault, victim in WORST:
             time.sleep(max(0.0, back_at.get(victim, 0.0) + STAYS_S - time.time()))
             one = one_fault(training, fault, victim)
             back_at[victim] = time.time()
-            found[fault, victim].append(one)
-            print(f"{number + 1}  {fault} of {victim}: {one}", flush=True)
-    lines = ["| loss | training again after | all again after its sshd answers | most steps repeated |"]
-    lines.append("| --- | --- | --- | --- |")
-    for (fault, victim), losses in found.items():
-        again, back = (spread([getattr(one, what) for one in losses], "{:.1f} s") for what in ("again_s", "back_s"))
-        lines.append(f"| {fault} of {victim} | {again} | {back} | {max(one.repeated for one in losses)} |")
-    worst_repeated = max(one.repeated for losses in found.values() for one in losses)
+            found.append({"loss": f"{fault} of {victim}"} | one)
+            print(f"{number + 1}  {found[-1]}", flush=True)
     training.stop()
     proof = training.proof()
-    whole = "no row lost or trained twice" if proof["whole"] and proof["rows"] else "ROWS WERE LOST OR TRAINED TWICE"
-    against = f"largest relative error of the first 500 against one process {proof['error']:.1e}"
-    put("faults", [*lines, "", f"{proof['steps']} steps, {whole}, {against}."])
-    return bool(proof["whole"] and proof["rows"] and proof["error"] < 1e-3 and worst_repeated <= SAVE_EVERY)
+    whole = bool(proof["whole"] and proof["rows"])
+    keep(NAME, "storm", {"losses": found, "steps": proof["steps"], "whole": whole, "error": proof["error"]})
+    put(NAME, table(kept(NAME)))
+    return whole and proof["error"] < 1e-3 and max(one["repeated"] for one in found) <= SAVE_EVERY
 
 
-@dataclass(frozen=True)
-class Loss:
-    again_s: float
-    """Until the others train."""
-    back_s: float
-    """From its sshd's answer until all do."""
-    repeated: int
+def table(found: dict[str, list[Figures]]) -> list[str]:
+    """Of the last ones."""
+    return [*(of_storm(found["storm"][-1]) if "storm" in found else []), *of_load(found.get("load", []))]
 
 
-def one_fault(training: Training, fault: str, victim: str) -> Loss:
+def of_load(runs: list[Figures]) -> list[str]:
+    return [
+        f"\n{run['minutes']:g} minutes at full load ({run['loops']} busy loops): {run['steps']} steps, {run['false']} "
+        "nodes falsely taken for lost."
+        for run in runs[-1:]
+    ]
+
+
+def of_storm(storm: Figures) -> list[str]:
+    lines = ["| loss | training again after | all again after its sshd answers | most steps repeated |"]
+    lines.append("| --- | --- | --- | --- |")
+    for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
+        losses = [one for one in storm["losses"] if one["loss"] == what]
+        again, back = (spread([one[key] for one in losses], "{:.1f} s") for key in ("again_s", "back_s"))
+        lines.append(f"| {what} | {again} | {back} | {max(one['repeated'] for one in losses)} |")
+    whole = "no row lost or trained twice" if storm["whole"] else "ROWS WERE LOST OR TRAINED TWICE"
+    against = f"largest relative error of the first 500 against one process {storm['error']:.1e}"
+    return [*lines, "", f"{storm['steps']} steps, {whole}, {against}."]
+
+
+def one_fault(training: Training, fault: str, victim: str) -> Figures:
+    """Seconds until the others train, and from its sshd's answer until all do."""
     host = training.host(victim)
     rest = [name for name in training.names if name != victim]
     began = time.time()
@@ -94,7 +105,7 @@ def one_fault(training: Training, fault: str, victim: str) -> Loss:
     host.wait_until_up(60)
     returned = time.time()
     back_s = training.together(*training.names, since=returned, within_s=HANG_S)
-    return Loss(round(lost_s, 1), round(back_s, 1), repeated)
+    return {"again_s": round(lost_s, 1), "back_s": round(back_s, 1), "repeated": repeated}
 
 
 def hold_under_load(training: Training, minutes: float) -> bool:
@@ -119,10 +130,8 @@ def hold_under_load(training: Training, minutes: float) -> bool:
     kinds = ("lost", "stalled", "woke", "waiting", "failed")
     false = [event for event in training.diary() if event["time"] > since and event["event"] in kinds]
     training.stop()
-    print(
-        f"{minutes:g} minutes at full load ({len(loops)} busy loops): {steps} steps, {len(false)} false losses",
-        flush=True,
-    )
+    keep(NAME, "load", {"minutes": minutes, "loops": len(loops), "steps": steps, "false": len(false)})
+    put(NAME, table(kept(NAME)))
     for event in false:
         print(f"  {event['node']} {event['event']}: {event['reason']}")
     return not false

@@ -20,6 +20,7 @@ from tests.support.cluster import REPOSITORY
 
 PAGE = REPOSITORY / "docs/BENCHMARKS.md"
 KEPT = REPOSITORY / "docs/benchmarks"
+TAKEN = "taken"
 Figures = dict[str, Any]
 There = TypeVar("There")
 
@@ -50,27 +51,41 @@ def bench(
 
 
 def kept(name: str) -> dict[str, list[Figures]]:
+    return {part: runs for part, runs in _stored(name).items() if part != TAKEN}
+
+
+def taken(name: str) -> str:
+    """The day of its last figures."""
+    return str(_stored(name).get(TAKEN, ""))
+
+
+def _stored(name: str) -> dict[str, Any]:
     file = KEPT / f"{name}.json"
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
 def keep(name: str, part: str, figures: Figures) -> None:
     print(f"{part}: {figures}", flush=True)
-    everything = kept(name)
+    everything = _stored(name) | {TAKEN: time.strftime("%d %B %Y")}
     everything.setdefault(part, []).append(figures)
     KEPT.mkdir(parents=True, exist_ok=True)
     (KEPT / f"{name}.json").write_text(json.dumps(everything, indent=1) + "\n")
 
 
 def put(name: str, lines: Sequence[str], page: Path = PAGE) -> None:
-    """Show it, and set it between the marks of its name, which the page must have."""
+    """Show it, and set it in its place on the page."""
     print("\n".join(lines))
-    text = page.read_text()
+    page.write_text(with_table(page.read_text(), name, lines, taken(name)))
+
+
+def with_table(text: str, name: str, lines: Sequence[str], day: str) -> str:
+    """Between the marks of its name, which the page must have."""
     marks = re.compile(rf"(<!-- {re.escape(name)}: [^\n]* -->)\n.*?(<!-- end of {re.escape(name)} -->)", re.DOTALL)
     if not marks.search(text):
-        raise SystemExit(f"{page.name} has no place for {name}: <!-- {name}: … --> and <!-- end of {name} -->")
-    body = "\n".join(["", "", f"Taken on {time.strftime('%d %B %Y')}.", "", *lines, "", ""])
-    page.write_text(marks.sub(lambda found: found[1] + body + found[2], text))
+        raise SystemExit(f"the page has no place for {name}: <!-- {name}: … --> and <!-- end of {name} -->")
+    told = [f"Taken on {day}.", ""] if day else []
+    body = "\n".join(["", "", *told, *lines, "", ""])
+    return marks.sub(lambda found: found[1] + body + found[2], text)
 
 
 def spread(values: Sequence[float], form: str) -> str:

@@ -1,18 +1,20 @@
 """The tables of docs/BENCHMARKS.md: set between their marks, and every part of `make bench` has a place there."""
 
+import json
 import re
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.bench import balance, fan_out, launch, page, pipes, scaling, sync
+from tests.bench import balance, demo, fan_out, faults, headlines, launch, page, pipes, predict, scaling, sync, tables
 from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
 
 
 def test_every_part_has_its_place_and_can_be_replaced(tmp_path: Path) -> None:
     text = page.PAGE.read_text()
-    for name in PARTS:
+    for name in (headlines.NAME, *PARTS):
         assert re.search(rf"<!-- {name}: .*-->", text), name
         copy = tmp_path / "page.md"
         copy.write_text(text)
@@ -28,6 +30,64 @@ def test_a_part_without_a_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("nothing")
     with pytest.raises(SystemExit, match="no place for other"):
         page.put("other", [], tmp_path / "page.md")
+
+
+def test_no_figure_of_a_table_is_written_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page.PAGE.read_text()
+    assert tables.made(text) == text, "make them again: python -m tests.bench.tables"
+    monkeypatch.setattr(page, "KEPT", tmp_path)
+    page.keep("sync", "100", {"measured": [{"sync": "flat", "wire": "fp32", "step_s": 7.25, "blocked_s": 0.1}]})
+    made = tables.made(text)
+    day = time.strftime("%d %B %Y")
+    assert f"Taken on {day}.\n\n| link | sync | wire | step |" in made and "| fp32 | 7.25 s" in made
+    assert (
+        made.split("<!-- sync:")[0].split("end of headlines")[1]
+        == text.split("<!-- sync:")[0].split("end of headlines")[1]
+    )
+    assert made.split("end of sync -->")[1] == text.split("end of sync -->")[1]
+
+
+def test_a_figure_that_is_measured_again_is_kept_beside_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "KEPT", tmp_path)
+    for seconds in (1.0, 2.0):
+        page.keep("some", "part", {"seconds": seconds})
+    assert page.kept("some") == {"part": [{"seconds": 1.0}, {"seconds": 2.0}]}
+    assert page.taken("some") == time.strftime("%d %B %Y") and not page.taken("none")
+
+
+def test_every_headline_leads_to_a_section_of_the_page() -> None:
+    sections = re.findall(r"(?m)^#+ (.*)$", page.PAGE.read_text())
+    named = {section.replace("`", "").lower() for section in sections}
+    assert {section.lower() for _, section, _ in headlines.SECTIONS} <= named
+    assert [name for name, _, _ in headlines.SECTIONS if name not in PARTS] == []
+
+
+def test_the_demo_is_split_where_its_lines_and_its_steps_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo, "RESULTS", tmp_path)
+    trained = [(100.0, 3), (101.0, 3), (111.0, 2), (112.0, 2), (120.0, 3), (121.0, 3)]
+    (tmp_path / "gpu-master").mkdir()
+    events = [{"event": "step", "time": at, "nodes": dict.fromkeys("abc"[:count])} for at, count in trained]
+    log = tmp_path / "gpu-master" / demo.EVENTS
+    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    ends = {"tools": 11.0, "machines": 15.0, "bootstrap": 80.0, "starts": 113.0, "answers": 140.0}
+    found = demo.parts(10.0, ends, 145.0)
+    assert list(found.values()) == [1, 4, 65, 20, 1, 10, 2, 7, 1, 19, 5]
+    lines = demo.table(
+        {"fast": [{"seconds": found, "balanced": 2.0}], "folders": [{"seconds": found, "balanced": None}]}
+    )
+    assert "| one loses power, until two train | 10 (one run) | 10 (one run) |" in lines
+    assert "| all in all | 135 (one run) | 135 (one run) |" in lines and lines[-1].endswith("| all equally fast |")
+
+
+def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() -> None:
+    alone = {predict.ONE: [[1.0, 2.0], [1.1, 2.0], [0.9, 2.0]], predict.SOME: [[2.0, 6.0], [2.0, 5.0], [2.1, 6.0]]}
+    took = predict.Took(alone, {1000: [1.0, 3.0, 1.5]})
+    assert took.speeds() == [pytest.approx((8.0, 0.5)), pytest.approx((2.0, 0.0))]
+    assert took.drift == pytest.approx(1.1 / 0.9 - 1)
+    figures = predict.found(predict.Case((50, 25), 10), took, 0)
+    assert figures["links"]["1000"] == {"foretold_s": pytest.approx(1.5, abs=0.01), "took_s": 1.5}
 
 
 def test_tables_are_made_of_medians_with_their_spread() -> None:
@@ -47,13 +107,29 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     )
     step = {"sync": "flat", "wire": "fp32", "step_s": 0.5, "blocked_s": 0.1}
     assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
-    ways = {"late": [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}], "early": [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}]}
-    assert "| 55 % (50 %–60 %, 2 runs) |  | ≤ 60 % |" in launch.table(ways)[-1]
+    runs = [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}], [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}]
+    ways = dict(zip(("early", "late"), runs, strict=True))
+    assert launch.table(ways)[-1] == "| … of the other way, in turns | 55% (50%–60%, 2 runs) |  |  |"
+    alone = launch.table(ways | {"one early": runs[1], "one late": runs[0]})
+    assert (
+        "| one machine alone: command to the first step | 15.0 (10.0–20.0, 2 runs) | 8.0 (6.0–10.0, 2 runs) | |"
+        in alone
+    )
+    assert "183%" in alone[-1]
     cut = {"layers": {"a": 8, "b": 4}, "took": 3.0, "predicted": 3.3}
     streamed = {"streamed took": 4.0, "streamed predicted": 4.4, "chosen": "cut"}
     shown = pipes.table({"trio-1000": [cut | streamed], "pair-1000": [cut]})
     assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in shown[2]
     assert shown[3].endswith("| +10% |  |  |  |  |")
+    links = {"1000": {"foretold_s": 1.02, "took_s": 1.0}, "40": {"foretold_s": 0.9, "took_s": 1.0}}
+    said = predict.table({"70/30-16-flat-r48": [{"links": links, "drift": 0.04, "weights": 250_000}]})
+    assert "| 70/30 | 16 | flat | 1.0 MB | 40 | 0.900 | 1.000 | -10% | ±2% |" in said
+    assert said[-1] == "Within 5%: 1 of 2; half of them within 6.0%; furthest off 10%."
+    losses = [{"loss": "freeze of a", "again_s": s, "back_s": 2.0, "repeated": n} for s, n in ((5.0, 0), (7.0, 3))]
+    storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
+    lines = faults.table({"storm": [storm], "load": [{"minutes": 60, "loops": 7, "steps": 735, "false": 1}]})
+    assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 runs) | 2.0 s (2.0 s–2.0 s, 2 runs) | 3 |" in lines
+    assert "ROWS WERE LOST OR TRAINED TWICE" in lines[-2] and "735 steps, 1 nodes falsely" in lines[-1]
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
 

@@ -1,0 +1,193 @@
+"""The first table of docs/BENCHMARKS.md: one line for each promise, from the kept figures of the other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from statistics import median
+from typing import Any
+
+from tests.bench.page import Figures, kept, spread, taken
+
+NAME = "headlines"
+LARGE_MB = 160
+"""A LoRA of 40 million weights in fp32."""
+Found = dict[str, list[Figures]]
+Line = tuple[str, str, str]
+"""What, measured, its limit or its peer."""
+
+
+def table() -> list[str]:
+    lines = ["| what | measured | its limit, its peer or the aim | section |", "| --- | --- | --- | --- |"]
+    for name, section, make in SECTIONS:
+        if found := kept(name):
+            link = f"[{section}](#{section.lower().replace(' ', '-')}), {taken(name)}"
+            lines += [f"| {what} | {figure} | {beside} | {link} |" for what, figure, beside in make(found)]
+    return lines
+
+
+def each(runs: list[Figures], value: Callable[[Any], float], form: str) -> str:
+    return spread([value(run) for run in runs], form)
+
+
+def balance(found: Found) -> Iterator[Line]:
+    peers = [run["peer"] for run in found.get("peer", [])]
+    if trios := found.get("trio"):
+        auto = median(run["auto"] for run in trios)
+        yield (
+            "unequal machines (60, 30, 15 % of a core) over an even split",
+            each(trios, lambda run: run["auto"] / run["even"], "{:.2f}×"),
+            "1×",
+        )
+        if peers:
+            yield "… over transformers' Trainer under DDP", spread([auto / peer for peer in peers], "{:.2f}×"), "1×"
+
+
+def turns(found: Found) -> Iterator[Line]:
+    for rows in ("8", "24", "96"):
+        if runs := found.get(rows):
+            reached, allowed = ([r for run in runs for r in run[what]] for what in ("of the sum", "whole rows"))
+            limit = f"{min(1, median(allowed)):.0%}: whole rows; aim 95 %"
+            yield f"three unequal machines, {rows} rows a step, of their sum", spread(reached, "{:.0%}"), limit
+
+
+def predict(found: Found) -> Iterator[Line]:
+    from tests.bench.predict import summary  # noqa: PLC0415
+
+    within, beside = summary(found).removesuffix(".").split("; ", 1)
+    yield "a step's seconds as the plan predicts them", within.lower(), beside
+
+
+def pipes(found: Found) -> Iterator[Line]:
+    trio = found["trio-1000"]
+    tokens = "{:.2f}×"
+    yield (
+        "a model that no machine holds: cut over three, over streaming",
+        each(trio, lambda run: run["streamed took"] / run["took"], tokens), "the plan takes the faster",
+    )  # fmt: skip
+
+
+def stream(found: Found) -> Iterator[Line]:
+    runs = [run for part in found.values() for run in part]
+    yield "a base streamed from disk: a step takes", each(runs, lambda r: r["stream"] / r["gpu"], "{:.2f}×"), "1×: held"
+
+
+def exchange(found: Found) -> Iterator[Line]:
+    from tests.bench.exchange import limit_s  # noqa: PLC0415  it imports the lab
+
+    for link, wire in (("1000", "fp32"), ("1000", "bf16"), ("100", "fp32")):
+        sizes = [one for run in found.get(link, []) for one in run["exchanged"] if one["wire"] == wire]
+        over = [one["seconds"] / limit_s(one["mb"], wire, int(link)) for one in sizes if one["mb"] == LARGE_MB]
+        what = f"{LARGE_MB} MB of gradients at {link} Mbit/s, {wire}: of the link's limit"
+        yield what, spread(over, "{:.2f}×"), "1.07×: with TCP's headers and receipts"
+
+
+def slow_links(found: Found) -> Iterator[Line]:
+    exact, local = (median(run["step_s"] for run in found[f"20-{how}"]) for how in ("flat", "local"))
+    yield "all weights of a model over 20 Mbit/s, local steps", f"{exact / local:.1f}× as fast", "1×: exact sync"
+
+
+def faults(found: Found) -> Iterator[Line]:
+    storm = found["storm"][-1]
+    for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
+        again = [one["again_s"] for one in storm["losses"] if one["loss"] == what]
+        yield f"{what}: the others train again", spread(again, "{:.1f} s"), "≤ 15 s"
+    error = f"{storm['error']:.1e}"
+    yield f"{len(storm['losses'])} losses in {storm['steps']} steps: furthest from one process", error, "≤ 1e-3"
+
+
+def engines(found: Found) -> Iterator[Line]:
+    def hung(engine: str) -> str:
+        cells = [loss for run in found[engine] for loss in run.values()]
+        count = sum(cell["again_s"] is None or cell["back_s"] is None for cell in cells)
+        return f"{count} of {len(cells)}"
+
+    peers = ", ".join(f"{engine} {hung(engine)}" for engine in ("torchrun", "torchft") if engine in found)
+    yield "five losses: how often somebody had to help", hung("motley"), peers
+
+
+def launch(found: Found) -> Iterator[Line]:
+    from tests.bench.launch import WHOLE  # noqa: PLC0415
+
+    yield "a launch, from the command to the first step", each(found["early"], lambda r: r[WHOLE], "{:.1f} s"), "≤ 10 s"
+    early, late = (found.get(way, []) for way in ("one early", "one late"))
+    if early and late:
+        aside = each(late, lambda run: run[WHOLE], "{:.1f} s") + ": loading only once the run is there"
+        yield "… on one machine, with the processor to itself", each(early, lambda r: r[WHOLE], "{:.1f} s"), aside
+
+
+def bootstrap(found: Found) -> Iterator[Line]:
+    for part, what in (("bare", "a second bootstrap"), ("whole", "… with drivers, environment, all-reduce")):
+        runs = found[part]
+        ratio = median(run["as it was left"] / run["every phase"] for run in runs)
+        seconds = each(runs, lambda run: run["as it was left"], "{:.1f} s")
+        yield what, seconds, f"{ratio:.2f}× of running every phase, aim 0.5×"
+
+
+def look(found: Found) -> Iterator[Line]:
+    for what, aim in (("check-versions", "≤ 5 s"), ("doctor", "≤ 30 s"), ("make plan", "")):
+        yield what, spread([run[what] for run in found["asked"]], "{:.1f} s"), aim
+
+
+def demo(found: Found) -> Iterator[Line]:
+    for part, aim in (("lab", "≤ 4 min"), ("fast", "≤ 2 min"), ("folders", "")):
+        if runs := found.get(part):
+            yield f"`make demo`, {part}, again", each(runs, lambda run: sum(run["seconds"].values()), "{:.0f} s"), aim
+
+
+def fan_out(found: Found) -> Iterator[Line]:
+    from tests.bench.fan_out import LINK_S  # noqa: PLC0415
+
+    limit = f"{LINK_S:.0f} s: one link"
+    yield "200 MB to three nodes at 100 Mbit/s", each(found["chain"], lambda run: run["seconds"], "{:.1f} s"), limit
+
+
+def prepare(found: Found) -> Iterator[Line]:
+    yield (
+        "`prepare` on a core", each(found["rates"], lambda run: run["core"] / run["alone"], "{:.0%}"),
+        "of the tokenizer alone, aim 80 %",
+    )  # fmt: skip
+    if large := found.get("gigabyte"):
+        yield (
+            "… 1 GB on two cores",
+            each(large, lambda run: run["wall_s"], "{:.0f} s"),
+            "memory " + each(large, lambda run: run["peak_mb"], "{:.0f} MB") + ", aim 200",
+        )
+
+
+def pretrain(found: Found) -> Iterator[Line]:
+    ours, peer = found["ours"], found["gpt2"]
+    what = f"a model from nothing: held-out loss after {ours[0]['steps']} steps"
+    beside = f"{median(run['loss'] for run in peer):.3f}: GPT-2's class after {peer[0]['steps']}"
+    yield what, each(ours, lambda run: run["loss"], "{:.3f}"), beside
+
+
+def images(found: Found) -> Iterator[Line]:
+    peer = median(run["plain"] for run in found["plain"])
+    yield "pictures, over a plain DDP script", each(found["ours"], lambda run: run["auto"] / peer, "{:.2f}×"), "1×"
+
+
+def scaling(found: Found) -> Iterator[Line]:
+    five = [run["5"] / run["1"] for run in found["equal"] if "5" in run]
+    yield "five equal machines over one", spread(five, "{:.2f}×"), "5×"
+
+
+SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
+    ("balance", "Unequal machines", balance),
+    ("turns", "Unequal machines", turns),
+    ("scaling", "Unequal machines", scaling),
+    ("images", "Pictures", images),
+    ("faults", "Losing machines and getting them back", faults),
+    ("engines", "Beside torchrun elastic and torchft", engines),
+    ("predict", "What the plan predicts", predict),
+    ("exchange", "Exchanging gradients", exchange),
+    ("slow_links", "Slow links", slow_links),
+    ("stream", "A streamed base", stream),
+    ("pipes", "A model cut over machines", pipes),
+    ("launch", "Launching", launch),
+    ("bootstrap", "Bootstrap", bootstrap),
+    ("look", "Environment and versions", look),
+    ("demo", "The demo", demo),
+    ("fan_out", "Environment and versions", fan_out),
+    ("prepare", "Prepare", prepare),
+    ("pretrain", "A model from nothing", pretrain),
+)
