@@ -3,7 +3,7 @@
     make bench PARTS=demo
     python -m tests.bench.demo fast --repeats 1
 
-What the first one downloads is there: it runs once before, unmeasured, where it is not.
+Type `make demo` once before, or the downloads of a first time are measured too.
 """
 
 from __future__ import annotations
