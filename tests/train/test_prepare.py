@@ -284,6 +284,28 @@ def peak_mb(tmp_path, data):
     return int(in_its_own_process(data, f"{data}.rows", after=peak).split()[-1]) // 1024
 
 
+def test_processes_share_what_they_inherit():
+    """100 MB of objects, which a collection would write into; 100 MB that are free again, below a block that is not."""
+    program = """
+import gc, re
+from train.data.in_order import in_order
+
+def memory_mb(_):
+    gc.collect()
+    rollup = open("/proc/self/smaps_rollup").read()
+    return [int(re.search(name + r":\\s+(\\d+)", rollup)[1]) // 1024 for name in ("Rss", "Private_Dirty")]
+
+objects = [[] for _ in range(10**6)]
+freed, kept = [bytes(1000) for _ in range(10**5)], bytes(1000)
+del freed
+print(*max(memory for _, memory in in_order(memory_mb, range(4), 2)))
+"""
+    words = [sys.executable, "-c", program]
+    resident, private = map(int, subprocess.check_output(words, env=environment(), text=True, cwd=ROOT).split())
+    assert resident < 130
+    assert private < 30
+
+
 def test_memory_does_not_grow_with_the_data(tmp_path):
     """The measured 1 GB run is in docs/BENCHMARKS.md; here arrays of 0.5 and 4 MB, read object by object."""
     peaks = []

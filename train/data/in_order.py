@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import sys
@@ -24,6 +25,9 @@ def in_order(make: Callable[[Work], Result], works: Iterable[Work], processes: i
         for work in works:
             yield work, make(work)
         return
+    # What all inherit stays one copy: a collection would write to each object, and each process fill the heap's holes.
+    gc.freeze()
+    ctypes.CDLL(None).malloc_trim(0)
     begun: deque[tuple[Work, Future[Result]]] = deque()
     with ProcessPoolExecutor(processes, get_context("fork"), _begin, (make, os.getpid())) as pool:
         for work in works:
