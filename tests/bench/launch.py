@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import tempfile
@@ -47,6 +48,7 @@ PARTS = {
     "the first step": "step",
 }
 PROCESSES, WHOLE = "command to processes up", "command to the first step"
+WORKED, BUSY = "processor seconds of all hosts and the controller", "how busy the processor is with them, %"
 AIMS = {PROCESSES: "≤ 10 s", WHOLE: "≤ 10 s"}
 
 
@@ -89,18 +91,27 @@ def ready(place: Place, folder: Path) -> Person:
 def measured(person: Person, run: str, **more: str) -> dict[str, float]:
     """Seconds of each part of one launch, and of the whole."""
     log = person.folder / f"{run}.log"
-    began = time.time()
+    began, before = time.time(), processor_seconds()
     said = person.launches(
         "-v", starts=True, run=run, env={"ANSIBLE_LOG_PATH": str(log), "TZ": "UTC"}, **SETTINGS, **more
     )
+    worked, idle = (now - then for now, then in zip(processor_seconds(), before, strict=True))
     if said.rc:
         raise SystemExit(said.out)
     hosts = [host for host in person.cluster.hosts if host.name in more.get("nodes", host.name).split(",")]
     parts = split(began, tasks_of(log.read_text()), {name: first(hosts, run, name) for name in ("up", *LATER)})
+    parts |= {WORKED: worked, BUSY: 100 * worked / (worked + idle)}
     print(f"{run}: " + "  ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items()), flush=True)
     if person.types("stop").rc:
         raise SystemExit("the run did not stop")
     return parts
+
+
+def processor_seconds() -> tuple[float, float]:
+    """Of this machine: worked, idle."""
+    user, nice, system, idle, waits, *interrupts = map(float, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    tick = os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + sum(interrupts)) / tick, (idle + waits) / tick
 
 
 LATER = ("plan", "start", "step")
