@@ -1,10 +1,12 @@
-"""The peer: the loop that torchft's README shows, each node a replica group of one process, `tiny` with LoRA.
+"""The peer: a loop around torchft's Manager as its documentation shows, each node a group of one process, `tiny`
+with LoRA. Not its DistributedDataParallel, which ends a process whose exchange fails (ddp.py: `assert fut._fut`).
 
     TORCHFT_LIGHTHOUSE=http://HEAD:29510 python -m tests.bench.plain_torchft CONFIG OWN-ADDRESS
     python -m tests.bench.plain_torchft lighthouse        on the head: who is there
 
 Writes when each step was committed and by how many, as `train run` does. A node that returns takes the weights from
-another one; nothing is kept on disk, as torchft leaves that to the script.
+another one, over the process group as in its train_ddp.py: its other way asks for them by host name. Nothing is kept
+on disk, as torchft leaves that to the script; so the wait for a lost lighthouse is long, lest all end and begin anew.
 """
 
 import json
@@ -17,7 +19,9 @@ from typing import Any
 
 import torch
 from torch.distributed import TCPStore
-from torchft import DistributedDataParallel, Manager, Optimizer, ProcessGroupGloo
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torchft import Manager, ProcessGroupGloo
+from torchft.checkpointing.pg_transport import PGTransport
 from torchft.coordination import LighthouseServer
 
 from train.data.rows import open_rows
@@ -55,31 +59,37 @@ def main(config: str, own: str) -> None:
                 weight.copy_(value)
         adamw.load_state_dict(found["adamw"])
 
-    limit = timedelta(seconds=settings["timeout_s"])
+    group = ProcessGroupGloo(timeout=timedelta(seconds=settings["timeout_s"]))
     manager = Manager(
-        pg=ProcessGroupGloo(timeout=limit), load_state_dict=load, state_dict=state, min_replica_size=2, timeout=limit,
+        pg=group, load_state_dict=load, state_dict=state, min_replica_size=2, timeout=timedelta(seconds=30),
+        connect_timeout=timedelta(seconds=10), quorum_timeout=timedelta(minutes=10), quorum_retries=100,
+        checkpoint_transport=PGTransport(group, timeout=timedelta(seconds=10), device=torch.device("cpu")),
         rank=0, world_size=1, store_addr=own, store_port=store.port, hostname=own, replica_id=os.environ["MOTLEY_NODE"],
     )  # fmt: skip
-    model, optimizer = DistributedDataParallel(manager, module), Optimizer(manager, adamw)
     log = Path(settings["home"]) / "logs/runs" / settings["run"] / "events.jsonl"
     log.parent.mkdir(parents=True, exist_ok=True)
     quorum = -1
     with log.open("a") as events:
         while True:
-            optimizer.zero_grad()
-            step = manager.current_step()
+            manager.start_quorum()
+            adamw.zero_grad()
             share = max(1, per_step // max(1, manager.num_participants()))
-            first = step * per_step + (manager.participating_rank() or 0) * share
+            first = manager.current_step() * per_step + (manager.participating_rank() or 0) * share
             batch = to_tensors(rows.batch([at % len(rows) for at in range(first, first + share)]), "cpu")
-            (model(batch) / share).backward()
-            optimizer.step()
-            if manager.current_step() == step:
+            (module(batch) / share).backward()
+            gradients = [weight.grad for weight in trained]
+            bucket = parameters_to_vector(gradients)
+            manager.allreduce(bucket).wait()
+            vector_to_parameters(bucket, gradients)
+            if not manager.should_commit():
                 continue  # somebody was lost in it: nobody has it
+            adamw.step()
+            step = manager.current_step()
             nodes: dict[str, Any] = {str(node): {} for node in range(manager.num_participants())}
-            now = {"time": time.time(), "step": step + 1, "nodes": nodes}
+            now = {"time": time.time(), "step": step, "nodes": nodes}
             if manager._quorum_id != quorum:
                 quorum = manager._quorum_id
-                events.write(json.dumps(now | {"event": "start", "step": step}) + "\n")
+                events.write(json.dumps(now | {"event": "start", "step": step - 1}) + "\n")
             events.write(json.dumps(now | {"event": "step"}) + "\n")
             events.flush()
 
