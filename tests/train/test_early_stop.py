@@ -55,17 +55,22 @@ def adapter(folder: Path) -> dict:
 
 
 def assert_same_end(run: cluster.Cluster, truth: cluster.Cluster, ranks: int) -> None:
-    """The step of the end, each evaluation, the best: as of one process that nothing interrupted."""
+    """The step of the end, each evaluation, the best: as of one process that nothing interrupted. A signal between a
+    step's figures and its report leaves the report to the others."""
+    by_step, reported = dict(enumerate(truth.losses(), 1)), set()
     for rank in range(ranks):
         found, expected = only(run, "early_stop", rank), only(truth, "early_stop")
         assert {**found, "time": 0, "loss": 0} == {**expected, "time": 0, "loss": 0}
-        assert run.losses(rank) == pytest.approx(truth.losses(), rel=1e-4)
+        for event in run.steps(rank):
+            assert event["loss"] == pytest.approx(by_step[event["step"]], rel=1e-4)
+            reported.add(event["step"])
         mine = evaluations(run, rank)
         assert mine == [(step, pytest.approx(loss, rel=1e-4)) for step, loss in evaluations(truth)]
         result = run.node_home(rank) / "results/run"
         ours, theirs = adapter(result / "adapter"), adapter(truth.node_home(0) / "results/run/adapter")
         assert all((ours[name] - theirs[name]).abs().max() < 1e-3 for name in theirs)
         assert all(bool((ours[name] == weight).all()) for name, weight in adapter(result / "best").items())
+    assert reported == set(by_step)
 
 
 def test_gains_below_a_thousandth_count_only_together():
