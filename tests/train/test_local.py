@@ -20,7 +20,7 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.strategy import StepTiming
 from train.parallel.world import World
 from train.plan.config import SftConfig
-from train.plan.speedup import most_local_steps
+from train.plan.speedup import exchanges_per_step, local_steps, most_local_steps
 
 ROWS, STEPS = 60, 20
 OPTIONS = {
@@ -237,6 +237,23 @@ def test_exchanges_are_held_at_a_tenth_of_the_time():
     assert seen(found, 0.5, 2.2) == "", "a little more or less is no reason"
     assert seen(found, 0.5, 0.5) and found.steps == 9
     assert seen(found, 0.5, 0.0) and found.steps == 1
+    took = (0.05, 0.06, 0.05, 0.07)
+    assert [seen(found, 0.5, exchange_s) for exchange_s in took] == [""] * 4, "about one step: not by turns one and two"
+
+
+def test_the_second_round_is_as_long_as_the_first_asks_for():
+    found = rounds()
+    assert found.steps == 4 and seen(found, 0.5, 0.16) and found.steps == 3
+
+
+@pytest.mark.parametrize(("run_steps", "exchange_s"), [(8, 1.0), (40, 0.02), (64, 3.0), (300, 0.2), (1000, 9.0)])
+def test_a_plan_counts_the_exchanges_of_the_whole_run(run_steps, exchange_s):
+    found, step, exchanges = rounds(total_steps=run_steps), 0, 0
+    while step < run_steps:
+        step, exchanges = min(step + found.steps, run_steps), exchanges + 1
+        seen(found, 0.1, exchange_s)
+    steps = local_steps(0.1, exchange_s, run_steps)
+    assert exchanges_per_step(steps, run_steps) * run_steps == pytest.approx(exchanges)
 
 
 def test_inner_steps_are_bounded():

@@ -29,10 +29,8 @@ from train.parallel.world import World
 from train.plan import speedup
 from train.plan.config import RunConfig
 
-FIRST_ROUND = 4
-"""Inner steps of the first round, which shows how long a step and an exchange take."""
 CHANGED = 1.5
-"""A new number of steps that differs by less than this factor is not worth a change."""
+"""An exchange that took so many times as long, or as short, is no reason for another number of steps."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
@@ -62,8 +60,9 @@ class DiLoCo(Strategy):
         self.total_steps, self.wire = total_steps, wire
         self.measured = config.local_steps == "auto"
         """Whether the number of steps follows from what they take; else it is as set."""
-        first = min(FIRST_ROUND, speedup.most_local_steps(total_steps))
-        self.steps = first if self.measured else int(config.local_steps)
+        self.steps = speedup.first_round(total_steps) if self.measured else int(config.local_steps)
+        self.known = False
+        """A round has shown what a step and an exchange take."""
         self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
@@ -198,8 +197,13 @@ class DiLoCo(Strategy):
         if self.tokens:  # in the middle of a round
             return None
         step_s, self.seconds = statistics.median(self.seconds), []
-        wanted = speedup.local_steps(step_s, self.exchange_s, self.total_steps)
-        if not self.measured or max(wanted, self.steps) < CHANGED * min(wanted, self.steps):
+        fewest, wanted, most = (
+            speedup.local_steps(step_s, self.exchange_s * factor, self.total_steps)
+            for factor in (1 / CHANGED, 1, CHANGED)
+        )
+        stays = fewest <= self.steps <= most if self.known else wanted == self.steps
+        self.known = True
+        if not self.measured or stays:
             return None
         self.steps = wanted
         part = self.exchange_s / (self.exchange_s + wanted * step_s)
@@ -225,4 +229,5 @@ class DiLoCo(Strategy):
     def resume(self, step: int, state: Mapping[str, Any]) -> None:
         if self.measured and state.get("local_steps"):
             self.steps = min(int(state["local_steps"]), speedup.most_local_steps(self.total_steps))
+            self.known = True
         self.begin(step)

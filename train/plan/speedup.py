@@ -26,6 +26,8 @@ TOO_MANY = 6
 MORE_ROWS = (2, 3, 4, 6, 8)
 """Times as many rows a step that are proposed: beyond, the step itself is another one."""
 CABLE_MBIT = 1000.0
+FIRST_ROUND = 4
+"""Inner steps of the first round of `sync: local`, which shows how long a step and an exchange take."""
 MOST_LOCAL_STEPS = 64
 """Between two exchanges of `sync: local`; docs/BENCHMARKS.md has what more of them cost in loss."""
 LEAST_ROUNDS = 8
@@ -178,10 +180,21 @@ def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> i
 
 
 def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
-    """With local steps, and how many of them between two exchanges."""
+    """With local steps, and how many of them between two exchanges. A short run exchanges more often than that: after
+    its first round and after its last step as well."""
     whole = together(machines, rows, traffic.bytes)
     steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
-    return replace(whole, sync_s=whole.sync_s / steps), steps
+    return replace(whole, sync_s=whole.sync_s * exchanges_per_step(steps, traffic.run_steps)), steps
+
+
+def first_round(run_steps: int | None) -> int:
+    return min(FIRST_ROUND, most_local_steps(run_steps))
+
+
+def exchanges_per_step(steps: int, run_steps: int | None) -> float:
+    if run_steps is None:
+        return 1 / steps
+    return (1 + math.ceil(max(0, run_steps - first_round(run_steps)) / steps)) / run_steps
 
 
 # -- what to do about a slow link -------------------------------------------------------------------------------------
