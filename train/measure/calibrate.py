@@ -209,6 +209,11 @@ def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -
         small.append(step(1))
         large.append(step(LARGER))
         spent_s += small[-1] + large[-1]
-    one_s, many_s = statistics.median(small), statistics.median(large)
-    each_s = max((many_s - one_s) / (LARGER - 1), 0.5 * many_s / LARGER)  # noise must not make rows free
+    return line(statistics.median(small), statistics.median(large), rows)
+
+
+def line(one_s: float, many_s: float, rows: float) -> Speed:
+    """Noise makes rows neither free nor dearer than all of them took together."""
+    mean_s = many_s / LARGER
+    each_s = min(max((many_s - one_s) / (LARGER - 1), 0.5 * mean_s), mean_s)
     return Speed(rows / each_s, max(0.0, one_s - each_s))
