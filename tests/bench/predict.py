@@ -20,12 +20,15 @@ from dataclasses import dataclass, field
 from lab.lab import Lab
 from tests.bench.page import Figures, bench
 from tests.bench.speed import MICRO_BATCH, begun
-from tests.bench.turns import turn
+from tests.bench.turns import SETTLE, turn
 from tests.support import torchrun
-from train.measure.calibrate import LARGER
-from train.plan.speedup import Machine, Traffic, together, together_local
+from train.measure.calibrate import LARGER, Speed, line
+from train.plan.speedup import Estimate, Machine, Traffic, together, together_local
 
-SETTLE, CYCLES, ALONE, STEPS, LOCAL_STEPS = 14, 2, 3, 6, 24
+CYCLES, ALONE = 6, 2
+COUNTED = {"flat": (2, 1), "local": (9, 4)}
+"""Steps of a turn over all hosts, and those in front that do not count: one that a stop broke off, and with local steps
+the rest of a round of the link before. Nine steps are whole rounds of one or of three."""
 AIM = 0.05
 NAME = "predict"
 ONE, SOME = MICRO_BATCH, LARGER * MICRO_BATCH
@@ -54,7 +57,7 @@ CASES = (
     Case((55, 25, 15), 36, lora_r=48),
     Case((70, 30), 16),
     Case((50, 50), 20),
-    Case((55, 25, 15), 24, sync="local", links=(100, 40)),
+    Case((55, 25, 15), 24, sync="local", links=(100, 30)),
 )
 
 
@@ -66,12 +69,13 @@ class Took:
     """Of so many rows, each host."""
     together: dict[int, list[float]] = field(default_factory=dict)
     """Over each link."""
+    shares: list[list[int]] = field(default_factory=list)
+    """That the run had: it may not have been at the split that is predicted."""
 
-    def speeds(self) -> list[tuple[float, float]]:
-        """Rows per second and seconds beside them, of each host: the line that `train calibrate` draws."""
+    def speeds(self) -> list[Speed]:
+        """Of each host: the line that `train calibrate` draws."""
         one, some = ([statistics.median(host) for host in zip(*self.alone[rows], strict=True)] for rows in (ONE, SOME))
-        each = [(many - few) / (SOME - ONE) for few, many in zip(one, some, strict=True)]
-        return [(1 / row, max(0.0, few - ONE * row)) for few, row in zip(one, each, strict=True)]
+        return [line(few, many, ONE) for few, many in zip(one, some, strict=True)]
 
     @property
     def drift(self) -> float:
@@ -80,12 +84,12 @@ class Took:
         return float(max(max(host) / min(host) - 1 for host in hosts))
 
 
-def predicted(case: Case, speeds: list[tuple[float, float]], weights: int, mbit: int) -> float:
-    machines = [Machine(f"n{i}", rate, float(mbit), fixed_s) for i, (rate, fixed_s) in enumerate(speeds)]
+def predicted(case: Case, speeds: list[Speed], weights: int, mbit: int) -> Estimate:
+    machines = [Machine(f"n{i}", own.rows_per_s, float(mbit), own.fixed_s) for i, own in enumerate(speeds)]
     traffic = Traffic(weights)
     if case.sync == "local":
-        return together_local(machines, case.rows, traffic)[0].step_s
-    return together(machines, case.rows, traffic.bytes).step_s
+        return together_local(machines, case.rows, traffic)[0]
+    return together(machines, case.rows, traffic.bytes)
 
 
 def one(lab: Lab, case: Case) -> Figures:
@@ -113,8 +117,9 @@ def one(lab: Lab, case: Case) -> Figures:
                 took.alone[rows].append([rows / window.rows_per_s for window in windows])
             for mbit in case.links:
                 torchrun.links(hosts, mbit)
-                [window] = turn([run], [case.rows], LOCAL_STEPS if case.sync == "local" else STEPS)
+                [window] = turn([run], [case.rows], *COUNTED[case.sync])
                 took.together[mbit].append(case.rows / window.rows_per_s)
+                took.shares.append(window.rows)
         return found(case, took, int(run.events("start")[-1]["weights"]))
     finally:
         torchrun.quotas(hosts, on=False)
@@ -123,14 +128,13 @@ def one(lab: Lab, case: Case) -> Figures:
 
 
 def found(case: Case, took: Took, weights: int) -> Figures:
+    said = {mbit: predicted(case, took.speeds(), weights, mbit) for mbit in took.together}
     links = {
-        str(mbit): {
-            "foretold_s": round(predicted(case, took.speeds(), weights, mbit), 4),
-            "took_s": round(statistics.median(seconds), 4),
-        }
+        str(mbit): {"foretold_s": round(said[mbit].step_s, 4), "took_s": round(statistics.median(seconds), 4)}
         for mbit, seconds in took.together.items()
     }
-    return {"links": links, "drift": round(took.drift, 3), "weights": weights}
+    shares = {"foretold": list(said[case.links[0]].shares.values()), "took": took.shares}
+    return {"links": links, "shares": shares, "drift": round(took.drift, 3), "weights": weights}
 
 
 PARTS = {str(case): functools.partial(one, case=case) for case in CASES}

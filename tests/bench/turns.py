@@ -27,6 +27,8 @@ from train.parallel.balance import QUIET
 
 NAME = "turns"
 TURNS = 5
+SETTLE = int(1.5 * QUIET)
+"""Steps until shares are the best; before, a split within 5 % of it may stay."""
 KERNEL_PERIOD_US = 100_000
 """Of a quota, where nobody sets it."""
 
@@ -80,9 +82,10 @@ def in_turns(hosts: list[Host], rows: int, *, settle: int, count: int, turns: in
             run.stop()
 
 
-def turn(runs: list[Training], rows: list[int], count: int) -> list[Window]:
-    """Of `count` steps of each at the same time, without those that were broken off by a stop before or after."""
-    firsts = [len(run.events("step")) + 1 for run in runs]
+def turn(runs: list[Training], rows: list[int], count: int, skip: int = 1) -> list[Window]:
+    """Of `count` steps of each at the same time, without those that were broken off by a stop before or after: of these
+    before, `skip` do not count."""
+    firsts = [len(run.events("step")) + skip for run in runs]
     for run in runs:
         run.send(signal.SIGCONT)
     for run, first in zip(runs, firsts, strict=True):
@@ -110,7 +113,7 @@ def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US)
     """Together, over the three alone at the same time."""
     usual, cgroups.PERIOD_US = cgroups.PERIOD_US, period_us
     try:
-        found = in_turns(lab.hosts, rows, settle=int(1.5 * QUIET), count=count, turns=TURNS)
+        found = in_turns(lab.hosts, rows, settle=SETTLE, count=count, turns=TURNS)
     finally:
         cgroups.PERIOD_US = usual
     return {

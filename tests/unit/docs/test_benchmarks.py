@@ -10,6 +10,7 @@ import pytest
 from tests.bench import balance, demo, fan_out, faults, headlines, launch, page, pipes, predict, scaling, sync, tables
 from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
+from train.measure.calibrate import Speed
 
 
 def test_every_part_has_its_place_and_can_be_replaced(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_the_demo_is_split_where_its_lines_and_its_steps_are(tmp_path: Path, mon
 def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() -> None:
     alone = {predict.ONE: [[1.0, 2.0], [1.1, 2.0], [0.9, 2.0]], predict.SOME: [[2.0, 6.0], [2.0, 5.0], [2.1, 6.0]]}
     took = predict.Took(alone, {1000: [1.0, 3.0, 1.5]})
-    assert took.speeds() == [pytest.approx((8.0, 0.5)), pytest.approx((2.0, 0.0))]
+    assert took.speeds() == [Speed(pytest.approx(8.0), pytest.approx(0.5)), Speed(pytest.approx(2.0), 0.0)]
     assert took.drift == pytest.approx(1.1 / 0.9 - 1)
     figures = predict.found(predict.Case((50, 25), 10), took, 0)
     assert figures["links"]["1000"] == {"foretold_s": pytest.approx(1.5, abs=0.01), "took_s": 1.5}
