@@ -86,7 +86,7 @@ def of_storm(storm: Figures) -> list[str]:
     lines.append("| --- | --- | --- | --- |")
     for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
         losses = [one for one in storm["losses"] if one["loss"] == what]
-        again, back = (spread([one[key] for one in losses], "{:.1f} s") for key in ("again_s", "back_s"))
+        again, back = (spread([one[key] for one in losses], "{:.1f} s", "losses") for key in ("again_s", "back_s"))
         lines.append(f"| {what} | {again} | {back} | {max(one['repeated'] for one in losses)} |")
     whole = "no row lost or trained twice" if storm["whole"] else "ROWS WERE LOST OR TRAINED TWICE"
     against = f"largest relative error of the first 500 against one process {storm['error']:.1e}"

@@ -47,7 +47,7 @@ def turns(found: Found) -> Iterator[Line]:
         if runs := found.get(rows):
             reached, allowed = ([r for run in runs for r in run[what]] for what in ("of the sum", "whole rows"))
             limit = f"{min(1, median(allowed)):.0%}: whole rows; aim 95 %"
-            yield f"three unequal machines, {rows} rows a step, of their sum", spread(reached, "{:.0%}"), limit
+            yield f"three unequal machines, {rows} rows a step, of their sum", spread(reached, "{:.0%}", "turns"), limit
 
 
 def predict(found: Found) -> Iterator[Line]:
@@ -59,10 +59,9 @@ def predict(found: Found) -> Iterator[Line]:
 
 def pipes(found: Found) -> Iterator[Line]:
     trio = found["trio-1000"]
-    tokens = "{:.2f}×"
     yield (
-        "a model that no machine holds: cut over three, over streaming",
-        each(trio, lambda run: run["streamed took"] / run["took"], tokens), "the plan takes the faster",
+        "a model cut over three machines, 1000 Mbit/s, over streaming it on each",
+        each(trio, lambda run: run["streamed took"] / run["took"], "{:.2f}×"), "1×",
     )  # fmt: skip
 
 
@@ -83,7 +82,11 @@ def exchange(found: Found) -> Iterator[Line]:
 
 def slow_links(found: Found) -> Iterator[Line]:
     exact, local = (median(run["step_s"] for run in found[f"20-{how}"]) for how in ("flat", "local"))
-    yield "all weights of a model over 20 Mbit/s, local steps", f"{exact / local:.1f}× as fast", "1×: exact sync"
+    yield (
+        "all weights of a model over 20 Mbit/s, local steps",
+        f"{exact / local:.1f}× as fast",
+        "1×: exact sync, which learns more in as many steps",
+    )
 
 
 def faults(found: Found) -> Iterator[Line]:
@@ -91,9 +94,13 @@ def faults(found: Found) -> Iterator[Line]:
     for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
         again = [one["again_s"] for one in storm["losses"] if one["loss"] == what]
         silent = "5 to 9 s" if what.startswith("freeze") else "3 to 4.5 s"
-        yield f"{what}: the others train again", spread(again, "{:.1f} s"), f"{silent}: until its silence counts"
+        yield (
+            f"{what}: the others train again",
+            spread(again, "{:.1f} s", "losses"),
+            f"{silent}: until its silence counts",
+        )
     error = f"{storm['error']:.1e}"
-    yield f"{len(storm['losses'])} losses in {storm['steps']} steps: furthest from one process", error, "≤ 1e-3"
+    yield f"{len(storm['losses'])} losses in {storm['steps']} steps: the first 500, from one process", error, "≤ 1e-3"
 
 
 def engines(found: Found) -> Iterator[Line]:
@@ -176,19 +183,19 @@ SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
     ("balance", "Unequal machines", balance),
     ("turns", "Unequal machines", turns),
     ("scaling", "Unequal machines", scaling),
-    ("images", "Pictures", images),
     ("faults", "Losing machines and getting them back", faults),
     ("engines", "Beside torchrun elastic and torchft", engines),
+    ("launch", "Launching", launch),
+    ("demo", "The demo", demo),
     ("predict", "What the plan predicts", predict),
     ("exchange", "Exchanging gradients", exchange),
     ("slow_links", "Slow links", slow_links),
     ("stream", "A streamed base", stream),
     ("pipes", "A model cut over machines", pipes),
-    ("launch", "Launching", launch),
     ("bootstrap", "Bootstrap", bootstrap),
     ("look", "Environment and versions", look),
-    ("demo", "The demo", demo),
     ("fan_out", "Environment and versions", fan_out),
     ("prepare", "Prepare", prepare),
+    ("images", "Pictures", images),
     ("pretrain", "A model from nothing", pretrain),
 )

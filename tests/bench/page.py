@@ -88,12 +88,12 @@ def with_table(text: str, name: str, lines: Sequence[str], day: str) -> str:
     return marks.sub(lambda found: found[1] + body + found[2], text)
 
 
-def spread(values: Sequence[float], form: str) -> str:
+def spread(values: Sequence[float], form: str, of: str = "runs") -> str:
     """Median, range and number of repeats."""
     if len(values) == 1:
-        return f"{form.format(values[0])} (one run)"
+        return f"{form.format(values[0])} (one {of[:-1]})"
     median, low, high = (form.format(value) for value in (statistics.median(values), min(values), max(values)))
-    return f"{median} ({low}–{high}, {len(values)} runs)"
+    return f"{median} ({low}–{high}, {len(values)} {of})"
 
 
 def row(what: str, values: Sequence[float], form: str, aim: str = "") -> str:

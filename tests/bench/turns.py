@@ -148,7 +148,8 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
         reached, allowed = ([ratio for run in runs for ratio in run[what]] for what in ("of the sum", "whole rows"))
         own = zip(*(rates for run in runs for rates in run["own rates"]), strict=True)
         lines.append(
-            f"| {rows}{', quota in periods of 0.1 s' if kernel else ''} | {shares} | {spread(reached, '{:.0%}')} | "
+            f"| {rows}{', quota in periods of 0.1 s' if kernel else ''} | {shares} | "
+            f"{spread(reached, '{:.0%}', 'turns')} | "
             f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
         )
     return lines

@@ -129,7 +129,7 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     losses = [{"loss": "freeze of a", "again_s": s, "back_s": 2.0, "repeated": n} for s, n in ((5.0, 0), (7.0, 3))]
     storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
     lines = faults.table({"storm": [storm], "load": [{"minutes": 60, "loops": 7, "steps": 735, "false": 1}]})
-    assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 runs) | 2.0 s (2.0 s–2.0 s, 2 runs) | 3 |" in lines
+    assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 losses) | 2.0 s (2.0 s–2.0 s, 2 losses) | 3 |" in lines
     assert "ROWS WERE LOST OR TRAINED TWICE" in lines[-2] and "735 steps, 1 nodes falsely" in lines[-1]
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
