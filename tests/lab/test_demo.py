@@ -57,13 +57,22 @@ def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     killed.wait()
     assert left_of(PLACE)["namespaces"], "after a kill -9 nobody was there to take it away"
 
-    again = started()  # what the killed one left does not stand in its way
-    until(again, "started on 3 of 3 nodes")
+    again = started()
+    until(again, "  machines")  # what the killed one left does not stand in its way
+    again.send_signal(signal.SIGINT)
+    pace.said_by(again)
+    assert not any(left_of(PLACE).values())
+
+
+@pytest.mark.long
+def test_stopped_while_it_trains_it_leaves_nothing(lab_allowed: None) -> None:
+    training = started()
+    until(training, "started on 3 of 3 nodes")
     told = pace.now()
-    again.terminate()
+    training.terminate()
     time.sleep(0.05)
-    again.terminate()  # make passes on what its whole group has got already
-    out, _ = pace.said_by(again)
-    assert again.returncode == 143 and "nothing of it is left running" in out, out
+    training.terminate()  # make passes on what its whole group has got already
+    out, _ = pace.said_by(training)
+    assert training.returncode == 143 and "nothing of it is left running" in out, out
     assert "done · " not in out and pace.now() - told < 20, "it was stopped, not waited for"
     assert not any(left_of(PLACE).values())

@@ -58,6 +58,7 @@ def test_the_agents_of_a_run_are_there_before_it_is_wanted(person: Person) -> No
     assert said.rc == 0 and nothing_is_left(person), said.out
 
 
+@pytest.mark.long
 def test_other_settings_of_the_environment_are_the_runs_own(person: Person) -> None:
     """What was loaded with the settings of the run before is of no use: the run begins as if nothing had been."""
     person.writes(motley_render_environment={"OMP_NUM_THREADS": 1, "OF_THIS_RUN": "yes"})
@@ -77,6 +78,7 @@ def test_a_launch_that_is_refused_leaves_nothing(person: Person) -> None:
     pace.until(lambda: nothing_is_left(person), 10, "something still loads")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [{"motley_start_now": "false"}, {"motley_plan_calibrate": "true"}])
 def test_a_launch_that_starts_nothing_or_measures_loads_nothing(person: Person, how: dict[str, str]) -> None:
     said = person.launches("-v", resume="fist", **{"starts": True, **how})  # type: ignore[arg-type]

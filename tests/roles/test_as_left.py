@@ -130,6 +130,7 @@ def test_another_inventory_is_met(afterwards: Person) -> None:
     assert ran(said) == ["firewall"] and set(said.changed().values()) == {1}, said.out
 
 
+@pytest.mark.long
 def test_an_undone_phase_is_met(person: Person) -> None:
     person.bootstraps()
     assert person.types("undo", phase="power").rc == 0

@@ -67,6 +67,7 @@ def killed_while_it_changes(person: Person, name: str, happened: Callable[[], bo
     running.wait()
 
 
+@pytest.mark.long
 def test_a_fixed_address_of_ifupdown_becomes_netplans_and_comes_back(person: Person) -> None:
     host = person.cluster[FIXED]
     lan, spare = host.spec.nics
