@@ -210,7 +210,8 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 
 def cell(runs: list[Figures]) -> str:
     again, back = (in_words([run[key] for run in runs]) for key in ("again_s", "back_s"))
-    return f"{again}; all after its return {back}; repeated {max(run['repeated'] for run in runs)}"
+    repeated = [run["repeated"] for run in runs if run["again_s"] is not None]
+    return f"{again}; all after its return {back}" + (f"; repeated {max(repeated)}" if repeated else "")
 
 
 def in_words(seconds: list[float | None]) -> str:

@@ -109,7 +109,7 @@ def measured(person: Person, run: str, **more: str) -> dict[str, float]:
 
 def processor_seconds() -> tuple[float, float]:
     """Of this machine: worked, idle."""
-    user, nice, system, idle, waits, *interrupts = map(float, Path("/proc/stat").read_text().split(maxsplit=9)[1:9])
+    user, nice, system, idle, waits, *interrupts = map(float, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])
     tick = os.sysconf("SC_CLK_TCK")
     return (user + nice + system + sum(interrupts)) / tick, (idle + waits) / tick
 
@@ -153,7 +153,7 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
 def table(found: dict[str, list[Figures]]) -> list[str]:
     lines = ["| part of a launch | seconds | loading once the run is there | aim |", "| --- " * 4 + "|"]
     early, late = found["early"], found["late"]
-    for name in early[0]:
+    for name in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE):
         lines.append(f"| {name} | {seconds(early, name)} | {seconds(late, name)} | {AIMS.get(name, '')} |")
     lines.append(beside(early, late))
     if "one early" in found and "one late" in found:

@@ -45,7 +45,7 @@ def test_single_slow_steps_count_for_nothing_and_noise_makes_no_row_free():
     assert fit(lambda micro: steps(micro) + next(spoiled), 4).rows_per_s == pytest.approx(100)
     assert fit(lambda _: 0.1, 4).rows_per_s == pytest.approx(4 * 3 / (0.5 * 0.1)), "three times as many took no longer"
     uneven = fit(lambda micro: {1: 0.1, 3: 0.6}[micro], 4)
-    assert uneven == Speed(pytest.approx(4 * 3 / 0.6), 0.0), "a row costs no more than all of them took"
+    assert uneven == Speed(pytest.approx(4 * 3 / 0.6), 0.0), "a row costs no more than the mean of all"
 
 
 def test_what_is_kept_is_found_again_and_a_damaged_file_is_not_trusted(tmp_path):

@@ -298,7 +298,7 @@ def memory_mb(_):
 objects = [[] for _ in range(10**6)]
 freed, kept = [bytes(1000) for _ in range(10**5)], bytes(1000)
 del freed
-print(*max(memory for _, memory in in_order(memory_mb, range(4), 2)))
+print(*map(max, zip(*(memory for _, memory in in_order(memory_mb, range(4), 2)))))
 """
     words = [sys.executable, "-c", program]
     resident, private = map(int, subprocess.check_output(words, env=environment(), text=True, cwd=ROOT).split())

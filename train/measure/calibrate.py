@@ -213,7 +213,7 @@ def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -
 
 
 def line(one_s: float, many_s: float, rows: float) -> Speed:
-    """Noise makes rows neither free nor dearer than all of them took together."""
+    """Noise makes rows neither free nor dearer than their mean."""
     mean_s = many_s / LARGER
     each_s = min(max((many_s - one_s) / (LARGER - 1), 0.5 * mean_s), mean_s)
     return Speed(rows / each_s, max(0.0, one_s - each_s))

@@ -30,7 +30,7 @@ from train.plan import speedup
 from train.plan.config import RunConfig
 
 CHANGED = 1.5
-"""An exchange that took so many times as long, or as short, is no reason for another number of steps."""
+"""An exchange that took up to so many times as long, or as short, is no reason for another number of steps."""
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
