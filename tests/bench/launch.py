@@ -153,7 +153,7 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
 def table(found: dict[str, list[Figures]]) -> list[str]:
     lines = ["| part of a launch | seconds | loading once the run is there | aim |", "| --- " * 4 + "|"]
     early, late = found["early"], found["late"]
-    for name in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE):
+    for name in [one for one in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE) if one in early[0]]:
         lines.append(f"| {name} | {seconds(early, name)} | {seconds(late, name)} | {AIMS.get(name, '')} |")
     lines.append(beside(early, late))
     if "one early" in found and "one late" in found:

@@ -69,8 +69,8 @@ class Took:
     """Of so many rows, each host."""
     together: dict[int, list[float]] = field(default_factory=dict)
     """Over each link."""
-    shares: list[list[int]] = field(default_factory=list)
-    """That the run had: it may not have been at the split that is predicted."""
+    splits: list[str] = field(default_factory=list)
+    """That the run had, which may not be the one that is predicted."""
 
     def speeds(self) -> list[Speed]:
         """Of each host: the line that `train calibrate` draws."""
@@ -119,7 +119,7 @@ def one(lab: Lab, case: Case) -> Figures:
                 torchrun.links(hosts, mbit)
                 [window] = turn([run], [case.rows], *COUNTED[case.sync])
                 took.together[mbit].append(case.rows / window.rows_per_s)
-                took.shares.append(window.rows)
+                took.splits.append(":".join(map(str, window.rows)))
         return found(case, took, int(run.events("start")[-1]["weights"]))
     finally:
         torchrun.quotas(hosts, on=False)
@@ -133,8 +133,8 @@ def found(case: Case, took: Took, weights: int) -> Figures:
         str(mbit): {"foretold_s": round(said[mbit].step_s, 4), "took_s": round(statistics.median(seconds), 4)}
         for mbit, seconds in took.together.items()
     }
-    shares = {"foretold": list(said[case.links[0]].shares.values()), "took": took.shares}
-    return {"links": links, "shares": shares, "drift": round(took.drift, 3), "weights": weights}
+    splits = [":".join(map(str, said[case.links[0]].shares.values())), statistics.mode(took.splits)]
+    return {"links": links, "splits": splits, "drift": round(took.drift, 3), "weights": weights}
 
 
 PARTS = {str(case): functools.partial(one, case=case) for case in CASES}
@@ -146,17 +146,19 @@ def main() -> int:
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
     lines = [
-        "| % of a core | rows | sync | gradients | Mbit/s | predicted s | took s | off | alone, turn by turn |",
+        "| % of a core | split (had) | sync | gradients | Mbit/s | predicted s | took s | off | turns alone |",
         "| --- " * 9 + "|",
     ]
     for case, runs in found.items():
-        percents, rows, sync, *_ = case.split("-")
+        percents, _, sync, *_ = case.split("-")
+        split, had = runs[-1]["splits"]
+        split += f" ({had})" if had != split else ""
         drift = max(run["drift"] for run in runs)
         for mbit in runs[0]["links"]:
             said, took = ([run["links"][mbit][name] for run in runs] for name in ("foretold_s", "took_s"))
             off = off_by(runs, mbit)
             lines.append(
-                f"| {percents} | {rows} | {sync} | {runs[0]['weights'] * 4 / 1e6:.1f} MB | {mbit} "
+                f"| {percents} | {split} | {sync} | {runs[0]['weights'] * 4 / 1e6:.1f} MB | {mbit} "
                 f"| {statistics.median(said):.3f} | {statistics.median(took):.3f} | {off:+.0%} | ±{drift / 2:.0%} |"
             )
     return [*lines, "", summary(found)]

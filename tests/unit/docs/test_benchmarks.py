@@ -84,11 +84,12 @@ def test_the_demo_is_split_where_its_lines_and_its_steps_are(tmp_path: Path, mon
 
 def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() -> None:
     alone = {predict.ONE: [[1.0, 2.0], [1.1, 2.0], [0.9, 2.0]], predict.SOME: [[2.0, 6.0], [2.0, 5.0], [2.1, 6.0]]}
-    took = predict.Took(alone, {1000: [1.0, 3.0, 1.5]})
+    took = predict.Took(alone, {1000: [1.0, 3.0, 1.5]}, ["8:2", "9:1", "9:1"])
     assert took.speeds() == [Speed(pytest.approx(8.0), pytest.approx(0.5)), Speed(pytest.approx(2.0), 0.0)]
     assert took.drift == pytest.approx(1.1 / 0.9 - 1)
     figures = predict.found(predict.Case((50, 25), 10), took, 0)
     assert figures["links"]["1000"] == {"foretold_s": pytest.approx(1.5, abs=0.01), "took_s": 1.5}
+    assert figures["splits"] == ["8:2", "9:1"]
 
 
 def test_tables_are_made_of_medians_with_their_spread() -> None:
@@ -123,8 +124,9 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in shown[2]
     assert shown[3].endswith("| +10% |  |  |  |  |")
     links = {"1000": {"foretold_s": 1.02, "took_s": 1.0}, "40": {"foretold_s": 0.9, "took_s": 1.0}}
-    said = predict.table({"70/30-16-flat-r48": [{"links": links, "drift": 0.04, "weights": 250_000}]})
-    assert "| 70/30 | 16 | flat | 1.0 MB | 40 | 0.900 | 1.000 | -10% | ±2% |" in said
+    case = {"links": links, "splits": ["12:4", "11:5"], "drift": 0.04, "weights": 250_000}
+    said = predict.table({"70/30-16-flat-r48": [case]})
+    assert "| 70/30 | 12:4 (11:5) | flat | 1.0 MB | 40 | 0.900 | 1.000 | -10% | ±2% |" in said
     assert said[-1] == "Within 5%: 1 of 2; half of them within 6.0%; furthest off 10%."
     losses = [{"loss": "freeze of a", "again_s": s, "back_s": 2.0, "repeated": n} for s, n in ((5.0, 0), (7.0, 3))]
     storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
