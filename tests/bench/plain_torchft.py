@@ -6,7 +6,8 @@ with LoRA. Not its DistributedDataParallel, which ends a process whose exchange 
 
 Writes when each step was committed and by how many, as `train run` does. A node that returns takes the weights from
 another one, over the process group as in its train_ddp.py: its other way asks for them by host name. Nothing is kept
-on disk, as torchft leaves that to the script; so the wait for a lost lighthouse is long, lest all end and begin anew.
+on disk, as torchft leaves that to the script; so a lost lighthouse is
+waited for: if all ended, they would begin at step 0.
 """
 
 import json

@@ -61,6 +61,7 @@ def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     until(again, "  machines")  # what the killed one left does not stand in its way
     again.send_signal(signal.SIGINT)
     pace.said_by(again)
+    assert again.returncode == 130
     assert not any(left_of(PLACE).values())
 
 

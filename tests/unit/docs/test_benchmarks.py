@@ -7,7 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import balance, demo, fan_out, faults, headlines, launch, page, pipes, predict, scaling, sync, tables
+from tests.bench import (
+    balance,
+    demo,
+    engines,
+    fan_out,
+    faults,
+    headlines,
+    launch,
+    page,
+    pipes,
+    predict,
+    scaling,
+    sync,
+    tables,
+)
 from tests.bench import lab as lab_life
 from tests.bench.__main__ import PARTS
 from train.measure.calibrate import Speed
@@ -112,6 +126,8 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     runs = [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}], [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}]
     ways = dict(zip(("early", "late"), runs, strict=True))
     assert launch.table(ways)[-1] == "| … of the other way, in turns | 55% (50%–60%, 2 runs) |  |  |"
+    told = [{launch.WHOLE: 10.0, launch.BUSY: 80.0}]
+    assert "processor" in launch.table({"early": told, "late": told})[2], "what is compared stands under its seconds"
     alone = launch.table(ways | {"one early": runs[1], "one late": runs[0]})
     assert (
         "| one machine alone: command to the first step | 15.0 (10.0–20.0, 2 runs) | 8.0 (6.0–10.0, 2 runs) | |"
@@ -153,3 +169,9 @@ def test_the_front_page_has_the_measured_figures() -> None:
     assert f"{told}, and {even}" in front
     picture = (page.REPOSITORY / "docs/shares.svg").read_text()
     assert all(picture.count(f"{speed} rows/s") == 2 for speed in alone)
+
+
+def test_who_never_trained_again_has_repeated_nothing_that_counts() -> None:
+    lost = {"again_s": None, "back_s": 2.0, "repeated": 0}
+    assert engines.cell([lost]) == "**not in 60 s** (1 of 1); all after its return 2.0 s"
+    assert engines.cell([lost, {"again_s": 1.0, "back_s": 2.0, "repeated": 3}]).endswith("; repeated 3")
