@@ -9,8 +9,9 @@ from __future__ import annotations
 import configparser
 import shlex
 import socket
+import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,10 +54,9 @@ class SshNode(Node):
 
     def answering(self) -> str:
         """The first of its addresses that answers; its host key shows later whether it is the machine that is meant."""
-        with ThreadPoolExecutor(len(self.addresses)) as pool:
-            found = list(pool.map(lambda address: _knock(address, self.port), self.addresses))
-        for address, answers in zip(self.addresses, found, strict=True):
-            if answers:
+        knocks = [_knocking(address, self.port) for address in self.addresses]
+        for address, answers in zip(self.addresses, knocks, strict=True):
+            if answers.result():
                 return address
         raise Silent(f"nobody answers at {' or '.join(self.addresses)}")
 
@@ -67,6 +67,20 @@ class SshNode(Node):
         if "Permission denied" in text:
             return f"Motley's key is not accepted there (make bootstrap PHASE=ssh_trust LIMIT={self.name})"
         return words[-1] if words else "it gave no answer"
+
+
+def _knocking(address: str, port: int) -> Future[bool]:
+    """Beside others; nobody waits for it where another address answers first, not even the end of the program."""
+    answers: Future[bool] = Future()
+
+    def knock() -> None:
+        try:
+            answers.set_result(_knock(address, port))
+        except Exception as error:
+            answers.set_exception(error)
+
+    threading.Thread(target=knock, daemon=True).start()
+    return answers
 
 
 def _knock(address: str, port: int) -> bool:
