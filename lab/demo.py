@@ -295,6 +295,7 @@ def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
         if computing != uneven:
             site.uneven(on=computing)
             uneven = computing
+    site.uneven(on=False)
 
 
 def say(line: str) -> None:
