@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count as counting
+from statistics import mean
 from typing import Any
 
 from lab.host import Host
@@ -37,6 +38,8 @@ class Window:
     """What each host took of most of them, in the order of the hosts; none where the diary does not say it."""
     computing: list[float]
     """Rows per second of each host while it computed."""
+    spent: dict[str, float]
+    """Where the seconds of a step went, on average."""
 
     @classmethod
     def of(cls, run: Training, rows: int, steps: list[dict[str, Any]]) -> Window:
@@ -46,7 +49,23 @@ class Window:
             sum(node["rows"] for node in host) / max(1e-9, sum(node["compute_s"] for node in host))
             for host in zip(*seen, strict=True)
         ]
-        return cls(rows * len(steps) / sum(float(step["step_s"]) for step in steps), list(usual), computing)
+        rate = rows * len(steps) / sum(float(step["step_s"]) for step in steps)
+        return cls(rate, list(usual), computing, where_seconds_go(steps))
+
+
+SLOWEST, LATEST, EXCHANGE, REST = "the slowest computes", "another was later", "exchange", "rest"
+
+
+def where_seconds_go(steps: list[dict[str, Any]]) -> dict[str, float]:
+    """Of a step, on average: what the host that is the slowest on average computes; how much longer that takes because
+    in each step another may be the latest; the exchange that no computing hides; the rest. Empty without nodes."""
+    computed = [[float(node["compute_s"]) for node in step["nodes"].values()] for step in steps if step.get("nodes")]
+    if not computed:
+        return {}
+    slowest, latest = max(map(mean, zip(*computed, strict=True))), mean(map(max, computed))
+    exchange, whole = (mean(float(step[name]) for step in steps) for name in ("sync_s", "step_s"))
+    rest = whole - latest - exchange
+    return {SLOWEST: slowest, LATEST: latest - slowest, EXCHANGE: exchange, REST: rest}
 
 
 def measured(run: Training, *, rows: int, skip: int, count: int, percent: Mapping[str, float] | None = None) -> float:

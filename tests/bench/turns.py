@@ -20,12 +20,18 @@ from lab import cgroups
 from lab.host import Host
 from lab.lab import Lab
 from tests.bench.page import Figures, bench, spread
-from tests.bench.speed import Window, begun
+from tests.bench.speed import EXCHANGE, LATEST, REST, SLOWEST, Window, begun
 from tests.support import torchrun
 from tests.support.torchrun import Training
 from train.parallel.balance import QUIET
 
 NAME = "turns"
+SPENT = {
+    SLOWEST: "the slowest on average computes",
+    LATEST: "in each step another may be later",
+    EXCHANGE: "exchange that no computing hides",
+    REST: "rest: update, report, the next rows",
+}
 TURNS = 5
 SETTLE = int(1.5 * QUIET)
 """Steps until shares are the best; before, a split within 5 % of it may stay."""
@@ -123,6 +129,7 @@ def measure(lab: Lab, rows: int, count: int, period_us: int = cgroups.PERIOD_US)
         "of the sum": [each.of_the_sum for each in found],
         "whole rows": [each.whole_rows for each in found],
         "own rates": [each.own_rates for each in found],
+        "spent": [each.together.spent for each in found],
     }
 
 
@@ -143,15 +150,30 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
     for part in PARTS:
         if not (runs := found.get(part)):
             continue
-        rows, _, kernel = part.partition("-")
         shares = statistics.mode(":".join(map(str, own)) for run in runs for own in run["rows"])
         reached, allowed = ([ratio for run in runs for ratio in run[what]] for what in ("of the sum", "whole rows"))
         own = zip(*(rates for run in runs for rates in run["own rates"]), strict=True)
         lines.append(
-            f"| {rows}{', quota in periods of 0.1 s' if kernel else ''} | {shares} | "
+            f"| {titled(part)} | {shares} | "
             f"{spread(reached, '{:.0%}', 'turns')} | "
             f"{statistics.median(allowed):.0%} | {', '.join(f'{statistics.median(rates):.0%}' for rates in own)} |"
         )
+    return [*lines, *where_seconds_go(found)]
+
+
+def titled(part: str) -> str:
+    rows, _, kernel = part.partition("-")
+    return f"{rows}{', quota in periods of 0.1 s' if kernel else ''}"
+
+
+def where_seconds_go(found: dict[str, list[Figures]]) -> list[str]:
+    """Of all turns whose figures have it, in per cent of a step."""
+    lines = ["", f"| rows a step | {' | '.join(SPENT.values())} |", f"| --- |{' --- |' * len(SPENT)}"]
+    for part in PARTS:
+        turns = [spent for run in found.get(part, []) for spent in run.get("spent", [])]
+        if turns:
+            parts = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
+            lines.append(f"| {titled(part)} | {' | '.join(f'{ratio:.1%}' for ratio in parts)} |")
     return lines
 
 
