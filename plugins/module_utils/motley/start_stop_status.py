@@ -273,7 +273,7 @@ def report(home: Path, run: str) -> None:
             on = bool(processes(home))
             off = 0 if on else off + 1
             view = {"time": time.time(), "on": on, "now": read_json(folder / AGENT), "wanted": wanted(home)}
-            if off == 3:
+            if off >= 3:
                 view["words"] = last_words(home)
             say("now", json.dumps(view).encode())
         time.sleep(0.2)

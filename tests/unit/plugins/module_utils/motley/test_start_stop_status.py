@@ -13,6 +13,7 @@ from types import ModuleType
 
 import pytest
 
+from console.follow import GONE_S
 from console.infra.node import Node, program
 from plugins.module_utils.motley import pausing, start_stop_status
 from tests.support import pace
@@ -251,3 +252,30 @@ def test_what_is_sent_needs_nothing_of_ours_on_the_node(home: Path) -> None:
         ask = [sys.executable, "-IS", "-", "runs", json.dumps({"home": str(home)})]
         done = subprocess.run(ask, stdin=sent, cwd=home, capture_output=True, text=True, check=False)
     assert json.loads(done.stdout)["runs"]["r"]["step"] == 10, done.stderr
+
+
+def test_the_last_words_stay_until_the_reader_has_waited_long_enough(
+    here: ModuleType, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a run for ended once nothing is left for three seconds, and then wants them in what it has just read."""
+    (home / here.OUT).parent.mkdir(parents=True, exist_ok=True)
+    (home / here.OUT).write_text("torch is missing\n")
+    monkeypatch.setattr(here, "unit_of", lambda _: "none")
+    at, views = [100.0], []
+
+    class OverError(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        at[0] += seconds
+        if at[0] > 100 + 6:
+            raise OverError
+
+    monkeypatch.setattr(here.time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(here.time, "sleep", sleep)
+    monkeypatch.setattr(here, "say", lambda kind, line: views.append((at[0], json.loads(line))) if kind == "now" else 0)
+    with pytest.raises(OverError):
+        here.report(home, "r")
+    late = [view for moment, view in views if moment - views[0][0] >= GONE_S]
+    assert late and all(view.get("words") == "torch is missing" for view in late)
+    assert "words" not in views[0][1], "a run that is just being started has none yet"
