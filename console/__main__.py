@@ -165,8 +165,10 @@ def of_infra(infra: str, path: str) -> str:
     usual = {option.name: option.default for option in VERBS["status"].options}["inventory"]
     if infra in ("slurm", "kubernetes") and path in (usual, str(ROOT / usual)):
         return str(ROOT / "inventory" / infra)
+    if not infra:
+        return path
     kinds = {str(values.get("infra", "ssh")) for values in check(Path(path)).nodes.values()}
-    if infra and kinds - {infra}:
+    if kinds - {infra}:
         raise BadInput(f"{path} is of infra {', '.join(kinds)}, not {infra}", fix="fix: name another --inventory")
     return path
 

@@ -11,7 +11,7 @@ import json
 import tarfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from console import interrupt
 from console.infra.choose import from_inventory
@@ -129,7 +129,7 @@ def disagreeing(below: str, files: dict[str, dict[str, str]]) -> list[str]:
 
 def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results: bool) -> int:
     """Unpack what the node packs; -1 where a file arrives other than it was. Its own logs go below nodes/NAME."""
-    process = node.fetch(run)
+    process = node.fetch(run, made=results)
     assert process.stdout
     count = 0
     try:
@@ -139,20 +139,30 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
                 source = archive.extractfile(member)
                 if place is None or source is None:
                     continue
-                data = source.read()
-                moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
-                if not moving and hashlib.sha256(data).hexdigest() != files.get(member.name):
-                    say(f"  ✗ {node.name}: {member.name} did not arrive as it was")
-                    return -1
                 path = folder / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 draft = path.with_name(f".{path.name}.new")
-                draft.write_bytes(data)
+                digest = written(source, draft)
+                moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
+                if not moving and digest != files.get(member.name):
+                    draft.unlink()
+                    say(f"  ✗ {node.name}: {member.name} did not arrive as it was")
+                    return -1
                 draft.replace(path)
                 count += 1
     finally:
         end_group(process)
     return count
+
+
+def written(source: IO[bytes], file: Path) -> str:
+    """The hash of what was written; a model may be larger than the memory of this machine."""
+    digest = hashlib.sha256()
+    with file.open("wb") as out:
+        while part := source.read(1 << 20):
+            digest.update(part)
+            out.write(part)
+    return digest.hexdigest()
 
 
 def place_of(name: str, run: str, node: str, *, results: bool) -> Path | None:

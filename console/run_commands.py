@@ -37,6 +37,7 @@ def follow(inventory: Inventory, *, vault: str = "", as_json: bool = False) -> i
     run = runs_of(running)[0]
     if any(is_script(look) for look in running.values()):
         return script_view.follow(nodes, run, answers, as_json=as_json)
+    nodes.sort(key=lambda node: node.name not in running)  # one that trains is read from first
     order = list(next(iter(running.values()))["now"].get("peers") or {})
     order = [node.name for node in nodes if node.name in {*running, *order}]
     since = {name: float(look["since"]) for name, look in answers.items()}

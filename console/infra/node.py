@@ -32,6 +32,8 @@ ANSWER_S = 6.0
 NOTIFY_S = 45.0
 """Three tries of a message, and the way there."""
 STOP_S = 60.0
+HASHES_S = 900.0
+"""A model of gigabytes on an old disk. A machine that dies meanwhile is noticed by its connection."""
 
 Facts = dict[str, Any]
 
@@ -145,12 +147,12 @@ class Node(ABC):
         return dict(json.loads(done.stdout))
 
     def files(self, run: str) -> Facts:
-        """What fetch() would bring, each with its hash."""
-        return self._ask("hashes", run=run)
+        """What fetch() would bring, each with its hash: all of it is read for that."""
+        return self._ask("hashes", max(HASHES_S, self.answer_s), run=run)
 
-    def fetch(self, run: str) -> subprocess.Popen[bytes]:
-        """A tar archive."""
-        return self._stream("pack", run=run)
+    def fetch(self, run: str, *, made: bool = True) -> subprocess.Popen[bytes]:
+        """A tar archive; `made`: with the result, which is the same on all nodes."""
+        return self._stream("pack", run=run, made=made)
 
     def events(self, run: str) -> subprocess.Popen[bytes]:
         """Lines of both event logs and of the agent's view, as they come."""

@@ -59,9 +59,12 @@ def kept_files(home: Path, run: str) -> list[Path]:
     ]
 
 
-def pack(home: Path, run: str) -> None:
+def pack(home: Path, run: str, made: bool = True) -> None:
+    """`made`: the result as well, which is the same on all nodes and may be large."""
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|") as archive:
         for path in kept_files(home, run):
+            if not made and path.is_relative_to(results(home, run)):
+                continue
             archive.add(path, arcname=str(path.relative_to(home)), recursive=False)
 
 

@@ -146,6 +146,64 @@ def test_fetch_compares_the_nodes_and_says_where_they_differ(
     assert fetch.fetch(inventory, "nobody", tmp_path / "results") == 1
 
 
+def test_fetch_brings_the_result_from_one_node_alone(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is the same on all and may be large; each node's log is its own."""
+    for name in ("a", "b"):
+        (tmp_path / name / "logs/runs" / DONE / "events.jsonl").write_text(f"{name}\n")
+    packed: dict[str, str] = {}
+    whole = LocalNode.fetch
+
+    def seen(node: LocalNode, run: str, *, made: bool = True) -> subprocess.Popen[bytes]:
+        with whole(node, run, made=made) as process:
+            data, _ = process.communicate()
+        packed[node.name] = subprocess.run(["tar", "-t"], input=data, capture_output=True, check=True).stdout.decode()
+        return whole(node, run, made=made)
+
+    monkeypatch.setattr(LocalNode, "fetch", seen)
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert "adapter/weights" in packed["a"] and "adapter/weights" not in packed["b"]
+    logs = {name: tmp_path / f"results/{DONE}/nodes/{name}/events.jsonl" for name in ("a", "b")}
+    assert {name: log.read_text() for name, log in logs.items()} == {"a": "a\n", "b": "b\n"}
+
+
+def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    whole = LocalNode.fetch
+
+    def after_a_change(node: LocalNode, run: str, **how: bool) -> subprocess.Popen[bytes]:
+        (tmp_path / node.name / f"results/{DONE}/adapter/weights").write_text("other than it was hashed")
+        return whole(node, run, **how)
+
+    monkeypatch.setattr(LocalNode, "fetch", after_a_change)
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 1
+    assert f"✗ a: results/{DONE}/adapter/weights did not arrive as it was" in capsys.readouterr().out
+    kept_here = sorted(path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir())
+    assert kept_here == ["weights"]
+    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+
+
+def test_a_result_of_gigabytes_may_take_long_to_be_hashed(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalNode, "answer_s", 0.001)
+    node = LocalNode(name="a", home=str(tmp_path / "a"))
+    with pytest.raises(Silent, match="no answer within"):
+        node.runs()
+    assert f"results/{DONE}/adapter/weights" in node.files(DONE)["files"]
+
+
+def test_follow_reads_first_from_a_node_that_trains(
+    inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(run_commands, "show", lambda nodes, *_: asked.append([node.name for node in nodes]) or 0)
+    assert run_commands.follow(inventory) == 0 and asked == [["b", "a"]]
+
+
 def test_fetch_brings_what_each_node_recorded_as_one_picture(
     inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
