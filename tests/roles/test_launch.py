@@ -270,3 +270,7 @@ def test_a_node_that_is_off_is_left_out_unless_it_was_named(tiny: Person) -> Non
     assert said.rc == 0 and "⚠ gpu-worker-2 is off: nobody answers" in said.out, said.out
     said = tiny.plans(model="tiny", max_steps=4, nodes="gpu-master,gpu-worker-2")
     assert said.rc != 0 and "gpu-worker-2 is off" in said.out
+    said = tiny.plans("-v", model="tiny", max_steps=4, nodes="gpu-master,gpu-worker-1")
+    assert said.rc == 0 and "plan " in said.out, said.out
+    asked = said.out.split("contacts:")[1].split("controller_key:")[0]
+    assert "gpu-worker-1:" in asked and "gpu-worker-2:" not in asked, "nobody waits for a machine that takes no part"
