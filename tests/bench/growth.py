@@ -163,7 +163,7 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
 def table_of_eight(runs: list[Figures]) -> list[str]:
     if not runs:
         return []
-    lines = ["", "| eight lab hosts on two cores, all train `tiny` | measured | played |", "| --- | --- | --- |"]
+    lines = ["", "| eight lab hosts on two cores, all train `tiny` | measured | simulated |", "| --- | --- | --- |"]
     for what, key, form, played in (
         ("launched together: seconds until all eight train", "first_s", "{:.1f}", ""),
         ("a step, seconds", "step_s", "{:.2f}", ""),

@@ -151,7 +151,10 @@ def split(began: float, tasks: list[tuple[float, str]], told: dict[str, float]) 
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
-    lines = ["| part of a launch | seconds | loading once the run is there | aim |", "| --- " * 4 + "|"]
+    lines = [
+        "| part of a launch, seconds | loading early, as Motley does | loading once the run is there | aim |",
+        "| --- " * 4 + "|",
+    ]
     early, late = found["early"], found["late"]
     for name in [one for one in (*PARTS, WORKED, BUSY, PROCESSES, WHOLE) if one in early[0]]:
         lines.append(f"| {name} | {seconds(early, name)} | {seconds(late, name)} | {AIMS.get(name, '')} |")
@@ -169,7 +172,7 @@ def seconds(runs: list[Figures], name: str) -> str:
 
 def beside(early: list[Figures], late: list[Figures]) -> str:
     ratios = [a[WHOLE] / b[WHOLE] for a, b in zip(early, late, strict=False)]
-    return f"| … of the other way, in turns | {spread(ratios, '{:.0%}')} |  |  |"
+    return f"| … early over late, in turns | {spread(ratios, '{:.0%}')} |  |  |"
 
 
 if __name__ == "__main__":

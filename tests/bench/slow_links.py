@@ -66,10 +66,16 @@ def table(found: dict[str, list[dict[str, Any]]]) -> list[str]:
             " ".join(f"{run['loss']:.3f}" for run in runs),
             " ".join(f"{run['step_s']:.2f}" for run in runs),
             " ".join(f"{run['sync']:.0%}" for run in runs),
-            " ".join(f"4 → {' → '.join(map(str, run['rounds']))}" for run in runs) if sync == "local" else "",
+            " ".join(inner_steps(run["rounds"]) for run in runs) if sync == "local" else "",
         ]
         lines.append(f"| {mbit} Mbit/s, {'exact' if sync == 'flat' else sync} | {' | '.join(figures)} |")
     return lines
+
+
+def inner_steps(rounds: list[int]) -> str:
+    """Of the first round, and of those after it."""
+    least, most = min(rounds), max(rounds)
+    return f"4, then {least}" + (f" to {most}" if most > least else "")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "| 100 Mbit/s | flat | fp32 | 0.50 s (0.50–0.50) | 0.10 s |" in sync.table({"100": [{"measured": [step]}]})
     runs = [{launch.WHOLE: 10.0}, {launch.WHOLE: 6.0}], [{launch.WHOLE: 20.0}, {launch.WHOLE: 10.0}]
     ways = dict(zip(("early", "late"), runs, strict=True))
-    assert launch.table(ways)[-1] == "| … of the other way, in turns | 55% (50%–60%, 2 runs) |  |  |"
+    assert launch.table(ways)[-1] == "| … early over late, in turns | 55% (50%–60%, 2 runs) |  |  |"
     told = [{launch.WHOLE: 10.0, launch.BUSY: 80.0}]
     assert "processor" in launch.table({"early": told, "late": told})[2], "what is compared stands under its seconds"
     alone = launch.table(ways | {"one early": runs[1], "one late": runs[0]})
