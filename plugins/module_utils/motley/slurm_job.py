@@ -184,7 +184,7 @@ def report(home: Path, run: str) -> None:
                 view = {"time": time.time(), "state": "waiting", "reason": waits(job), "peers": {}}
             shown = {"time": time.time(), "on": bool(job), "now": view, "wanted": bool(job)}
             off = 0 if job else off + 1
-            if off == 2:
+            if off >= 2:
                 shown["words"] = last_words(home, run)
             say("now", json.dumps(shown).encode())
         news = [(event.get("time", 0), kind, line) for kind, log in logs.items() for event, line in log.news()]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from console.follow import GONE_S
 from plugins.module_utils.motley import slurm_job
 
 QUEUE = """\
@@ -93,3 +94,31 @@ def test_checkpoints_of_what_runs_stay(tmp_path: Path) -> None:
     (tmp_path / "jobs/old/place-0/models/checkpoints/old/step-10/weights").write_bytes(b"1234")
     assert slurm_job.clean(tmp_path, ["qa", "old"]) == {"freed": {"old": 4}}
     assert (tmp_path / "jobs/qa/place-0/models/checkpoints/qa/step-10").exists()
+
+
+def test_the_last_words_stay_until_the_reader_has_waited_long_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has(tmp_path, "old")
+    out = tmp_path / "jobs/old" / slurm_job.OUTPUT / "12.out"
+    out.parent.mkdir(parents=True)
+    out.write_text("torch is missing\n")
+    at, views = [100.0], []
+
+    class OverError(Exception):
+        pass
+
+    def sleep(seconds: float) -> None:
+        at[0] += seconds
+        if at[0] > 100 + 2 * GONE_S:
+            raise OverError
+
+    monkeypatch.setattr(slurm_job, "slurm", lambda *_, **__: QUEUE)
+    monkeypatch.setattr(slurm_job.time, "monotonic", lambda: at[0])
+    monkeypatch.setattr(slurm_job.time, "sleep", sleep)
+    keep = lambda kind, line: views.append((at[0], json.loads(line))) if kind == "now" else None  # noqa: E731
+    monkeypatch.setattr(slurm_job, "say", keep)
+    with pytest.raises(OverError):
+        slurm_job.report(tmp_path, "old")
+    late = [view for moment, view in views if moment - views[0][0] >= GONE_S]
+    assert late and all(view.get("words") == "torch is missing" for view in late)
