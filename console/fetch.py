@@ -142,7 +142,11 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
                 path = folder / place
                 path.parent.mkdir(parents=True, exist_ok=True)
                 draft = path.with_name(f".{path.name}.new")
-                digest = written(source, draft)
+                try:
+                    digest = written(source, draft)
+                except BaseException:  # broken off, or the disk is full
+                    draft.unlink(missing_ok=True)
+                    raise
                 moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
                 if not moving and digest != files.get(member.name):
                     draft.unlink()

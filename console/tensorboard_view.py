@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from console.fetch import newest, no_name
@@ -74,8 +73,7 @@ def newest_fetched(results: Path) -> str:
 
 def bring_all(nodes: list[Node], run: str, folder: Path) -> int:
     """How many nodes have the run."""
-    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
-        return sum(pool.map(lambda node: bring_more(node, run, folder / node.name / EVENTS), nodes))
+    return sum(bring_more(node, run, folder / node.name / EVENTS) for node in nodes)
 
 
 def bring_more(node: Node, run: str, file: Path) -> bool:

@@ -32,8 +32,8 @@ ANSWER_S = 6.0
 NOTIFY_S = 45.0
 """Three tries of a message, and the way there."""
 STOP_S = 60.0
-HASHES_S = 900.0
-"""A model of gigabytes on an old disk. A machine that dies meanwhile is noticed by its connection."""
+HASHES_S = 300.0
+"""30 GB on an old disk. A machine that dies meanwhile is noticed by its connection."""
 
 Facts = dict[str, Any]
 

@@ -168,12 +168,12 @@ def titled(part: str) -> str:
 
 def where_seconds_go(found: dict[str, list[Figures]]) -> list[str]:
     """Of all turns whose figures have it, in per cent of a step."""
-    lines = ["", f"| rows a step | {' | '.join(SPENT.values())} |", f"| --- |{' --- |' * len(SPENT)}"]
+    lines = ["", f"| rows a step | {' | '.join(SPENT.values())} | turns |", f"| --- |{' --- |' * (len(SPENT) + 1)}"]
     for part in PARTS:
         turns = [spent for run in found.get(part, []) for spent in run.get("spent", [])]
         if turns:
             parts = [statistics.median(spent[name] / sum(spent.values()) for spent in turns) for name in SPENT]
-            lines.append(f"| {titled(part)} | {' | '.join(f'{ratio:.1%}' for ratio in parts)} |")
+            lines.append(f"| {titled(part)} | {' | '.join(f'{ratio:.1%}' for ratio in parts)} | {len(turns)} |")
     return lines
 
 

@@ -167,7 +167,7 @@ def stop(home: Path) -> dict[str, Any]:
 
 def report(home: Path, run: str) -> None:
     """As start_stop_status.report, from the place that writes; another one where that falls silent."""
-    place, next_look, off = Path(), 0.0, 0
+    place, next_look, off, words = Path(), 0.0, 0, ""
     logs: dict[str, Any] = {}
     while True:
         if time.monotonic() >= next_look:
@@ -184,8 +184,10 @@ def report(home: Path, run: str) -> None:
                 view = {"time": time.time(), "state": "waiting", "reason": waits(job), "peers": {}}
             shown = {"time": time.time(), "on": bool(job), "now": view, "wanted": bool(job)}
             off = 0 if job else off + 1
-            if off >= 2:
-                shown["words"] = last_words(home, run)
+            if off == 2:
+                words = last_words(home, run)
+            if off >= 2:  # until whoever follows takes it for ended
+                shown["words"] = words
             say("now", json.dumps(shown).encode())
         news = [(event.get("time", 0), kind, line) for kind, log in logs.items() for event, line in log.news()]
         for _, kind, line in sorted(news):

@@ -263,7 +263,7 @@ def report(home: Path, run: str) -> None:
     logs = {kind: end_of(folder / name) for kind, name in (("event", EVENTS), ("member", MEMBERS), ("out", OUTPUT))}
     if start := launched_start(folder):  # of a long run it is not in the end of its event log
         say("event", json.dumps(start).encode())
-    off, next_view = 0, 0.0
+    off, next_view, words = 0, 0.0, ""
     while True:
         news = [(event.get("time", 0), kind, line) for kind, log in logs.items() for event, line in log.news()]
         for _, kind, line in sorted(news):
@@ -273,8 +273,10 @@ def report(home: Path, run: str) -> None:
             on = bool(processes(home))
             off = 0 if on else off + 1
             view = {"time": time.time(), "on": on, "now": read_json(folder / AGENT), "wanted": wanted(home)}
-            if off >= 3:
-                view["words"] = last_words(home)
+            if off == 3:
+                words = last_words(home)
+            if off >= 3:  # until whoever follows takes it for ended
+                view["words"] = words
             say("now", json.dumps(view).encode())
         time.sleep(0.2)
 

@@ -186,6 +186,24 @@ def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
 
 
+def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+
+    whole = fetch.written
+
+    def written(source: Any, file: Path) -> str:
+        whole(source, file)
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(fetch, "written", written)
+    with pytest.raises(OSError, match="the disk is full"):
+        fetch.fetch(inventory, DONE, tmp_path / "results")
+    assert [path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir()] == ["weights"]
+    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+
+
 def test_a_result_of_gigabytes_may_take_long_to_be_hashed(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
