@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -261,3 +262,19 @@ def test_what_root_has_made_belongs_to_the_owner_of_the_folder(tmp_path: Path) -
     demo.hand_over(theirs)
     assert {(path.lstat().st_uid, path.lstat().st_gid) for path in theirs.rglob("*")} == {(12345, 54321)}
     assert elsewhere.stat().st_uid == 0, "what a link leads to is not touched"
+
+
+def test_the_quotas_end_with_the_training(tmp_path: Path) -> None:
+    """Answers and fetching are as fast as the machine is."""
+    limited: list[bool] = []
+    over = threading.Event()
+
+    def uneven(*, on: bool) -> None:
+        limited.append(on)
+        over.set()
+
+    log = tmp_path / "logs/runs/demo"
+    write(log / "events.jsonl", [{"event": "start", "time": 2.0}])
+    site = SimpleNamespace(home=lambda _: tmp_path, uneven=uneven)
+    demo.lose_a_worker(site, demo_courses.FAST, over)
+    assert limited == [True, False]
