@@ -63,6 +63,10 @@ def says(person: Person, *words: str) -> str:
     return said.out
 
 
+def two_train(person: Person) -> bool:
+    return says(person, "status").count("  training  ") == 2
+
+
 def step_of(person: Person) -> int:
     found = re.search(r"step (\d+)/", person.types("status").out)
     return int(found[1]) if found else 0
@@ -184,9 +188,10 @@ def loses(person: Person, name: str, fault: str) -> Iterator[Watching]:
 def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> None:
     with loses(person, OLD, "power-cut") as following:
         following.kill()
+        pace.until(lambda: two_train(person), 10, lambda: says(person, "status"))  # an agent tells it each second
         status = says(person, "status")
         assert re.search(rf"  {OLD}  nobody answers at .+; lost at step \d+\n", status), status
-        assert status.count("  training  ") == 2 and "run long  step " in status
+        assert "run long  step " in status
         assert re.search(rf"  last: \d\d:\d\d:\d\d  lost  .*{OLD}", status), status
         runs = says(person, "runs")
         assert re.search(r"long .* running .*gpu-master, gpu-worker-1\n", runs), runs
@@ -290,8 +295,8 @@ def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Per
     laptop = person.cluster[LAPTOP]
     by_hand = Watching.program(person, laptop.inside("su", "-", USER, "-c", f"exec {HOME}/scripts/launch_cluster.sh"))
     pace.until(lambda: "train agent" in what_runs(laptop), BACK_S, "it does not begin")
-    status = says(person, "status")
-    assert re.search(rf"  {LAPTOP}  (starting|waiting) .*started by hand", status), status
+    begins = rf"  {LAPTOP}  (starting|waiting) .*started by hand"
+    pace.until(lambda: re.search(begins, says(person, "status")), BACK_S, lambda: says(person, "status"))
     said = stopped(person)
     assert said.out.count("nothing left") == 3 and "no run was running · " not in said.out, said.out
     assert by_hand.ends(10) == 143
