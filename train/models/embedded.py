@@ -58,7 +58,7 @@ def convert_smollm2(folder: Path) -> None:
 @contextlib.contextmanager
 def read_once() -> Iterator[None]:
     """transformers reads the file four times, each time all words of the tokenizer, and makes the table of the names of
-    weights once for each module: two thirds of the time."""
+    weights once for each module: more than half of the time."""
     import gguf
 
     own = {name: getattr(gguf, name) for name in ("GGUFReader", "get_tensor_name_map")}
