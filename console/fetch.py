@@ -10,6 +10,8 @@ import hashlib
 import json
 import tarfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,11 +20,13 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, ask_all
 from console.inventory.read import Inventory
 from console.processes import end_group
-from console.words import counted, say
+from console.words import counted, in_place, progress_bar, say
+from train.plan.nodes import gb
 from train.plan.run_name import RULE, is_name
 from train.runlog import merge_traces, paths
 
 RESULTS = Path(__file__).parents[1] / "results"
+SHOWN_AFTER_S = 1.0
 
 
 def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
@@ -33,7 +37,9 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
         say(no_name(run))
         return 2
     nodes = [part for node in nodes for part in node.parts(run)]
-    answers, silent = ask_all(nodes, lambda node: node.files(run))
+    with in_place() as show:
+        show(f"  {counted(len(nodes), 'node')}: hashing what is there")
+        answers, silent = ask_all(nodes, lambda node: node.files(run))
     files = {name: answer["files"] for name, answer in answers.items() if answer["files"]}
     if not files:
         say(f"no node that answers has run '{run}'" if run else "there is no run to fetch")
@@ -141,31 +147,51 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
                     continue
                 path = folder / place
                 path.parent.mkdir(parents=True, exist_ok=True)
-                draft = path.with_name(f".{path.name}.new")
-                try:
-                    digest = written(source, draft)
-                except BaseException:  # broken off, or the disk is full
-                    draft.unlink(missing_ok=True)
-                    raise
-                moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
-                if not moving and digest != files.get(member.name):
-                    draft.unlink()
-                    say(f"  ✗ {node.name}: {member.name} did not arrive as it was")
-                    return -1
-                draft.replace(path)
-                count += 1
+                with draft_of(path) as draft, arriving(f"  {node.name}  {path.name}", member.size) as show:
+                    digest = written(source, draft, show)
+                    moving = member.name.endswith((".jsonl", "agent.json"))  # a run that is running appends to these
+                    if moving or digest == files.get(member.name):
+                        draft.replace(path)
+                        count += 1
+                        continue
+                say(f"  ✗ {node.name}: {member.name} did not arrive as it was")
+                return -1
     finally:
         end_group(process)
     return count
 
 
-def written(source: IO[bytes], file: Path) -> str:
+@contextmanager
+def draft_of(path: Path) -> Iterator[Path]:
+    """To be written beside it and put in its place; what is not, as when the stream breaks, is gone at the end."""
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        yield draft
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def arriving(what: str, size: int) -> Iterator[Callable[[int], None]]:
+    """To be told how many bytes of it have come."""
+    began = time.monotonic()
+    with in_place() as show:
+
+        def tell(come: int) -> None:
+            if time.monotonic() - began >= SHOWN_AFTER_S:
+                show(f"{what}  {progress_bar(come / size)}  {gb(come)} of {gb(size)}")
+
+        yield tell
+
+
+def written(source: IO[bytes], file: Path, tell: Callable[[int], None]) -> str:
     """The hash of what was written; a model may be larger than the memory of this machine."""
     digest = hashlib.sha256()
     with file.open("wb") as out:
         while part := source.read(1 << 20):
             digest.update(part)
             out.write(part)
+            tell(out.tell())
     return digest.hexdigest()
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 BAR = 24
 say = functools.partial(print, flush=True)
@@ -38,6 +41,22 @@ def duration(seconds: float) -> str:
 def progress_bar(part: float) -> str:
     filled = round(min(1.0, part) * BAR)
     return "━" * filled + "─" * (BAR - filled)
+
+
+@contextmanager
+def in_place() -> Iterator[Callable[[str], None]]:
+    """Shows a line that the next one replaces and that is gone at the end; nothing where nobody watches a terminal."""
+    terminal = sys.stdout.isatty()
+
+    def show(line: str) -> None:
+        if terminal:
+            sys.stdout.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
+            sys.stdout.flush()
+
+    try:
+        yield show
+    finally:
+        show("")
 
 
 def drawn(table: Sequence[Sequence[str]]) -> list[str]:

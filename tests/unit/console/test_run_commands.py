@@ -193,8 +193,8 @@ def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
 
     whole = fetch.written
 
-    def written(source: Any, file: Path) -> str:
-        whole(source, file)
+    def written(*given: Any) -> str:
+        whole(*given)
         raise OSError("the disk is full")
 
     monkeypatch.setattr(fetch, "written", written)
@@ -202,6 +202,21 @@ def test_a_stream_that_breaks_leaves_the_file_that_is_there_and_no_part(
         fetch.fetch(inventory, DONE, tmp_path / "results")
     assert [path.name for path in (tmp_path / f"results/{DONE}/adapter").iterdir()] == ["weights"]
     assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+
+
+def test_a_large_file_is_seen_coming_on_a_terminal(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(fetch, "SHOWN_AFTER_S", 0.0)
+    for name in ("a", "b"):
+        (tmp_path / name / "results" / DONE / "adapter/weights").write_bytes(bytes(3_000_000))
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert "\x1b" not in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    said = capsys.readouterr().out
+    assert "a  weights  ━━━━━━━━────────────────  1 MB of 3 MB" in said
+    assert said.rpartition("\x1b[2K")[2].startswith(f"run {DONE} → "), "the line is gone before the result is told"
 
 
 def test_a_result_of_gigabytes_may_take_long_to_be_hashed(
