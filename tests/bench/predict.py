@@ -49,16 +49,19 @@ class Case:
         return f"{'/'.join(map(str, self.percents))}-{self.rows}-{self.sync}{rank}"
 
 
-CASES = (
-    Case((50, 35, 20), 24),
-    Case((50, 35, 20), 48),
-    Case((40, 40, 25), 30),
-    Case((60, 20, 20), 24, lora_r=105),
-    Case((55, 25, 15), 36, lora_r=48),
-    Case((70, 30), 16),
-    Case((50, 50), 20),
-    Case((55, 25, 15), 24, sync="local", links=(100, 30)),
-)
+CASES = {
+    str(case): case
+    for case in (
+        Case((50, 35, 20), 24),
+        Case((50, 35, 20), 48),
+        Case((40, 40, 25), 30),
+        Case((60, 20, 20), 24, lora_r=105),
+        Case((55, 25, 15), 36, lora_r=48),
+        Case((70, 30), 16),
+        Case((50, 50), 20),
+        Case((55, 25, 15), 24, sync="local", links=(100, 30)),
+    )
+}
 
 
 @dataclass
@@ -128,16 +131,13 @@ def one(lab: Lab, case: Case) -> Figures:
 
 
 def found(case: Case, took: Took, weights: int) -> Figures:
-    said = {mbit: predicted(case, took.speeds(), weights, mbit) for mbit in took.together}
-    links = {
-        str(mbit): {"foretold_s": round(said[mbit].step_s, 4), "took_s": round(statistics.median(seconds), 4)}
-        for mbit, seconds in took.together.items()
-    }
-    splits = [":".join(map(str, said[case.links[0]].shares.values())), statistics.mode(took.splits)]
-    return {"links": links, "splits": splits, "drift": round(took.drift, 3), "weights": weights}
+    links = {str(mbit): round(statistics.median(seconds), 4) for mbit, seconds in took.together.items()}
+    speeds = [[round(own.rows_per_s, 4), round(own.fixed_s, 5)] for own in took.speeds()]
+    had = statistics.mode(took.splits)
+    return {"took_s": links, "speeds": speeds, "split": had, "drift": round(took.drift, 3), "weights": weights}
 
 
-PARTS = {str(case): functools.partial(one, case=case) for case in CASES}
+PARTS = {name: functools.partial(one, case=case) for name, case in CASES.items()}
 
 
 def main() -> int:
@@ -145,31 +145,41 @@ def main() -> int:
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
+    """By the arithmetic as it is today, from the speeds that were measured."""
     lines = [
         "| % of a core | split (had) | sync | gradients | Mbit/s | predicted s | took s | off | turns alone |",
         "| --- " * 9 + "|",
     ]
-    for case, runs in found.items():
-        percents, _, sync, *_ = case.split("-")
-        split, had = runs[-1]["splits"]
-        split += f" ({had})" if had != split else ""
+    for name, runs in found.items():
+        case = CASES[name]
+        percents = "/".join(map(str, case.percents))
+        size = f"{runs[0]['weights'] * 4 / 1e6:.1f} MB"
         drift = max(run["drift"] for run in runs)
-        for mbit in runs[0]["links"]:
-            said, took = ([run["links"][mbit][name] for run in runs] for name in ("foretold_s", "took_s"))
-            off = off_by(runs, mbit)
+        for mbit in case.links:
+            said, took = compared(case, runs, mbit)
+            split = ":".join(map(str, said[-1].shares.values()))
+            split += f" ({had})" if (had := runs[-1]["split"]) != split else ""
+            predicted_s = statistics.median(one.step_s for one in said)
             lines.append(
-                f"| {percents} | {split} | {sync} | {runs[0]['weights'] * 4 / 1e6:.1f} MB | {mbit} "
-                f"| {statistics.median(said):.3f} | {statistics.median(took):.3f} | {off:+.0%} | ±{drift / 2:.0%} |"
+                f"| {percents} | {split} | {case.sync} | {size} | {mbit} | {predicted_s:.3f} "
+                f"| {statistics.median(took):.3f} | {off_by(case, runs, mbit):+.1%} | ±{drift / 2:.0%} |"
             )
     return [*lines, "", summary(found)]
 
 
-def off_by(runs: list[Figures], mbit: str) -> float:
-    return float(statistics.median(run["links"][mbit]["foretold_s"] / run["links"][mbit]["took_s"] - 1 for run in runs))
+def compared(case: Case, runs: list[Figures], mbit: int) -> tuple[list[Estimate], list[float]]:
+    """What is predicted of each run, and what its steps took."""
+    said = [predicted(case, [Speed(*own) for own in run["speeds"]], run["weights"], mbit) for run in runs]
+    return said, [run["took_s"][str(mbit)] for run in runs]
+
+
+def off_by(case: Case, runs: list[Figures], mbit: int) -> float:
+    said, took = compared(case, runs, mbit)
+    return float(statistics.median(one.step_s / seconds - 1 for one, seconds in zip(said, took, strict=True)))
 
 
 def summary(found: dict[str, list[Figures]]) -> str:
-    offs = [off_by(runs, mbit) for runs in found.values() for mbit in runs[0]["links"]]
+    offs = [off_by(CASES[name], runs, mbit) for name, runs in found.items() for mbit in CASES[name].links]
     within = sum(abs(off) <= AIM for off in offs)
     median, worst = statistics.median(map(abs, offs)), max(map(abs, offs))
     return f"Within {AIM:.0%}: {within} of {len(offs)}; half of them within {median:.1%}; furthest off {worst:.0%}."

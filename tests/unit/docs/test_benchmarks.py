@@ -101,9 +101,12 @@ def test_a_prediction_is_made_of_the_line_through_one_and_three_micro_batches() 
     took = predict.Took(alone, {1000: [1.0, 3.0, 1.5]}, ["8:2", "9:1", "9:1"])
     assert took.speeds() == [Speed(pytest.approx(8.0), pytest.approx(0.5)), Speed(pytest.approx(2.0), 0.0)]
     assert took.drift == pytest.approx(1.1 / 0.9 - 1)
-    figures = predict.found(predict.Case((50, 25), 10), took, 0)
-    assert figures["links"]["1000"] == {"foretold_s": pytest.approx(1.5, abs=0.01), "took_s": 1.5}
-    assert figures["splits"] == ["8:2", "9:1"]
+    case = predict.Case((50, 25), 10)
+    figures = predict.found(case, took, 0)
+    assert figures["speeds"] == [[8.0, 0.5], [2.0, 0.0]]
+    assert figures["took_s"] == {"1000": 1.5} and figures["split"] == "9:1"
+    said = predict.predicted(case, took.speeds(), 0, 1000)
+    assert said.shares == {"n0": 8, "n1": 2} and said.step_s == pytest.approx(1.5, abs=0.01)
 
 
 def test_tables_are_made_of_medians_with_their_spread() -> None:
@@ -139,11 +142,11 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     shown = pipes.table({"trio-1000": [cut | streamed], "pair-1000": [cut]})
     assert "| 8 + 4 | 3.00 (one run) | 3.30 | +10% | 4.00 (one run) | 4.40 | 2048 : 1536 | cut |" in shown[2]
     assert shown[3].endswith("| +10% |  |  |  |  |")
-    links = {"1000": {"foretold_s": 1.02, "took_s": 1.0}, "40": {"foretold_s": 0.9, "took_s": 1.0}}
-    case = {"links": links, "splits": ["12:4", "11:5"], "drift": 0.04, "weights": 250_000}
-    said = predict.table({"70/30-16-flat-r48": [case]})
-    assert "| 70/30 | 12:4 (11:5) | flat | 1.0 MB | 40 | 0.900 | 1.000 | -10% | ±2% |" in said
-    assert said[-1] == "Within 5%: 1 of 2; half of them within 6.0%; furthest off 10%."
+    links = {"1000": 1.005, "200": 1.05, "40": 1.5}
+    case = {"took_s": links, "speeds": [[12.0, 0.0], [4.0, 0.0]], "split": "11:5", "drift": 0.04, "weights": 250_000}
+    said = predict.table({"70/30-16-flat": [case]})
+    assert "| 70/30 | 12:4 (11:5) | flat | 1.0 MB | 40 | 1.213 | 1.500 | -19.1% | ±2% |" in said
+    assert said[-1] == "Within 5%: 2 of 3; half of them within 0.7%; furthest off 19%."
     losses = [{"loss": "freeze of a", "again_s": s, "back_s": 2.0, "repeated": n} for s, n in ((5.0, 0), (7.0, 3))]
     storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
     lines = faults.table({"storm": [storm], "load": [{"minutes": 60, "loops": 7, "steps": 735, "false": 1}]})
