@@ -129,3 +129,18 @@ def test_who_is_lost_soon_after_joining_waits_longer_each_time():
     newcomers.note(["a", "b"], 300.0)
     newcomers.note(["a"], 330.0)
     assert newcomers.welcome({"b": Peer(since=330.0)}, 330.0), "it stayed"
+    newcomers.note(["a", "b"], 340.0)
+    newcomers.note(["a"], 345.0)
+    assert not newcomers.welcome({"b": Peer(since=345.0)}, 348.9), "it is lost soon after joining again"
+    assert newcomers.welcome({"b": Peer(since=345.0)}, 349.0)
+
+
+def test_who_was_away_itself_holds_up_nobody():
+    newcomers = Newcomers()
+    newcomers.note(["a", "b"], 100.0)
+    newcomers.note([], 105.0)
+    assert newcomers.welcome({"b": Peer(since=105.0)}, 105.0)
+    newcomers.note(["a", "b"], 110.0)
+    newcomers.note(["a"], 128.0)
+    assert not newcomers.welcome({"b": Peer(since=128.0)}, 131.9), "of a stay that began at 110"
+    assert newcomers.welcome({"b": Peer(since=128.0)}, 132.0)

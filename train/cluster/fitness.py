@@ -12,6 +12,7 @@ from train.cluster.heartbeat import Peer
 
 OWN_FAILURES = 3
 AGAIN_S = (120.0, 300.0, 900.0, 1800.0, 3600.0)
+SOON_S, FIRST_HOLD_S, MOST_HOLD_S = 20.0, 4.0, 60.0
 
 
 @dataclass
@@ -76,9 +77,13 @@ class Newcomers:
     hold_s: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
+        if not members:  # this node is out itself, as after sleep, which says nothing about the others
+            self.since.clear()
         for name in [name for name in self.since if name not in members]:
-            stayed_s = at - self.since.pop(name)
-            self.hold_s[name] = min(60.0, 2 * self.hold_s.get(name, 2.0)) if stayed_s < 20 else 0.0
+            if at - self.since.pop(name) < SOON_S:
+                self.hold_s[name] = min(MOST_HOLD_S, 2 * self.hold_s.get(name, FIRST_HOLD_S / 2))
+            else:
+                self.hold_s.pop(name, None)
         for name in members:
             self.since.setdefault(name, at)
 
