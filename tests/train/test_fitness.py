@@ -135,12 +135,13 @@ def test_who_is_lost_soon_after_joining_waits_longer_each_time():
     assert newcomers.welcome({"b": Peer(since=345.0)}, 349.0)
 
 
-def test_who_was_away_itself_holds_up_nobody():
+def test_a_node_without_a_generation_itself_says_nothing_about_the_others():
+    """As after sleep, or while the host's loss is settled: whoever is in the next generation stayed."""
     newcomers = Newcomers()
-    newcomers.note(["a", "b"], 100.0)
-    newcomers.note([], 105.0)
-    assert newcomers.welcome({"b": Peer(since=105.0)}, 105.0)
-    newcomers.note(["a", "b"], 110.0)
-    newcomers.note(["a"], 128.0)
-    assert not newcomers.welcome({"b": Peer(since=128.0)}, 131.9), "of a stay that began at 110"
-    assert newcomers.welcome({"b": Peer(since=128.0)}, 132.0)
+    newcomers.note(["a", "b", "c"], 100.0)
+    newcomers.note([], 119.0)
+    assert newcomers.welcome({"b": Peer(since=119.0)}, 119.0)
+    newcomers.note(["a", "b"], 119.5)
+    assert not newcomers.welcome({"c": Peer(since=119.5)}, 123.4), "it is not in the next one"
+    newcomers.note(["a"], 121.0)
+    assert newcomers.welcome({"b": Peer(since=121.0)}, 121.0), "it had been there since 100"

@@ -77,8 +77,8 @@ class Newcomers:
     hold_s: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
-        if not members:  # this node is out itself, as after sleep, which says nothing about the others
-            self.since.clear()
+        if not members:  # after sleep, or while the host's loss is settled: that says nothing about the others
+            return
         for name in [name for name in self.since if name not in members]:
             if at - self.since.pop(name) < SOON_S:
                 self.hold_s[name] = min(MOST_HOLD_S, 2 * self.hold_s.get(name, FIRST_HOLD_S / 2))
