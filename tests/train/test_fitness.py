@@ -121,6 +121,7 @@ def test_what_a_worker_has_started_counts_as_its_own():
 
 def test_who_is_lost_soon_after_joining_waits_longer_each_time():
     newcomers = Newcomers()
+    newcomers.note(["a"], 90.0)
     for joined, held_s in ((100.0, 4.0), (200.0, 8.0)):
         newcomers.note(["a", "b"], joined)
         newcomers.note(["a"], joined + 5)
@@ -138,6 +139,7 @@ def test_who_is_lost_soon_after_joining_waits_longer_each_time():
 def test_a_node_without_a_generation_itself_says_nothing_about_the_others():
     """As after sleep, or while the host's loss is settled: whoever is in the next generation stayed."""
     newcomers = Newcomers()
+    newcomers.note(["a"], 90.0)
     newcomers.note(["a", "b", "c"], 100.0)
     newcomers.note([], 119.0)
     assert newcomers.welcome({"b": Peer(since=119.0)}, 119.0)
@@ -145,3 +147,14 @@ def test_a_node_without_a_generation_itself_says_nothing_about_the_others():
     assert not newcomers.welcome({"c": Peer(since=119.5)}, 123.4), "it is not in the next one"
     newcomers.note(["a"], 121.0)
     assert newcomers.welcome({"b": Peer(since=121.0)}, 121.0), "it had been there since 100"
+
+
+def test_who_was_there_before_this_node_is_no_newcomer():
+    """As for an agent that has just come back, and becomes the host because the old one is lost."""
+    newcomers = Newcomers()
+    newcomers.note(["a", "b", "c"], 100.0)
+    newcomers.note(["a", "b"], 105.0)
+    assert newcomers.welcome({"c": Peer(since=106.0)}, 106.0)
+    newcomers.note(["a", "b", "c"], 107.0)
+    newcomers.note(["a", "b"], 112.0)
+    assert not newcomers.welcome({"c": Peer(since=112.0)}, 115.9), "now it comes and goes"

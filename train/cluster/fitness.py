@@ -5,6 +5,7 @@ A game that takes the GPU's memory for some hours excludes it for those hours, n
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -74,18 +75,20 @@ class Newcomers:
     """A node that was lost soon after it had joined must be reachable for longer each time before it joins again."""
 
     since: dict[str, float] = field(default_factory=dict)
+    """When each member joined; who was there when this node came may have been there for long."""
     hold_s: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
         if not members:  # after sleep, or while the host's loss is settled: that says nothing about the others
             return
+        joined = at if self.since else -math.inf
         for name in [name for name in self.since if name not in members]:
             if at - self.since.pop(name) < SOON_S:
                 self.hold_s[name] = min(MOST_HOLD_S, 2 * self.hold_s.get(name, FIRST_HOLD_S / 2))
             else:
                 self.hold_s.pop(name, None)
         for name in members:
-            self.since.setdefault(name, at)
+            self.since.setdefault(name, joined)
 
     def welcome(self, peers: Mapping[str, Peer], at: float) -> list[str]:
         return [name for name, peer in peers.items() if at - peer.since >= self.hold_s.get(name, 0.0)]
