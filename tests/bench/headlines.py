@@ -112,7 +112,7 @@ def engines(found: Found) -> Iterator[Line]:
         return f"{count} of {len(cells)}"
 
     peers = ", ".join(f"{engine} {hung(engine)}" for engine in ("torchrun", "torchft") if engine in found)
-    yield "five times a machine is lost: how often somebody had to help", hung("motley"), peers
+    yield "a machine is lost, in five ways: how often somebody had to help", hung("motley"), peers
 
 
 def launch(found: Found) -> Iterator[Line]:
