@@ -84,6 +84,7 @@ class Agent:
         self.memory = AgentMemory.load(folder / "epoch.json", cluster.token)
         self.log = MemberLog(folder, cluster.node)
         self.file = StatusFile(folder / paths.AGENT)
+        self.shown: tuple[object, ...] = ()
         self.gpus = GpuReadings(folder / paths.GPU, cluster.node)
 
         self.workers = LocalWorkers(cluster, settings, args.config, args.program)
@@ -381,8 +382,10 @@ class Agent:
 
     def _show(self, *, force: bool = False) -> None:
         at = now()
-        if at < self.file.next_at and not force:
+        showing = (self._state(), self.reason, self.generation)
+        if showing == self.shown and at < self.file.next_at and not force:
             return
+        self.shown = showing
         host, members = (self.generation.host, self.generation.members) if self.generation else ("", ())
         facts = {"run": self.cluster.run, "node": self.cluster.node, "pid": os.getpid(), "reason": self.reason}
         facts |= {"epoch": self.memory.number, "members": members, "host": host, "step": self.workers.progress.step}

@@ -93,7 +93,7 @@ class AgentMemory:
 
 @dataclass
 class StatusFile:
-    """agent.json: replaced whole once a second, not worth an fsync."""
+    """agent.json: replaced whole when something has changed, and once a second; not worth an fsync."""
 
     file: Path
     state: str = ""
