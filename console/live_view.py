@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import time
 from collections.abc import Callable
 
@@ -11,6 +10,7 @@ from console.follow import Follower
 from console.infra.node import Node
 from console.notify import Notifier
 from console.run_in_words import Ended, RunView
+from console.words import redraw
 from train.safe_stdio import unread
 
 DETACHED = "detached; the run continues.   follow: make follow   status: make status   stop: make stop"
@@ -28,8 +28,7 @@ class Screen:
 
     def clear(self) -> None:
         if self.terminal and self.shown:
-            sys.stdout.write("\r\x1b[2K")
-            sys.stdout.flush()
+            redraw("")
             self.shown = ""
 
     def tick(self) -> None:
@@ -40,8 +39,7 @@ class Screen:
             width = shutil.get_terminal_size().columns - 1
             line = self.view.line(bar=width > 100, waited_s=waited)[:width]
             if line != self.shown:
-                sys.stdout.write(f"\r\x1b[2K{line}")
-                sys.stdout.flush()
+                redraw(line)
                 self.shown = line
         elif time.monotonic() >= self.next and (line := self.view.line(waited_s=waited)) != self.shown:
             self.next = time.monotonic() + self.every_s

@@ -43,16 +43,16 @@ def progress_bar(part: float) -> str:
     return "━" * filled + "─" * (BAR - filled)
 
 
+def redraw(line: str) -> None:
+    """On a terminal: in place of the line that stands there, which is not ended yet."""
+    sys.stdout.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
+    sys.stdout.flush()
+
+
 @contextmanager
 def in_place() -> Iterator[Callable[[str], None]]:
     """Shows a line that the next one replaces and that is gone at the end; nothing where nobody watches a terminal."""
-    terminal = sys.stdout.isatty()
-
-    def show(line: str) -> None:
-        if terminal:
-            sys.stdout.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
-            sys.stdout.flush()
-
+    show = redraw if sys.stdout.isatty() else lambda _: None
     try:
         yield show
     finally:
