@@ -323,8 +323,8 @@ def failing_agent(step: int) -> None:
     look = agent.LocalWorkers.look
 
     def fails(workers, generation):
-        if workers.progress.step >= step and agent.TICK_S:
-            agent.TICK_S = 0  # what it does to end well is not broken
+        if workers.progress.step >= step and agent.LocalWorkers.look is fails:
+            agent.LocalWorkers.look = look  # what it does to end well is not broken
             raise BadInput("no port is free")
         return look(workers, generation)
 

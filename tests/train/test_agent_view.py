@@ -7,11 +7,13 @@ from types import SimpleNamespace as Some
 from train.cluster.agent import Agent
 from train.cluster.agent_files import StatusFile
 from train.cluster.membership import NodeStatus
+from train.cluster.world import World
 
 
 def test_a_change_is_shown_at_once_and_the_same_again_only_after_a_second(tmp_path: Path) -> None:
     agent, file = Agent.__new__(Agent), tmp_path / "agent.json"
-    agent.file, agent.shown = StatusFile(file), ()
+    world = World()
+    agent.file, agent.shown, agent.now, agent.world = StatusFile(file, world), (), world.clock.now, world
     agent.cluster, agent.memory = Some(run="r", node="a"), Some(verdict=None, number=1)
     agent.status, agent.generation, agent.reason = NodeStatus(name="a", number=1), None, "waiting for b"
     agent.workers = Some(progress=Some(step=0, stepped=False), of=lambda _: None)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.train import cluster
 from train.cluster import agent_files
+from train.cluster.world import World
 from train.runlog import events
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -135,7 +136,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
     file = tmp_path / "events.jsonl"
     log = events.EventLog(file)
     log.write("stopped", step=1, reason="a")
-    progress = agent_files.TrainerProgress(file, 0)
+    progress = agent_files.TrainerProgress(file, 0, World())
     progress.begin()
     log.file = io.FileIO(file)  # cannot be written, as on a full disk
     time.sleep(0.05)
@@ -150,7 +151,7 @@ def test_a_full_disk_of_the_host_is_no_silence(tmp_path):
 def test_a_large_checkpoint_on_a_slow_disk_is_no_stall(tmp_path):
     file = tmp_path / "events.jsonl"
     file.touch()
-    progress = agent_files.TrainerProgress(file, 0)
+    progress = agent_files.TrainerProgress(file, 0, World())
     progress.begin()
     with file.open("a") as log:
         log.write('{"event": "start", "step": 0, "weights": 1000000000}\n{"event": "step", "step": 1, "step_s": 1}\n')

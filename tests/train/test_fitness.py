@@ -4,16 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
 from train.cluster.agent_files import TrainerProgress
-from train.cluster.fitness import AGAIN_S, Fitness, Newcomers
-from train.cluster.heartbeat import Peer, now
+from train.cluster.fitness import Fitness, Newcomers
+from train.cluster.heartbeat import Peer
 from train.cluster.membership import End, Idle, Propose, Verdict, decide
-from train.cluster.workers import Group, Work, used_by
+from train.cluster.processes import Processes
+from train.cluster.timing import TIMING
+from train.cluster.workers import Group, Work
+from train.cluster.world import CLOCK, World
 
 
 def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
@@ -23,7 +27,7 @@ def test_a_card_that_somebody_plays_on_is_tried_again_later_and_later():
         "fit",
         "resting",
     ]
-    for pause_s in (*AGAIN_S, AGAIN_S[-1]):
+    for pause_s in (*TIMING.again_s, TIMING.again_s[-1]):
         assert one.condition(at) == one.condition(at + pause_s - 1) == "resting"
         at += pause_s
         assert one.condition(at) == "fit"
@@ -65,30 +69,31 @@ class Unkillable:
     def poll(self):
         return self.returncode
 
-    def send_signal(self, number):
+    def send(self, number):
         pass
 
+    def is_stopped(self):
+        return False
 
-def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(monkeypatch, tmp_path):
-    monkeypatch.setattr("train.cluster.workers._signal", lambda *_: None)
-    monkeypatch.setattr("train.cluster.workers._stopped", lambda _: False)
-    group = Group(None, [Unkillable()], [], TrainerProgress(tmp_path / "events.jsonl", 0))
+
+def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(tmp_path):
+    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, World()), World())
     group.stop()
     assert group.unkillable == [] and not group.poll()
-    group.kill_at = now() - 3.1
+    group.kill_at = CLOCK.now() - 3.1
     assert group.unkillable == [4242]
     group.processes[0].returncode = -9
     assert group.poll() and group.unkillable == []
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):
-    progress = TrainerProgress(tmp_path / "events.jsonl", 0, setup_s=5.0)
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World(), setup_s=5.0)
     progress.begin()
     began = progress.started
     assert progress.limit_s == 60
     progress.note_loading(began + 300)
     assert progress.since == began + 300 and progress.limit_s == 60
-    progress.note_loading(began + TrainerProgress.FIRST_S + 1)
+    progress.note_loading(began + TIMING.first_step_s + 1)
     assert progress.since == began + 300, "it loads for ever"
     progress.stepped = True
     progress.note_loading(began + 400)
@@ -98,13 +103,13 @@ def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path)
 @pytest.mark.parametrize(
     ("cpu_s", "read_bytes", "wanted"), [(1.5, 0, True), (0.5, 0, False), (0.0, 5 << 20, True), (0.0, 4096, False)]
 )
-def test_who_computes_or_reads_is_told_from_who_waits(monkeypatch, cpu_s, read_bytes, wanted):
-    used = iter([(7.0, 100), (7.0 + cpu_s, 100 + read_bytes)])
-    monkeypatch.setattr("train.cluster.workers.used_by", lambda _: next(used))
+def test_who_computes_or_reads_is_told_from_who_waits(cpu_s, read_bytes, wanted):
+    used, at = iter([(7.0, 100), (7.0 + cpu_s, 100 + read_bytes)]), iter([100.0, 101.0, 102.0])
+    world = World(clock=SimpleNamespace(now=lambda: next(at)), processes=SimpleNamespace(used_by=lambda _: next(used)))
     work = Work()
-    assert work.seen([], 100.0), "nothing is known yet"
-    assert work.seen([], 101.0), "too early to look again"
-    assert work.seen([], 102.0) == wanted
+    assert work.seen([], world), "nothing is known yet"
+    assert work.seen([], world), "too early to look again"
+    assert work.seen([], world) == wanted
 
 
 def test_what_a_worker_has_started_counts_as_its_own():
@@ -112,8 +117,8 @@ def test_what_a_worker_has_started_counts_as_its_own():
     burns = "import os\nif os.fork():\n    os.wait()\nwhile True: pass"
     process = subprocess.Popen([sys.executable, "-c", burns], start_new_session=True)
     try:
-        pace.until(lambda: used_by({process.pid})[0] > 0.3, 60)
-        assert used_by({1 << 30}) == (0.0, 0)
+        pace.until(lambda: Processes().used_by({process.pid})[0] > 0.3, 60)
+        assert Processes().used_by({1 << 30}) == (0.0, 0)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -11,7 +11,9 @@ import pytest
 from tests.support import pace
 from tests.train import cluster
 from tests.train.agents import alive
+from train.cluster import forkserver
 from train.cluster.forkserver import ForkServer, Worker
+from train.cluster.timing import Timing
 
 SAYS = "import os, sys; print(os.environ['WORD'], 'torch' in sys.modules, os.getppid(), sys.argv)"
 
@@ -65,7 +67,7 @@ def test_it_dies_with_whoever_asked_and_so_does_what_it_made(program):
     sleeps = program(f"{belongs}import time; time.sleep(600)")
     asks = f"""
 import os, time
-from train.cluster.forkserver import ForkServer
+from train.cluster.forkserver import ForkServer, Worker
 warm = ForkServer()
 born = warm.start([{sleeps!r}], dict(os.environ) | {{"MOTLEY_AGENT": str(os.getpid())}})
 while born.poll() is None and born.pid is None: time.sleep(0.01)
@@ -99,7 +101,7 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
     waits = started(warm, [program("pass")])
     waits.kill()
     assert waits.poll() is None, "it may be slow"
-    monkeypatch.setattr(Worker, "STUCK_S", 0.0)
+    monkeypatch.setattr(forkserver, "TIMING", Timing(stuck_s=0.0))
     waits.kill()
     try:
         assert pace.ended(waits, 10) == -signal.SIGKILL

@@ -14,6 +14,7 @@ from train.cluster import heartbeat
 from train.cluster.heartbeat import Heartbeat, Peer, from_json, to_json
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import Generation, NodeStatus, Verdict
+from train.cluster.world import CLOCK, World
 from train.plan.cluster_config import ClusterConfig, Member
 
 
@@ -23,14 +24,18 @@ def network(size: int = 2) -> list[ClusterConfig]:
     return [ClusterConfig(run="r", node=n.name, token="secret", nodes=nodes, presence_port=port) for n in nodes]
 
 
+def beating(config: ClusterConfig, **words) -> Heartbeat:
+    return Heartbeat(config, lambda: NodeStatus(name=config.node, **words), World())
+
+
 def started(config: ClusterConfig, **words) -> Heartbeat:
-    one = Heartbeat(config, lambda: NodeStatus(name=config.node, **words))
+    one = beating(config, **words)
     one.start()
     return one
 
 
 def alive(one: Heartbeat) -> dict[str, Peer]:
-    return {name: peer for name, peer in one.snapshot().items() if peer.reachable(heartbeat.now())}
+    return {name: peer for name, peer in one.snapshot().items() if peer.reachable(CLOCK.now())}
 
 
 def test_two_reach_each_other():
@@ -51,7 +56,7 @@ def test_another_launch_is_not_ours():
 
 def test_a_replayed_status_is_not_believed():
     a, b = network()
-    one, other = Heartbeat(a, lambda: NodeStatus(name="n0")), Heartbeat(b, lambda: NodeStatus(name="n1"))
+    one, other = beating(a), beating(b)
     first = one.unpack(other.pack("x"))
     later = one.unpack(other.pack("y"))
     one.receive(later, answered=True)
@@ -65,15 +70,15 @@ def test_a_replayed_status_is_not_believed():
 def test_a_recording_is_no_life_for_a_listener_that_has_just_started():
     """A status counts unasked only from an agent that has answered a number of ours; until then it is asked."""
     a, b = network()
-    other = Heartbeat(b, lambda: NodeStatus(name="n1"))
+    other = beating(b)
     recorded = [other.pack("x") for _ in range(3)]
-    one = Heartbeat(a, lambda: NodeStatus(name="n0"))
+    one = beating(a)
     for words in recorded:
         one.receive(one.unpack(words), answered=False)
     assert not alive(one) and one.ask_now["n1"].is_set()
     one.receive(one.unpack(other.pack("y")), answered=True)
     assert alive(one)
-    began_again = Heartbeat(b, lambda: NodeStatus(name="n1", number=1))
+    began_again = beating(b, number=1)
     one.receive(one.unpack(began_again.pack("z")), answered=False)
     assert alive(one)["n1"].status.number == 0
     one.forget()
@@ -85,7 +90,7 @@ def test_a_recording_is_no_life_for_a_listener_that_has_just_started():
 def test_what_does_not_answer_is_lost_in_time_and_said_how(kind):
     a, b = network()
     address = (b.nodes[1].address, b.presence_port)
-    other = Heartbeat(b, lambda: NodeStatus(name="n1"))
+    other = beating(b)
     one = started(a)
     one.receive(one.unpack(other.pack("x")), answered=True)
     if kind != "refused":
@@ -112,6 +117,22 @@ def test_what_does_not_answer_is_lost_in_time_and_said_how(kind):
     assert {"silent": "does not answer", "nonsense": "another launch", "refused": "no agent"}[kind] in one.snapshot()[
         "n1"
     ].how
+
+
+def test_who_is_heard_but_cannot_be_reached_is_lost():
+    """As where a firewall comes up on it: it asks, and takes no connection. No group trains over such a link."""
+    peer = Peer()
+    peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
+    for at in (100.5, 101.5, 102.5):
+        peer.missed(False, "does not answer")
+        peer.told(NodeStatus(name="b"), at, beat=(1, 2))
+    assert peer.lost(103.5) and not peer.lost(102.9)
+    busy = Peer()
+    busy.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
+    for at in (101.0, 103.0, 105.0):
+        busy.missed(True, "takes connections but does not answer")
+        busy.told(NodeStatus(name="b"), at, beat=(1, 2))
+    assert not busy.lost(106.0), "its agent lives, and its machine takes connections"
 
 
 def test_rounds_that_this_node_was_late_for_prove_nothing():

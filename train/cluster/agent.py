@@ -14,19 +14,17 @@ import argparse
 import contextlib
 import os
 import signal
-import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from train.cluster import preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Failures, Fitness, Newcomers
-from train.cluster.forkserver import ForkServer
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.heartbeat import PAUSE_S, Heartbeat, now
+from train.cluster.heartbeat import Heartbeat
 from train.cluster.membership import (
     Action,
     End,
@@ -42,18 +40,19 @@ from train.cluster.membership import (
 )  # fmt: skip
 from train.cluster.notifier import NodeNotifier
 from train.cluster.observed import Observed
+from train.cluster.processes import Processes
 from train.cluster.step_aside import StepAside
-from train.cluster.workers import Failure, LocalWorkers, free_port
+from train.cluster.timing import TIMING
+from train.cluster.workers import Failure, LocalWorkers
+from train.cluster.world import World
+from train.engine.staging import Stage
 from train.errors import BadInput
-from train.files import set_aside
+from train.notify import Notice, send
 from train.plan.cluster_config import ClusterConfig, read_cluster
 from train.plan.config import RunConfig, load_config, read_yaml
 from train.runlog import paths
 from train.safe_stdio import may_get_lost
 
-TICK_S = 0.25
-FINISH_S = 30.0
-FAREWELL_S = 3.0
 FAILED_ITSELF = os.EX_SOFTWARE
 
 
@@ -71,33 +70,52 @@ def main(args: argparse.Namespace) -> int:
         raise BadInput("the settings of the run are missing", fix="add: --config config/training_config.yaml")
     values = read_yaml(args.config, "config file")
     settings = load_config(values | {"run": cluster.run})
-    agent = Agent(cluster, settings, args)
-    agent.workers.forkserver = forkserver
-    return agent.run()
+    world = World(processes=Processes(forkserver))
+    # `never` has set the old checkpoints aside once: what is there now is this launch's own.
+    resume = "auto" if settings.resume == "never" else settings.resume
+    program = [*args.program.split(), "run", "--config", str(args.config), "--run", cluster.run, "--resume", resume]
+    stage = Stage(settings.checkpoint_folder(), cluster.node)
+    workers = LocalWorkers(cluster, settings, program, world, stage)
+    gpus = GpuReadings(settings.log_folder / paths.GPU, cluster.node)
+    return Agent(cluster, settings, workers, world, gpus=gpus, wait_s=args.wait_s).run()
+
+
+class Cards(Protocol):
+    now: list[dict[str, str]]
+    """As nvidia-smi sees them."""
 
 
 class Agent:
-    def __init__(self, cluster: ClusterConfig, settings: RunConfig, args: argparse.Namespace) -> None:
-        self.cluster, self.settings, self.wait_s = cluster, settings, args.wait_s
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        settings: RunConfig,
+        workers: LocalWorkers,
+        world: World,
+        *,
+        gpus: Cards,
+        wait_s: float,
+        send: Callable[[str, Notice], str] = send,
+    ) -> None:
+        self.cluster, self.settings, self.workers, self.world = cluster, settings, workers, world
+        self.gpus, self.wait_s, self.now = gpus, wait_s, world.clock.now
         folder = settings.log_folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self.memory = AgentMemory.load(folder / "epoch.json", cluster.token)
-        self.log = MemberLog(folder, cluster.node)
-        self.file = StatusFile(folder / paths.AGENT)
+        world.disk.make_folder(folder)
+        self.memory = AgentMemory.load(folder / "epoch.json", cluster.token, world)
+        self.log = MemberLog(folder, cluster.node, world)
+        self.file = StatusFile(folder / paths.AGENT, world)
         self.shown: tuple[object, ...] = ()
-        self.gpus = GpuReadings(folder / paths.GPU, cluster.node)
 
-        self.workers = LocalWorkers(cluster, settings, args.config, args.program)
         self.fitness, self.failures, self.newcomers = Fitness(), Failures(), Newcomers()
         self.stepping = StepAside(settings.home_folder, cluster.aside)
-        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory)
+        self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
         self.reason, self.idle_reason = "starting", ""
         self.status = NodeStatus(name=cluster.node, number=self.memory.number, begun=self.memory.begun)
-        self.heartbeat = Heartbeat(cluster, lambda: self.status)
+        self.heartbeat = Heartbeat(cluster, lambda: self.status, world)
         self.stop_signal = 0
-        self.up_since = now()
+        self.up_since = self.now()
 
     # -- the loop ------------------------------------------------------------------------------------------------
 
@@ -116,7 +134,7 @@ class Agent:
                 self._wake()
             seen = self._observe()
             self._note(seen)
-            if signal.SIGUSR1 in signal.sigpending():
+            if self.world.signals.time_is_over():
                 self.stop_signal = self.stop_signal or signal.SIGTERM
             if self.stop_signal:
                 return self._leave()
@@ -129,15 +147,12 @@ class Agent:
             self.notifier.look(self.status, seen.statuses, self.idle_reason)
             self.workers.follow(self.generation)
             self._show()
-            if self.heartbeat.news.wait(TICK_S):
-                time.sleep(0.02)  # a burst of news is one change
+            if self.heartbeat.news.wait(TIMING.tick_s):
+                self.world.clock.sleep(TIMING.burst_s)
                 self.heartbeat.news.clear()
 
     def _listen(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-        # What Slurm sends before the time is over. Blocked, it ends no process that is started from here either.
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        self.world.signals.listen(self._on_signal)
         try:
             self.heartbeat.start()
         except OSError as error:
@@ -147,17 +162,18 @@ class Agent:
             ) from None
 
     def _start(self) -> None:
-        self.workers.forkserver = self.workers.forkserver or (None if self.memory.verdict else ForkServer())
+        if not self.memory.verdict:
+            self.world.processes.warm()
         self._record("up", f"{self.cluster.run} on {', '.join(self.cluster.order)}", self.cluster.order)
         if self.settings.resume == "never" and not self.memory.begun:
             # Once for each launch and node: a later generation resumes what was trained since.
-            set_aside(self.settings.checkpoint_folder())
+            self.world.disk.set_aside(self.settings.checkpoint_folder())
             self.memory.save()
 
     # -- observing -----------------------------------------------------------------------------------------------
 
     def _observe(self) -> Observed:
-        workers, peers, at = self.workers.look(self.generation), self.heartbeat.snapshot(), now()
+        workers, peers, at = self.workers.look(self.generation), self.heartbeat.snapshot(), self.now()
         return Observed(at=at, peers={n: peer for n, peer in peers.items() if peer.reachable(at)}, workers=workers)
 
     def _status(self, seen: Observed) -> NodeStatus:
@@ -184,7 +200,7 @@ class Agent:
             room=self.cluster.room,
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
             welcome=self.newcomers.welcome(seen.peers, seen.at),
-            wall=time.time(),
+            wall=self.world.clock.wall(),
             up_s=seen.at - self.up_since,
             wait_all_s=self.wait_s,
             failures=failures.count,
@@ -197,7 +213,7 @@ class Agent:
 
     def _note(self, seen: Observed) -> None:
         workers, progress = seen.workers, self.workers.progress
-        if change := self.stepping.look(time.time(), seen.at):
+        if change := self.stepping.look(self.world.clock.wall(), seen.at):
             self._record(*change, [self.cluster.node])
         self._note_stuck(workers.unkillable)
         if workers.state != "none" and progress.best_step > max(self.failures.step, self.failures.host_step):
@@ -242,18 +258,19 @@ class Agent:
         if kind == "check" or (kind in ("input", "odd") and not started):
             self._remember(Verdict(done=False, reason=" ".join([f"{name}: {first}", *rest])))
         elif kind in ("own", "input", "odd"):
-            condition = self.fitness.failed(cause, now(), own=kind == "own", run_has_trained=started)
+            condition = self.fitness.failed(cause, self.now(), own=kind == "own", run_has_trained=started)
             if condition != "fit":
-                retry = f"; next try in {(self.fitness.rests_until - now()) / 60:.0f} min" * (condition == "resting")
+                rests_s = self.fitness.rests_until - self.now()
+                retry = f"; next try in {rests_s / 60:.0f} min" * (condition == "resting")
                 self.reason = cause
                 self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
 
     def _wake(self) -> None:
         self.heartbeat.woke.clear()
-        self._record("woke", f"this machine was away for over {PAUSE_S:.0f} s; its old generation is void")
+        self._record("woke", f"this machine was away for over {TIMING.pause_s:.0f} s; its old generation is void")
         self.heartbeat.forget()
         self._drop_generation()
-        self.up_since = now()
+        self.up_since = self.now()
 
     # -- acting --------------------------------------------------------------------------------------------------
 
@@ -275,7 +292,7 @@ class Agent:
         if action.kind in ("failed", "stalled"):
             self.failures.next_generation(self.workers.progress.best_step)
             self._record(action.kind, action.reason, action.nodes)
-        port = free_port(self.cluster, action.number)
+        port = self.workers.free_port(action.number)
         new = Generation(number=action.number, host=self.cluster.node, members=action.members, port=port)
         change = action.reason if action.kind in ("lost", "joined") else ""
         self._adopt(new, f"{', '.join(new.members)}: {action.reason}", change)
@@ -320,7 +337,7 @@ class Agent:
         self._record("leaving", f"stopped by {signal.Signals(self.stop_signal).name}", [self.cluster.node])
         self.workers.finish(self._show)
         self.heartbeat.send_now()
-        time.sleep(0.3)
+        self.world.clock.sleep(TIMING.leave_s)
         self._show(force=True)
         return 128 + self.stop_signal
 
@@ -338,11 +355,11 @@ class Agent:
         self.reason = verdict.reason
         group, progress = self.workers.of(self.generation), self.workers.progress
         if verdict.done and group:
-            deadline = now() + FINISH_S  # another node finished a moment before this one
-            while group.living and now() < deadline:
+            deadline = self.now() + TIMING.finish_s  # another node finished a moment before this one
+            while group.living and self.now() < deadline:
                 progress.read()
                 self._show()
-                time.sleep(0.1)
+                self.world.clock.sleep(0.1)
         else:
             self._drop_generation()
         progress.read()
@@ -363,16 +380,15 @@ class Agent:
         return peer.verdict is not None and {*self.memory.ledger.sent} <= {*peer.ledger.sent}
 
     def _farewell(self) -> None:
-        began = now()
-        until = began + FAREWELL_S
-        while now() < until and not self.stop_signal:
+        least, until = self.now() + TIMING.farewell_least_s, self.now() + TIMING.farewell_s
+        while self.now() < until and not self.stop_signal:
             seen = self._observe()
             if self.notifier.look(self.status, seen.statuses):  # somebody still has to send the message of the end
-                until = now() + FAREWELL_S
-            elif now() > began + 1.0 and all(self._knows(peer) for peer in seen.statuses.values()):
+                until = self.now() + TIMING.farewell_s
+            elif self.now() > least and all(self._knows(peer) for peer in seen.statuses.values()):
                 break
             self._publish(self._status(seen))
-            time.sleep(0.1)
+            self.world.clock.sleep(0.1)
 
     # -- showing -------------------------------------------------------------------------------------------------
 
@@ -381,7 +397,7 @@ class Agent:
         self.log.write(kind, number=self.memory.number, step=step, host=host, nodes=nodes, reason=reason)
 
     def _show(self, *, force: bool = False) -> None:
-        at = now()
+        at = self.now()
         showing = (self._state(), self.reason, self.generation)
         if showing == self.shown and at < self.file.next_at and not force:
             return

@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from train.cluster.heartbeat import now
 from train.cluster.ledger import EMPTY, Ledger
 from train.cluster.membership import Verdict
-from train.files import write_atomic
+from train.cluster.timing import TIMING
+from train.cluster.world import World
 from train.runlog import paths
-from train.runlog.events import drop_torn_line
-from train.runlog.tail import Tail
 
 ODD = (KeyError, TypeError, ValueError, OverflowError)
 """What reading facts raises where they are not as we write them."""
@@ -42,21 +38,23 @@ KINDS = (
 class MemberLog:
     """members.jsonl, and the same for a person in the journal."""
 
-    def __init__(self, folder: Path, node: str) -> None:
-        self.file, self.node = folder / paths.MEMBERS, node
+    def __init__(self, folder: Path, node: str, world: World) -> None:
+        self.file, self.node, self.world = folder / paths.MEMBERS, node, world
+        self.unwritten = ""
+        """What a full disk has not taken yet."""
 
     def write(self, kind: str, *, number: int, step: int, host: str, nodes: Sequence[str], reason: str) -> None:
         if kind not in KINDS:
             raise ValueError(f"no event '{kind}'")
-        facts = {"event": kind, "time": round(time.time(), 3), "node": self.node, "epoch": number, "step": step}
+        at = round(self.world.clock.wall(), 3)
+        facts = {"event": kind, "time": at, "node": self.node, "epoch": number, "step": step}
         line = json.dumps(facts | {"host": host, "nodes": nodes, "reason": reason}) + "\n"
         title = f"generation {number}" if kind == "plan" else kind
-        print(f"{self.node}: {title}  {reason}", file=sys.stderr, flush=True)
+        self.world.say(f"{self.node}: {title}  {reason}")
+        self.unwritten += line
         with contextlib.suppress(OSError):  # a full disk: training continues
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            drop_torn_line(self.file)
-            with self.file.open("a", encoding="utf-8") as file:
-                file.write(line)
+            self.world.disk.append(self.file, self.unwritten)
+            self.unwritten = ""
 
 
 @dataclass
@@ -66,16 +64,17 @@ class AgentMemory:
 
     file: Path
     token: str
+    world: World
     number: int = 0
     begun: bool = False
     verdict: Verdict | None = None
     ledger: Ledger = EMPTY
 
     @classmethod
-    def load(cls, file: Path, token: str) -> AgentMemory:
-        memory = cls(file, token)
+    def load(cls, file: Path, token: str, world: World) -> AgentMemory:
+        memory = cls(file, token, world)
         with contextlib.suppress(OSError, *ODD):
-            facts = json.loads(file.read_text())
+            facts = json.loads(world.disk.read(file))
             memory.number = int(facts["epoch"])
             if facts["token"] == token:
                 memory.begun = bool(facts["begun"])
@@ -88,7 +87,7 @@ class AgentMemory:
         facts = {"token": self.token, "epoch": self.number, "begun": self.begun, "verdict": verdict}
         facts |= {"notices": asdict(self.ledger)}
         with contextlib.suppress(OSError):
-            write_atomic(self.file, json.dumps(facts).encode())
+            self.world.disk.write(self.file, json.dumps(facts))
 
 
 @dataclass
@@ -96,20 +95,19 @@ class StatusFile:
     """agent.json: replaced whole when something has changed, and once a second; not worth an fsync."""
 
     file: Path
+    world: World
     state: str = ""
-    since: float = field(default_factory=now)
+    since: float = 0.0
     next_at: float = 0.0
 
     def write(self, state: str, facts: dict[str, Any]) -> None:
-        at = now()
-        self.next_at = at + 1.0
+        at, wall = self.world.clock.now(), self.world.clock.wall()
+        self.next_at = at + TIMING.show_s
         if state != self.state:
             self.state, self.since = state, at
-        facts = {"time": round(time.time(), 3), "since": round(time.time() - (at - self.since), 3), **facts}
+        facts = {"time": round(wall, 3), "since": round(wall - (at - self.since), 3), **facts}
         with contextlib.suppress(OSError):
-            draft = self.file.with_name(f".{self.file.name}.draft")
-            draft.write_text(json.dumps({"state": state, **facts}, indent=1))
-            draft.replace(self.file)
+            self.world.disk.show(self.file, json.dumps({"state": state, **facts}, indent=1))
 
 
 @dataclass
@@ -119,6 +117,7 @@ class TrainerProgress:
     file: Path
     eval_steps: float
     """How many training steps one evaluation takes at most, counted in rows."""
+    world: World
     step: int = 0
     best_step: int = 0
     """The highest step that this agent has seen: only beyond it is progress."""
@@ -126,11 +125,11 @@ class TrainerProgress:
     done: bool = False
     early: str = ""
     """Why the run ended before its last step."""
-    since: float = field(default_factory=now)
+    since: float = 0.0
     setup_s: float = 0.0
     """The longest time from start to first step so far."""
     step_s: float = 0.0
-    started: float = field(default_factory=now)
+    started: float = 0.0
     stepped: bool = False
     touched_ns: int = 0
     save_s: float = 0.0
@@ -139,8 +138,6 @@ class TrainerProgress:
     old: bool = True
     """Whether what is read was there before this agent: it shows the step, it is no progress."""
 
-    FIRST_S = 900.0
-    LEAST_S = 20.0
     SLOW_DISK = 30e6
     """Bytes a second, written, hashed and on the disk."""
     SAVED_BYTES = 12
@@ -149,29 +146,31 @@ class TrainerProgress:
     def begin(self) -> None:
         self.read()
         self.old = False
-        self.started = self.since = now()
+        self.started = self.since = self.world.clock.now()
         self.stepped = self.done = False
         self.early = ""
         self.step_s = 0.0
 
     def __post_init__(self) -> None:
-        self.tail = Tail(self.file, last_bytes=1 << 16)
+        self.started = self.since = self.world.clock.now()
+        self.tail = self.world.disk.tail(self.file, 1 << 16)
 
     def read(self) -> None:
+        at = self.world.clock.now()
         with contextlib.suppress(OSError):
-            touched_ns = self.file.stat().st_mtime_ns
+            touched_ns = self.world.disk.changed_ns(self.file)
             if touched_ns != self.touched_ns:  # on a full disk nothing can be read, but somebody tries to write
-                self.touched_ns, self.since = touched_ns, now()
+                self.touched_ns, self.since = touched_ns, at
         for event in self.tail.events():
             with contextlib.suppress(*ODD):
-                self._take(event)
-            self.since = now()
+                self._take(event, at)
+            self.since = at
 
-    def _take(self, event: dict[str, Any]) -> None:
+    def _take(self, event: dict[str, Any], at: float) -> None:
         kind = event.get("event")
         if kind == "step" and not self.old:
             if not self.stepped:
-                self.setup_s = max(self.setup_s, now() - self.started)
+                self.setup_s = max(self.setup_s, at - self.started)
             self.stepped = True
             self.step_s = max(self.step_s, float(event["step_s"]))
         if kind == "start" and not self.saved:
@@ -188,11 +187,11 @@ class TrainerProgress:
 
     def note_loading(self, at: float) -> None:
         """Until the first step loading is a sign of life: a joining node's disk is cold."""
-        if not self.stepped and at - self.started < self.FIRST_S:
+        if not self.stepped and at - self.started < TIMING.first_step_s:
             self.since = at
 
     @property
     def limit_s(self) -> float:
         if not self.stepped:
-            return max(60.0, 4 * self.setup_s) if self.setup_s else self.FIRST_S
-        return max(self.LEAST_S, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s) + self.save_s
+            return max(TIMING.again_first_step_s, 4 * self.setup_s) if self.setup_s else TIMING.first_step_s
+        return max(TIMING.stall_s, (10 + 2 * self.eval_steps) * self.step_s, self.setup_s) + self.save_s

@@ -10,10 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from train.cluster.heartbeat import Peer
+from train.cluster.timing import TIMING
 
 OWN_FAILURES = 3
-AGAIN_S = (120.0, 300.0, 900.0, 1800.0, 3600.0)
-SOON_S, FIRST_HOLD_S, MOST_HOLD_S = 20.0, 4.0, 60.0
 
 
 @dataclass
@@ -47,7 +46,7 @@ class Fitness:
         if not own or not run_has_trained:
             self.unfit = True
             return "unfit"
-        self.rests_until = at + AGAIN_S[min(self.rests, len(AGAIN_S) - 1)]
+        self.rests_until = at + TIMING.again_s[min(self.rests, len(TIMING.again_s) - 1)]
         self.rests += 1
         self.failures = OWN_FAILURES - 1  # the first failure after the rest is one too many
         return "resting"
@@ -83,8 +82,8 @@ class Newcomers:
             return
         joined = at if self.since else -math.inf
         for name in [name for name in self.since if name not in members]:
-            if at - self.since.pop(name) < SOON_S:
-                self.hold_s[name] = min(MOST_HOLD_S, 2 * self.hold_s.get(name, FIRST_HOLD_S / 2))
+            if at - self.since.pop(name) < TIMING.soon_s:
+                self.hold_s[name] = min(TIMING.hold_most_s, 2 * self.hold_s.get(name, TIMING.hold_s / 2))
             else:
                 self.hold_s.pop(name, None)
         for name in members:

@@ -30,6 +30,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from train.cluster.timing import TIMING
 from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 SOURCE = str(Path(__file__).resolve().parents[2])
@@ -41,8 +42,6 @@ LONGEST = 1 << 17
 
 class Worker:
     """A process started by the fork server. Like subprocess.Popen, except that its pid is None until it runs."""
-
-    STUCK_S = 60.0
 
     def __init__(self, args: Sequence[str], link: socket.socket, server: subprocess.Popen[bytes]) -> None:
         self.args, self.link, self.server = args, link, server
@@ -78,7 +77,7 @@ class Worker:
         if self.pid is None:
             self.first_signal = number
             self.signalled_at = self.signalled_at or time.monotonic()
-            if self.returncode is None and time.monotonic() - self.signalled_at > self.STUCK_S:
+            if self.returncode is None and time.monotonic() - self.signalled_at > TIMING.stuck_s:
                 self.server.kill()  # it no longer answers; the next worker starts without it
             return
         with suppress(ProcessLookupError, PermissionError):

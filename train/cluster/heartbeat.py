@@ -16,41 +16,31 @@ import hashlib
 import hmac
 import json
 import secrets
-import socket
-import socketserver
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from train.cluster.ledger import Ledger
 from train.cluster.membership import Generation, NodeStatus, Verdict
+from train.cluster.network import Link
+from train.cluster.timing import TIMING
+from train.cluster.world import World
 from train.plan.cluster_config import ClusterConfig, Member
 
-EVERY_S = 0.5
-REPLY_S = 1.0
-LATE_S = 0.5
 ROUNDS = 3
-ABSENT_S = 3.0
-MUTE_S = 5.0
-PAUSE_S = MUTE_S + 1
-"""Away for longer than the others wait: they continue without this node, so its generation is void."""
-LONGEST = 1 << 16
 WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
 """What a status calls some things between nodes."""
 OURS = {wire: ours for ours, wire in WIRE.items()}
-
-
-def now() -> float:
-    """Seconds that also pass while the machine sleeps."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @dataclass
 class Peer:
     status: NodeStatus | None = None
     at: float = 0.0
+    """When it was heard last."""
+    answered_at: float = 0.0
+    """When it answered last."""
     since: float = 0.0
     """Reachable without a break since then."""
     beat: tuple[int, int] = (0, 0)
@@ -61,10 +51,14 @@ class Peer:
     how: str = "no answer yet"
 
     def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
+        self.told(status, at, beat)
+        self.answered_at, self.absent_rounds, self.how = at, 0, "answers"
+
+    def told(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
+        """Unasked. So its agent lives; but whether its machine can be reached only an answer shows."""
         if not self.reachable(at):
             self.since = at
-        self.status, self.at, self.beat, self.how = status, at, beat, "answers"
-        self.absent_rounds = self.mute_rounds = 0
+        self.status, self.at, self.beat, self.mute_rounds = status, at, beat, 0
 
     def missed(self, connected: bool, how: str) -> None:
         self.absent_rounds += 0 if connected else 1
@@ -72,9 +66,8 @@ class Peer:
         self.how = how
 
     def lost(self, at: float) -> bool:
-        silent_s = at - self.at
-        absent = self.absent_rounds >= ROUNDS and silent_s > ABSENT_S
-        return absent or (self.mute_rounds >= ROUNDS and silent_s > MUTE_S)
+        absent = self.absent_rounds >= ROUNDS and at - self.answered_at > TIMING.absent_s
+        return absent or (self.mute_rounds >= ROUNDS and at - self.at > TIMING.mute_s)
 
     def reachable(self, at: float) -> bool:
         return self.status is not None and not self.lost(at)
@@ -91,21 +84,19 @@ class Heartbeat:
     """Asks the peers and answers them with this node's status; `news` is set when a peer's status changes, and `woke`
     too when this machine was away."""
 
-    def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus]) -> None:
-        self.config = config
-        self.status = status
-        self.news, self.woke = threading.Event(), threading.Event()
+    def __init__(self, config: ClusterConfig, status: Callable[[], NodeStatus], world: World) -> None:
+        self.config, self.status, self.network, self.clock = config, status, world.network, world.clock
+        self.news, self.woke = self.clock.event(), self.clock.event()
         self.lock = threading.Lock()
         self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
-        self.boot, self.beats = time.time_ns(), 0
-        self.ask_now = {name: threading.Event() for name in self.peers}
+        self.boot, self.beats = int(self.clock.wall() * 1e9), 0
+        self.ask_now = {name: self.clock.event() for name in self.peers}
 
     def start(self) -> None:
-        server = _Server((self.config.of(self.config.node).address, self.config.presence_port), self)
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
-        threading.Thread(target=self._notice_pauses, daemon=True).start()
+        self.network.serve(self.config.of(self.config.node).address, self.config.presence_port, self._answer)
+        self.clock.start(self._notice_pauses)
         for name in self.peers:
-            threading.Thread(target=self._ask_for_ever, args=(self.config.of(name),), daemon=True).start()
+            self.clock.start(self._ask_for_ever, self.config.of(name))
 
     def send_now(self) -> None:
         """Something changed here: do not wait for the next round."""
@@ -156,42 +147,41 @@ class Heartbeat:
                 self.ask_now[body["from"]].set()
                 return
             changed = peer.status != status
-            peer.answered(status, now(), beat)
+            (peer.answered if answered else peer.told)(status, self.clock.now(), beat)
         if changed:
             self.news.set()
 
     def _notice_pauses(self) -> None:
         """A thread that only checks the clock: nothing but a sleeping, frozen or starved machine makes it late."""
-        last = now()
+        last = self.clock.now()
         while True:
-            time.sleep(0.5)
-            if now() - last > PAUSE_S:
+            self.clock.sleep(TIMING.ask_s)
+            if self.clock.now() - last > TIMING.pause_s:
                 self.woke.set()
                 self.news.set()
-            last = now()
+            last = self.clock.now()
 
     def _ask_for_ever(self, node: Member) -> None:
         while True:
             self.ask_now[node.name].clear()
-            began = now()
+            began = self.clock.now()
             connected, how = self._ask(node)
-            took = now() - began
-            if how and took < REPLY_S + LATE_S:
+            took = self.clock.now() - began
+            if how and took < TIMING.reply_s + TIMING.late_s:
                 with self.lock:
                     self.peers[node.name].missed(connected, how)
-            self.ask_now[node.name].wait(max(0.02, EVERY_S - took))
+            self.ask_now[node.name].wait(max(0.02, TIMING.ask_s - took))
 
     def _ask(self, node: Member) -> tuple[bool, str]:
         """One round: whether the machine took the connection, and what went wrong, if anything did."""
-        deadline = now() + REPLY_S
+        deadline = self.clock.now() + TIMING.reply_s
         connected = False
         nonce = secrets.token_hex(8)
         try:
-            with socket.create_connection((node.address, self.config.presence_port), REPLY_S) as link:
+            with self.network.connect(node.address, self.config.presence_port, TIMING.reply_s) as link:
                 connected = True
-                link.settimeout(max(0.05, deadline - now()))
-                link.sendall(self.pack(nonce))
-                body = self.unpack(_line(link, deadline))
+                link.send(self.pack(nonce), deadline)
+                body = self.unpack(link.line(deadline))
         except ConnectionRefusedError:
             return False, "its machine answers, but no agent runs on it"
         except OSError:
@@ -206,44 +196,12 @@ class Heartbeat:
             return False, "runs another version of the agent"
         return True, ""
 
-
-class _Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    daemon_threads = True
-    request_queue_size = 64
-
-    def __init__(self, address: tuple[str, int], heartbeat: Heartbeat) -> None:
-        self.heartbeat = heartbeat
-        super().__init__(address, _Answer)
-
-    def server_bind(self) -> None:
-        self.socket.setsockopt(socket.IPPROTO_IP, 15, 1)  # IP_FREEBIND: the cable may still be out
-        super().server_bind()
-
-    def handle_error(self, *_: Any) -> None:
-        """A stranger, or a peer that gave up: nothing to report."""
-
-
-class _Answer(socketserver.BaseRequestHandler):
-    def handle(self) -> None:
-        heartbeat: Heartbeat = self.server.heartbeat  # type: ignore[attr-defined]
-        self.request.settimeout(REPLY_S)
+    def _answer(self, link: Link) -> None:
+        deadline = self.clock.now() + TIMING.reply_s
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            body = heartbeat.unpack(_line(self.request, now() + REPLY_S))
-            if body is None:
-                return
-            heartbeat.receive(body, answered=False)
-            self.request.sendall(heartbeat.pack(str(body["nonce"])))
-
-
-def _line(link: socket.socket, deadline: float) -> bytes:
-    data = b""
-    while not data.endswith(b"\n") and len(data) < LONGEST:
-        link.settimeout(max(0.01, deadline - now()))
-        if not (more := link.recv(4096)) or now() > deadline:
-            raise TimeoutError
-        data += more
-    return data
+            if (body := self.unpack(link.line(deadline))) is not None:
+                self.receive(body, answered=False)
+                link.send(self.pack(str(body["nonce"])), deadline)
 
 
 def to_json(status: NodeStatus) -> dict[str, Any]:

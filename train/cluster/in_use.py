@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from train.cluster.timing import TIMING
 from train.drawing import drawing_program
-
-EVERY_S = 5.0
-BEGINS_S, ENDS_S = 20.0, 300.0
-"""How long it must last; how long it must have been quiet."""
 
 
 class InUse:
@@ -25,7 +22,7 @@ class InUse:
         programs: Collection[str],
         read: Callable[[Collection[str]], str] | None = None,
         *,
-        every_s: float = EVERY_S,
+        every_s: float = TIMING.use_look_s,
     ) -> None:
         self.programs, self.read = programs, read or who_uses_it
         self.who, self.name = "", ""
@@ -47,11 +44,11 @@ class InUse:
         if who:
             self.name, self.quiet_since = who, None
             self.seen_since = at if self.seen_since is None else self.seen_since
-            self.held = self.held or at - self.seen_since >= BEGINS_S
+            self.held = self.held or at - self.seen_since >= TIMING.use_begins_s
         else:
             self.seen_since = None
             self.quiet_since = at if self.quiet_since is None else self.quiet_since
-            self.held = self.held and at - self.quiet_since < ENDS_S
+            self.held = self.held and at - self.quiet_since < TIMING.use_ends_s
         return self.name if self.held else ""
 
 

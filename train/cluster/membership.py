@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 
 from train import pause
 from train.cluster.ledger import EMPTY, Ledger
+from train.cluster.timing import TIMING
 from train.plan.stages import Room, why_too_small
 from train.runlog.notices import STEPS_ASIDE
 
 MOST_FAILURES = 8
-SETTLE_S = 2.0
-DOUBT_S = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +206,7 @@ def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
 
 def backoff_s(failures: int) -> float:
     """The first failures are retried at once, later ones after 1, 2, 4 … seconds."""
-    return 0.0 if failures < 3 else min(30.0, 2.0 ** (failures - 3))
+    return 0.0 if failures < 3 else min(TIMING.backoff_most_s, TIMING.backoff_s * 2.0 ** (failures - 3))
 
 
 def choose_members(fit: Mapping[str, NodeStatus], order: Iterable[str], host: str) -> tuple[str, ...]:
@@ -248,7 +247,7 @@ def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
     if missing and not any(node.begun for node in fit.values()) and view.up_s < view.wait_all_s:
         return Idle(f"waiting up to {view.wait_all_s:.0f} s for {', '.join(missing)}")
     members = choose_members(fit, view.order, first)
-    if (missing or len(members) < len(fit)) and view.up_s < SETTLE_S:
+    if (missing or len(members) < len(fit)) and view.up_s < TIMING.settle_s:
         return Idle("looking for the others")
     if not majority(members, view.order) or too_little(view, members):
         return Idle(f"{first} and {', '.join(n for n in fit if n not in members)} do not reach each other yet")
@@ -304,7 +303,7 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
     others = [name for name in ours.members if name != view.me.name]
     lost = {name: why_lost(name, view.peers.get(name)) for name in ours.members if name not in chosen}
     failed = [node for node in members.values() if node.generation == ours and node.group == "failed"]
-    falling_silent = any(view.age_s.get(name, 0) > DOUBT_S for name in others)
+    falling_silent = any(view.age_s.get(name, 0) > TIMING.doubt_s for name in others)
     answered = all(view.age_s.get(name, 1e9) < view.failed_s for name in others)
     return HostFacts(
         view=view,

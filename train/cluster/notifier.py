@@ -9,26 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import sys
-import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from train.cluster.agent_files import AgentMemory, TrainerProgress
-from train.cluster.heartbeat import MUTE_S, now
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import NodeStatus, Verdict, why_lost
+from train.cluster.timing import TIMING
+from train.cluster.world import World
 from train.notify import Notice, send
 from train.plan.cluster_config import ClusterConfig
 from train.runlog import notices
-
-RETRY_S = 60.0
-"""After a message that did not go out; twice as long each time, as a command may have told somebody and failed then."""
-FINISH_S = 40.0
-"""How long the end of a run may wait for its message: three tries of this node, and one of the next."""
 
 
 class NodeNotifier:
@@ -37,13 +30,15 @@ class NodeNotifier:
         cluster: ClusterConfig,
         file: Path,
         memory: AgentMemory,
+        world: World,
         send: Callable[[str, Notice], str] = send,
     ) -> None:
-        self.cluster, self.file, self.memory, self.send = cluster, file, memory, send
+        self.cluster, self.file, self.memory, self.world, self.send = cluster, file, memory, world, send
+        self.now = world.clock.now
         self.sending: Notice | None = None
         self.answers: queue.SimpleQueue[tuple[Notice, str]] = queue.SimpleQueue()
         self.retry_at = self.waiting_since = self.looked_at = 0.0
-        self.pause_s = RETRY_S
+        self.pause_s = TIMING.retry_s
         self.lost_since: dict[Loss, float] = {}
         self.ending: Notice | None = None
         self.ended_at = 0.0
@@ -51,22 +46,16 @@ class NodeNotifier:
     @property
     def status(self) -> dict[str, Any]:
         """Its part of NodeStatus. Whoever takes the file away ends the sending at once."""
-        can = now() >= self.retry_at and self._has_address()
+        can = self.now() >= self.retry_at and self.world.disk.has(self.file)
         return {"ledger": self.memory.ledger, "can_send": can, "sending": self.sending.key if self.sending else ""}
-
-    def _has_address(self) -> bool:
-        try:
-            return self.file.exists()
-        except OSError:  # a closed folder, a failing disk
-            return False
 
     def end(self, verdict: Verdict, progress: TrainerProgress) -> None:
         run = self.cluster.run
         text = f"run {run} failed: {verdict.reason}"
         if verdict.done:
             text = f"done · {progress.step} steps" + f" · loss {progress.loss:.4f}" * bool(progress.loss)
-        self.ending, self.ended_at = Notice("done" if verdict.done else "failed", run, text), now()
-        self.retry_at, self.pause_s = 0.0, RETRY_S  # it cannot wait until an older message goes out
+        self.ending, self.ended_at = Notice("done" if verdict.done else "failed", run, text), self.now()
+        self.retry_at, self.pause_s = 0.0, TIMING.retry_s  # it cannot wait until an older message goes out
 
     def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], idle_reason: str = "") -> bool:
         """One round of the agent. Whether it has to wait for the message of the end."""
@@ -79,24 +68,25 @@ class NodeNotifier:
         taken = {peer.sending for peer in peers.values()}
         if free := [notice for notice in unsent if notice.key not in taken and sender == me.name and not self.sending]:
             self._begin(free[0])
-        return self.ending in unsent and bool(sender or self.sending) and now() - self.ended_at < FINISH_S
+        may_wait = self.now() - self.ended_at < TIMING.notice_end_s
+        return self.ending in unsent and bool(sender or self.sending) and may_wait
 
     def _hear_of_it(self) -> None:
         with contextlib.suppress(queue.Empty):
             notice, why = self.answers.get_nowait()
             self.sending = None
             words = f"not sent: {why}; the next try in {self.pause_s:.0f} s" if why else "sent"
-            print(f"{self.cluster.node}: notify  {notice.key} {words}", file=sys.stderr, flush=True)
+            self.world.say(f"{self.cluster.node}: notify  {notice.key} {words}")
             if why:
-                self.retry_at, self.pause_s = now() + self.pause_s, 2 * self.pause_s
+                self.retry_at, self.pause_s = self.now() + self.pause_s, 2 * self.pause_s
             else:
-                self.retry_at, self.pause_s = 0.0, RETRY_S
+                self.retry_at, self.pause_s = 0.0, TIMING.retry_s
                 self._keep(self.memory.ledger.merged(Ledger(sent=(notice.key,))))
 
     def _note_wait(self, me: NodeStatus, idle_reason: str) -> None:
-        at = now()
+        at = self.now()
         waits = me.generation is None and idle_reason.startswith(notices.NO_MAJORITY)
-        if not waits or at - self.looked_at > MUTE_S:  # this machine was away itself
+        if not waits or at - self.looked_at > TIMING.mute_s:  # this machine was away itself
             self.waiting_since = 0.0
         if waits:
             self.waiting_since = self.waiting_since or at
@@ -109,9 +99,9 @@ class NodeNotifier:
         if ours and ours.host == me.name and ours.number > ledger.number:
             order = self.cluster.order
             reasons = {name: why_lost(name, peers.get(name)).removeprefix(f"{name} ").strip("()") for name in order}
-            ledger = ledger.followed_by(ours.number, ours.members, order, reasons, time.time())
+            ledger = ledger.followed_by(ours.number, ours.members, order, reasons, self.world.clock.wall())
         self._keep(ledger)
-        self.lost_since = {loss: self.lost_since.get(loss, now()) for loss in ledger.lost}
+        self.lost_since = {loss: self.lost_since.get(loss, self.now()) for loss in ledger.lost}
         return ledger
 
     def _keep(self, ledger: Ledger) -> None:
@@ -129,19 +119,19 @@ class NodeNotifier:
                 loss.name: {"epoch": loss.number, "time": since, "reason": loss.reason}
                 for loss, since in self.lost_since.items()
             }
-            return notices.Notices(lost=lost).due(run, "", now())
-        if self.waiting_since and now() - self.waiting_since >= notices.MAJORITY_S:
+            return notices.Notices(lost=lost).due(run, "", self.now())
+        if self.waiting_since and self.now() - self.waiting_since >= notices.MAJORITY_S:
             return [Notice("waiting", run, f"{me.name} waits: {idle_reason}", str(ledger.number))]
         return []
 
     def _begin(self, notice: Notice) -> None:
         with contextlib.suppress(RuntimeError):  # no thread is to be had: later
-            threading.Thread(target=self._send, args=(notice,), daemon=True).start()
+            self.world.clock.start(self._send, notice)
             self.sending = notice
 
     def _send(self, notice: Notice) -> None:
         try:
-            why = self.send(self.file.read_text().strip(), notice)
+            why = self.send(self.world.disk.read(self.file).strip(), notice)
         except (OSError, ValueError):  # closed to us, or no text
             why = "the address cannot be read"
         self.answers.put((notice, why))

@@ -3,7 +3,7 @@
 A launch leaves config/run-preload on a node (plugins/module_utils/motley/preloading.py), and motley-run.path starts
 the unit with the launch_cluster.sh of the run before. This agent then has the libraries loaded (forkserver.py), which
 opens no GPU, and listens on no port. When config/run-wanted is there it becomes the agent of that run, if all that it
-was started by is as it was then. Otherwise, after LIMIT_S, and when config/run-preload is taken away, it ends with
+was started by is as it was then. Otherwise, after a minute, and when config/run-preload is taken away, it ends with
 NO_RUN, and nothing of it is left; a run that is wanted is then started by the unit as if it had never been there.
 """
 
@@ -15,10 +15,9 @@ import time
 from pathlib import Path
 
 from train.cluster.forkserver import ForkServer
+from train.cluster.timing import TIMING
 from train.runlog.paths import PRELOAD, WANTED
 
-LIMIT_S = 60.0
-LOOK_S = 0.05
 NO_RUN = 75
 
 
@@ -45,7 +44,7 @@ def wait_for_run(home: Path) -> ForkServer | None:
                 break
             (home / PRELOAD).unlink(missing_ok=True)
             return forkserver
-        time.sleep(LOOK_S)
+        time.sleep(TIMING.preload_look_s)
     forkserver.process.kill()
     forkserver.process.wait()
     return None
@@ -54,7 +53,7 @@ def wait_for_run(home: Path) -> ForkServer | None:
 def is_fresh(mark: Path) -> bool:
     """One that a power cut has left is not."""
     try:
-        return abs(time.time() - mark.stat().st_mtime) < LIMIT_S
+        return abs(time.time() - mark.stat().st_mtime) < TIMING.preload_s
     except OSError:
         return False
 

@@ -15,12 +15,12 @@ from typing import Any
 from train import pause
 from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse
+from train.cluster.timing import TIMING
 from train.files import write_atomic
 from train.plan import aside
 from train.plan.aside import AsideRules
 from train.runlog import paths
 
-BATTERY_S = 60.0
 SOMEBODY = ("paused", "in use")
 POWER = Path("/sys/class/power_supply")
 
@@ -55,7 +55,7 @@ class StepAside:
         self.file, self.may_sleep, self.then = home / paths.PAUSE, home / paths.MAY_SLEEP, home / paths.THEN
         self.rules, self.power = rules, power
         self.now: Aside | None = None
-        self.battery = Lasting(BATTERY_S, BATTERY_S)
+        self.battery = Lasting(TIMING.battery_s, TIMING.battery_s)
         self.in_use = in_use or (InUse(rules.programs) if rules.in_use == "auto" or rules.programs else None)
         self.sources: list[Callable[[float, float], Aside | None]] = [
             self._paused, self._early, self._outside, self._on_battery, self._used,

@@ -27,6 +27,7 @@ from typing import IO
 from train.cluster.agent_files import MemberLog, StatusFile
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.worker_process import OWN_SIGNS, PEER_SIGNS, PR_SET_PDEATHSIG, prctl
+from train.cluster.world import World
 from train.runlog import paths
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
@@ -125,7 +126,8 @@ class NodeScript:
         self.home, self.run_name, self.words = home, run, words
         logs = paths.logs(home, run)
         logs.mkdir(parents=True, exist_ok=True)
-        self.log, self.status = MemberLog(logs, node), StatusFile(logs / paths.AGENT)
+        world = World()
+        self.log, self.status = MemberLog(logs, node, world), StatusFile(logs / paths.AGENT, world)
         self.output = Output(logs / paths.OUTPUT)
         self.gpu_file, self.stopping = logs / paths.GPU, False
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.agent_files import AgentMemory, MemberLog, TrainerProgress
+from train.cluster.disk import Disk
 from train.cluster.ledger import Ledger
+from train.cluster.world import World
 
 STEP = {"event": "step", "step": 3, "step_s": 0.5, "loss": 2.0}
 KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["done"]}
@@ -29,7 +31,7 @@ KNOWN: dict[str, Any] = {"number": 3, "members": ["a"], "lost": [], "sent": ["do
 )
 def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd: dict[str, Any]) -> None:
     file = tmp_path / "events.jsonl"
-    progress = TrainerProgress(file, 1.0)
+    progress = TrainerProgress(file, 1.0, World())
     progress.begin()
     file.write_text(f"{json.dumps(odd)}\n{json.dumps(STEP)}\n")
     progress.read()
@@ -50,6 +52,27 @@ def test_an_odd_event_is_passed_over_and_the_next_one_counts(tmp_path: Path, odd
 def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str, Any]) -> None:
     file = tmp_path / "epoch.json"
     file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN} | odd))
-    memory = AgentMemory.load(file, "t")
+    memory = AgentMemory.load(file, "t", World())
     assert memory.number == (0 if "epoch" in odd else 3)
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
+
+
+def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = MemberLog(tmp_path, "a", World(say=lambda _: None))
+
+    def write(reason: str) -> None:
+        log.write("waiting", number=1, step=0, host="", nodes=[], reason=reason)
+
+    with monkeypatch.context() as full:
+
+        def refuses(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        full.setattr(Disk, "append", refuses)
+        write("one")
+        write("two")
+    write("three")
+    lines = (tmp_path / "members.jsonl").read_text().splitlines()
+    assert [json.loads(line)["reason"] for line in lines] == ["one", "two", "three"]

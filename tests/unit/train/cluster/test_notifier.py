@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,16 +9,33 @@ from typing import Any
 
 import pytest
 
-from train.cluster import notifier
 from train.cluster.agent_files import AgentMemory, TrainerProgress
+from train.cluster.clock import Clock
 from train.cluster.membership import Generation, NodeStatus, Verdict
-from train.cluster.notifier import FINISH_S, RETRY_S, NodeNotifier
+from train.cluster.notifier import NodeNotifier
+from train.cluster.timing import TIMING
+from train.cluster.world import World
 from train.notify import Notice, send
 from train.plan.cluster_config import ClusterConfig, Member
 from train.runlog.notices import LOST_S, MAJORITY_S
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"
 DONE = Verdict(done=True, reason="all 7 steps are trained")
+
+
+@dataclass
+class Played(Clock):
+    cluster: Cluster
+    node: str
+
+    def now(self) -> float:
+        return self.cluster.at
+
+    def wall(self) -> float:
+        return self.cluster.at + self.cluster.wall.get(self.node, 0.0)
+
+    def start(self, target: Callable[..., object], *args: Any) -> None:
+        target(*args)
 
 
 @dataclass
@@ -39,7 +54,6 @@ class Cluster:
     at: float = 1000.0
     wall: dict[str, float] = field(default_factory=dict)
     """How far the clock of a node is off."""
-    looks: str = ""
     got: list[str] = field(default_factory=list)
     refuses: set[str] = field(default_factory=set)
     tries: list[str] = field(default_factory=list)
@@ -53,8 +67,9 @@ class Cluster:
         file.parent.mkdir(exist_ok=True)
         if with_address:
             file.write_text(f"address of {name}\n")
-        memory = AgentMemory.load(self.folder / name / "epoch.json", "t")
-        one = NodeNotifier(config, file, memory, self.sender(name))
+        world = World(clock=Played(self, name))
+        memory = AgentMemory.load(self.folder / name / "epoch.json", "t", world)
+        one = NodeNotifier(config, file, memory, world, self.sender(name))
         self.nodes[name] = Node(one, NodeStatus(name=name))
 
     def sender(self, name: str) -> Callable[[str, Notice], str]:
@@ -86,7 +101,6 @@ class Cluster:
                 node.status = replace(node.status, **node.notifier.status)
             statuses = {} if cut else {name: node.status for name, node in here.items()}
             for name, node in here.items():
-                self.looks = name
                 peers = {other: status for other, status in statuses.items() if other != name}
                 node.waits = node.notifier.look(node.status, peers, node.idle_reason)
 
@@ -98,16 +112,8 @@ class Cluster:
 
 
 @pytest.fixture
-def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def three(tmp_path: Path) -> Cluster:
     cluster = Cluster(tmp_path)
-    monkeypatch.setattr(notifier, "now", lambda: cluster.at)
-    monkeypatch.setattr(time, "time", lambda: cluster.at + cluster.wall.get(cluster.looks, 0.0))
-
-    class AtOnce(threading.Thread):
-        def start(self) -> None:
-            self.run()
-
-    monkeypatch.setattr(notifier.threading, "Thread", AtOnce)
     for name in ("a", "b", "c"):
         cluster.add(name)
     cluster.generation(1, "a", "b", "c")
@@ -190,11 +196,11 @@ def test_where_the_host_cannot_the_next_node_sends(three: Cluster, how: str) -> 
     if how == "has no address":
         three.nodes["a"].notifier.file.unlink()
     for name in left:
-        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7, loss=3.0))
+        three.nodes[name].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7, loss=3.0))
     three.look(*left, rounds=6)
     assert three.got == ["b done: done · 7 steps · loss 3.0000"]
     assert not any(three.nodes[name].waits for name in left)
-    three.later(3 * RETRY_S, *left)
+    three.later(3 * TIMING.retry_s, *left)
     assert len(three.got) == 1
 
 
@@ -204,18 +210,18 @@ def test_what_nobody_can_send_is_tried_again_and_the_end_waits_for_nobody(three:
     three.later(LOST_S + 10, "a", "b")
     assert three.got == []
     three.refuses = set()
-    three.later(RETRY_S + 10, "a", "b")
+    three.later(TIMING.retry_s + 10, "a", "b")
     assert len(three.got) == 1
     for node in three.nodes.values():
         node.notifier.file.unlink()
-        node.notifier.end(Verdict(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0))
+        node.notifier.end(Verdict(done=False, reason="out of memory"), TrainerProgress(Path("nowhere"), 0, World()))
     three.look("a", "b", "c")
     assert not any(node.waits for node in three.nodes.values()) and len(three.got) == 1
 
 
 def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
     a, b = three.nodes["a"], three.nodes["b"]
-    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    b.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     b.notifier.look(b.status, {"a": replace(a.status, can_send=False, sending="done")})
     assert three.got == []
     b.notifier.look(replace(b.status, can_send=True), {})
@@ -225,10 +231,10 @@ def test_what_another_node_is_sending_is_left_to_it(three: Cluster) -> None:
 def test_the_end_waits_no_longer_than_it_may(three: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeNotifier, "_send", lambda *_: None)
     a = three.nodes["a"]
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a")
     assert a.waits
-    three.later(FINISH_S, "a")
+    three.later(TIMING.notice_end_s, "a")
     assert not a.waits
 
 
@@ -236,7 +242,7 @@ def test_who_has_just_failed_leaves_the_next_try_to_another(three: Cluster) -> N
     """As in the agent, whose status is from before it heard of its failure."""
     a = three.nodes["a"]
     three.refuses = {"a"}
-    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    a.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     able = {"b": replace(three.nodes["b"].status, can_send=True)}
     for _ in range(3):
         a.notifier.look(replace(a.status, **a.notifier.status), able)
@@ -253,7 +259,7 @@ def test_what_fails_again_and_again_is_tried_ever_more_rarely(three: Cluster) ->
     three.later(LOST_S + 24 * 3600, "a", "b")
     assert 5 <= len(three.tries) <= 12
     three.refuses = set()
-    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    three.nodes["a"].notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a", "b")
     assert three.got == ["a done: done · 7 steps"]
 
@@ -264,7 +270,7 @@ def test_an_address_that_is_none_leaves_the_sending_to_another(three: Cluster, c
     a.file.write_bytes(content)
     a.send = send
     for one in (a, b):
-        one.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+        one.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a", "b", rounds=6)
     assert three.got == ["b done: done · 7 steps"] and a.sending is None
 
@@ -283,7 +289,7 @@ def test_a_file_that_must_not_be_looked_at_is_none(three: Cluster, monkeypatch: 
 def test_what_is_not_sent_is_named_without_the_address(three: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     three.refuses = {"a", "b", "c"}
     for node in three.nodes.values():
-        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+        node.notifier.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a", "b", "c", rounds=6)
     said = capsys.readouterr().err
     assert "a: notify  done not sent: Network is unreachable; the next try in 60 s" in said and "address" not in said
@@ -293,6 +299,6 @@ def test_a_folder_that_cannot_be_read_is_no_trouble(three: Cluster) -> None:
     a: Any = three.nodes["a"].notifier
     a.file.unlink()
     a.file.mkdir()
-    a.end(DONE, TrainerProgress(Path("nowhere"), 0, step=7))
+    a.end(DONE, TrainerProgress(Path("nowhere"), 0, World(), step=7))
     three.look("a")
     assert three.got == [] and a.retry_at

@@ -10,6 +10,7 @@ from threading import Timer
 import pytest
 
 from train.cluster import preload
+from train.cluster.timing import Timing
 from train.runlog.paths import PRELOAD, WANTED
 
 SCRIPT = "#!/usr/bin/env bash\n# Run {run}\nexport OMP_NUM_THREADS=1\nexec env/bin/python -m train agent --config c\n"
@@ -94,12 +95,12 @@ def test_it_ends_when_the_launch_is_refused(home: Path) -> None:
 
 
 def test_it_ends_when_no_run_comes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preload, "LIMIT_S", 0.3)
+    monkeypatch.setattr(preload, "TIMING", Timing(preload_s=0.3))
     assert ends(home)
 
 
 def test_it_ends_at_once_after_a_power_cut(home: Path) -> None:
-    long_ago = time.time() - 2 * preload.LIMIT_S
+    long_ago = time.time() - 2 * preload.TIMING.preload_s
     os.utime(home / PRELOAD, (long_ago, long_ago))
     assert ends(home)
 

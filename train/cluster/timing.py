@@ -1,0 +1,93 @@
+"""Every number of seconds that the agents decide by.
+
+MOTLEY_PACE=3 makes all of them three times as long, for a machine on which everything takes three times as long; all
+nodes of a run need the same. The tests set it too, so neither the product nor its tests are wrong on a slow machine.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    # the agent's loop
+    tick_s: float = 0.25
+    burst_s: float = 0.02
+    """A burst of news is one change."""
+    finish_s: float = 30.0
+    """How long a node whose run is done elsewhere gives its own workers to finish."""
+    farewell_s: float = 3.0
+    farewell_least_s: float = 1.0
+    leave_s: float = 0.3
+    show_s: float = 1.0
+
+    # heartbeat: when a peer counts as lost
+    ask_s: float = 0.5
+    reply_s: float = 1.0
+    late_s: float = 0.5
+    """A round that took so much longer than a reply may take proves nothing."""
+    absent_s: float = 3.0
+    mute_s: float = 5.0
+    pause_s: float = 6.0
+    """More than mute_s. Away for longer than the others wait: they continue without this node, so its generation is
+    void."""
+
+    # membership
+    settle_s: float = 2.0
+    doubt_s: float = 1.5
+    backoff_s: float = 1.0
+    """Before the fourth try of a generation that fails; twice as long each time."""
+    backoff_most_s: float = 30.0
+
+    # fitness
+    again_s: tuple[float, ...] = (120.0, 300.0, 900.0, 1800.0, 3600.0)
+    """The rests of a node whose own workers fail."""
+    soon_s: float = 20.0
+    """Who is lost so soon after it joined is held up before it joins again."""
+    hold_s: float = 4.0
+    hold_most_s: float = 60.0
+
+    # the workers: to save into memory, to be gone after SIGKILL, to be gone, to be on the disk; the last two are
+    # together less than the unit's TimeoutStopSec
+    save_s: float = 3.5
+    unkillable_s: float = 3.0
+    gone_s: float = 4.5
+    keep_s: float = 40.0
+    stuck_s: float = 60.0
+    """A fork server that has not answered for so long is killed."""
+    work_s: float = 2.0
+    """Between two looks at whether workers compute or read."""
+
+    # signs of life of a trainer
+    first_step_s: float = 900.0
+    again_first_step_s: float = 60.0
+    stall_s: float = 20.0
+
+    # notices
+    retry_s: float = 60.0
+    """After a message that did not go out; twice as long each time, as a command may have told somebody and failed."""
+    notice_end_s: float = 40.0
+    """How long the end of a run may wait for its message: three tries of this node, and one of the next."""
+
+    # stepping aside
+    battery_s: float = 60.0
+    use_look_s: float = 5.0
+    use_begins_s: float = 20.0
+    use_ends_s: float = 300.0
+
+    # an early agent, that waits for its run
+    preload_s: float = 60.0
+    preload_look_s: float = 0.05
+
+    def stretched(self, pace: float) -> Timing:
+        longer: dict[str, Any] = {
+            name: tuple(pace * s for s in value) if isinstance(value, tuple) else pace * value
+            for name, value in asdict(self).items()
+        }
+        return Timing(**longer)
+
+
+TIMING = Timing().stretched(float(os.environ.get("MOTLEY_PACE") or 1))
