@@ -182,6 +182,7 @@ class Agent:
             number=self.memory.number,
             generation=self.generation,
             reachable=tuple(name for name in self.cluster.order if name in seen.peers),
+            is_new=seen.at - self.up_since < TIMING.settle_s,
             **self.stepping.status(self.fitness, seen.at),
             group=seen.workers.state,
             loading=seen.workers.loading,
@@ -317,8 +318,10 @@ class Agent:
         self.workers.stop()
 
     def _publish(self, status: NodeStatus) -> None:
+        if status == self.status:
+            return
         old, self.status = self.status, status
-        if replace(old, step=0) != replace(status, step=0):
+        if replace(old, step=status.step) != status:
             self.heartbeat.send_now()
 
     def _remember(self, verdict: Verdict) -> None:

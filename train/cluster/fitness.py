@@ -76,12 +76,14 @@ class Newcomers:
     since: dict[str, float] = field(default_factory=dict)
     """When each member joined; who was there when this node came may have been there for long."""
     hold_s: dict[str, float] = field(default_factory=dict)
+    lost_at: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
         if not members:  # after sleep, or while the host's loss is settled: that says nothing about the others
             return
         joined = at if self.since else -math.inf
         for name in [name for name in self.since if name not in members]:
+            self.lost_at[name] = at
             if at - self.since.pop(name) < TIMING.soon_s:
                 self.hold_s[name] = min(TIMING.hold_most_s, 2 * self.hold_s.get(name, TIMING.hold_s / 2))
             else:
@@ -90,4 +92,6 @@ class Newcomers:
             self.since.setdefault(name, joined)
 
     def welcome(self, peers: Mapping[str, Peer], at: float) -> list[str]:
-        return [name for name, peer in peers.items() if at - peer.since >= self.hold_s.get(name, 0.0)]
+        """By when it was lost, too: one that was back within three seconds was never silent."""
+        out_since = {name: max(peer.since, self.lost_at.get(name, 0.0)) for name, peer in peers.items()}
+        return [name for name, since in out_since.items() if at - since >= self.hold_s.get(name, 0.0)]

@@ -52,6 +52,8 @@ class NodeStatus:
     """Of the newest generation that it ever took part in, also before it was restarted."""
     generation: Generation | None = None
     reachable: tuple[str, ...] = ()
+    is_new: bool = False
+    """It started, or woke, a moment ago, and may not have asked all others yet."""
     condition: str = "fit"
     """fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps aside for whoever
     uses the machine) or leaving."""
@@ -285,7 +287,7 @@ class HostFacts:
     lost: Mapping[str, str]
     """Who cannot any more. This, `failed` and `stalled` say so in words."""
     loss_is_unclear: bool
-    """One of two members that do not reach each other is falling silent here too: soon it is clear which."""
+    """One of two members that do not reach each other is new, or is falling silent here too: soon it is clear which."""
     restarted: Sequence[str]
     failed: Mapping[str, str]
     may_retry: bool
@@ -303,14 +305,15 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
     others = [name for name in ours.members if name != view.me.name]
     lost = {name: why_lost(name, view.peers.get(name)) for name in ours.members if name not in chosen}
     failed = [node for node in members.values() if node.generation == ours and node.group == "failed"]
-    falling_silent = any(view.age_s.get(name, 0) > TIMING.doubt_s for name in others)
+    unsure = any(view.age_s.get(name, 0) > TIMING.doubt_s for name in others)
+    unsure = unsure or any(node.is_new for node in members.values())
     answered = all(view.age_s.get(name, 1e9) < view.failed_s for name in others)
     return HostFacts(
         view=view,
         ours=ours,
         chosen=chosen,
         lost=lost,
-        loss_is_unclear=bool(lost) and falling_silent and all(name in fit for name in lost),
+        loss_is_unclear=bool(lost) and unsure and all(name in fit for name in lost),
         restarted=[n for n, node in members.items() if node.number >= ours.number and node.generation != ours],
         failed={node.name: f"{node.name}: {node.cause or 'failed'}" for node in failed},
         may_retry=answered and view.failed_s >= backoff_s(view.failures),

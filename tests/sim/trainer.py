@@ -1,0 +1,296 @@
+"""Played workers: processes that load, find each other at the address of their generation, and train step after step.
+
+They do what train/engine does as far as an agent can see it: each has all weights; a step needs every one of them; who
+is asked to leave saves the step that it has; who loses another one fails; events.jsonl gets what they tell.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.sim.played import Life, Machine, Play
+from train.cluster.processes import Processes
+
+JOIN_S, GIVE_UP_S = 15.0, 30.0
+"""How long a worker waits for the others of its group, and for one that says nothing any more."""
+
+
+@dataclass(eq=False)
+class Trained:
+    """What a node has of the run."""
+
+    machine: Machine
+    loads_s: float
+    step_s: float
+    saves_s: float
+    """Into main memory, when asked to leave."""
+    keeps_s: float
+    """From there to the disk."""
+    kept: int = 0
+    """The step of its newest checkpoint."""
+    before: int = 0
+    """The one before, as long as this one is not on the disk yet."""
+    keeping_until: float = 0.0
+    workers: list[Worker] = field(default_factory=list)
+    fails: list[str] = field(default_factory=list)
+    """What the next workers fail with as soon as they are loaded."""
+    cannot_end: bool = False
+    cpu_s: float = 0.0
+    cpu_at: float = 0.0
+
+    @property
+    def log(self) -> Path:
+        return Path(f"/played/{self.machine.name}/logs/runs/r/events.jsonl")
+
+    def tell(self, **event: object) -> None:
+        machine = self.machine
+        machine.changed[self.log] = machine.changed.get(self.log, 0) + 1
+        if not machine.disk_is_full:
+            before = machine.files.get(self.log, b"")
+            line = json.dumps(event | {"time": machine.play.time}) + "\n"
+            machine.files[self.log] = before[: before.rfind(b"\n") + 1] + line.encode()
+
+
+class Group:
+    """The workers that found each other at one address."""
+
+    def __init__(self, training: Training, size: int) -> None:
+        self.training, self.size = training, size
+        self.workers: dict[int, Worker] = {}
+        self.step, self.heard_at, self.is_over = -1, 0.0, False
+
+    def join(self, worker: Worker) -> None:
+        self.workers[worker.rank] = worker
+        if len(self.workers) < self.size:
+            return
+        play = self.training.play
+        self.step, self.heard_at = max(one.node.kept for one in self.workers.values()), play.time
+        self.training.truth.begins(self)
+        for one in self.workers.values():
+            one.step = self.step
+            one.node.tell(event="start", weights=1e6)
+        play.after(self.step_s, self.go_on)
+
+    @property
+    def step_s(self) -> float:
+        return max(one.node.step_s for one in self.workers.values()) * (0.9 + 0.2 * self.training.play.dice.random())
+
+    def go_on(self) -> None:
+        """One step, if all of them can."""
+        play, workers = self.training.play, list(self.workers.values())
+        if self.is_over:
+            return
+        if gone := next((one for one in workers if one.code is not None or one.leaves), None):
+            self.loses(gone)
+        elif not all(one.can_work for one in workers) or not self.all_linked():
+            if play.time - self.heard_at > GIVE_UP_S:
+                self.loses(next((one for one in workers if not one.can_work), workers[0]))
+            else:
+                play.after(0.2, self.go_on)
+        else:
+            self.step, self.heard_at = self.step + 1, play.time
+            self.training.truth.steps(self)
+            ends = self.step >= self.training.last_step
+            for one in workers:
+                one.step = self.step
+                play.after(0.03 * play.dice.random(), one.tell_step, self.step, self.step_s, ends)
+            if ends:
+                self.is_over = True
+            else:
+                play.after(self.step_s, self.go_on)
+
+    def all_linked(self) -> bool:
+        machines = [one.node.machine for one in self.workers.values()]
+        return all(self.training.play.reaches(a, b) for a in machines for b in machines if a is not b)
+
+    def loses(self, gone: Worker) -> None:
+        """Who can be told of it fails; who cannot waits until it gives up."""
+        self.is_over = True
+        play = self.training.play
+        for one in self.workers.values():
+            if one is not gone and one.code is None and not one.leaves:
+                told = gone.node.machine.is_on and play.reaches(gone.node.machine, one.node.machine)
+                soon_s = 0.05 + 0.3 * play.dice.random() if told else GIVE_UP_S
+                play.after(soon_s, one.fails, "peer", "gloo: connection closed by peer")
+
+
+class Worker:
+    """A process. What an agent asks of it is in train/cluster/processes.py."""
+
+    def __init__(self, training: Training, node: Trained, life: Life, env: Mapping[str, str]) -> None:
+        self.training, self.node, self.life = training, node, life
+        self.rank, self.size = int(env["RANK"]), int(env["WORLD_SIZE"])
+        self.where = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
+        self.pid = training.next_pid()
+        self.code: int | None = None
+        self.cause = b""
+        self.step = -1
+        self.number = life.agent.generation.number
+        self.is_loaded = self.is_hung = self.is_halted = self.leaves = False
+        self.asked_at = 0.0
+        training.play.after(node.loads_s, self._loaded)
+
+    # -- what it does ----------------------------------------------------------------------------------------------
+
+    @property
+    def can_work(self) -> bool:
+        return self.code is None and not (self.is_hung or self.is_halted) and self.node.machine.is_awake
+
+    def _loaded(self) -> None:
+        if self.code is not None or self.leaves:
+            return
+        if not self.can_work:
+            self.training.play.after(0.5, self._loaded)
+            return
+        self.is_loaded = True
+        if self.node.fails:
+            self.fails("own", self.node.fails.pop())
+            return
+        group = self.training.groups.get(self.where)
+        if group is None or group.is_over or group.step >= 0 or self.rank in group.workers:
+            group = self.training.groups[self.where] = Group(self.training, self.size)
+        self.training.play.after(JOIN_S, self._gives_up, group)
+        group.join(self)
+
+    def _gives_up(self, group: Group) -> None:
+        if group.step < 0:
+            group.is_over = True
+            self.fails("peer", "gloo connect: the others did not come")
+
+    def tell_step(self, step: int, step_s: float, ends: bool) -> None:
+        if self.code is not None or not self.node.machine.is_on:
+            return
+        self.node.tell(event="step", step=step, step_s=step_s, loss=2.0)
+        if step % 10 == 0 and not self.node.machine.disk_is_full:
+            self.node.kept = max(self.node.kept, step)
+            self.node.tell(event="checkpoint", step=step, seconds=0.1)
+        if ends:
+            self.node.kept = step
+            self.node.tell(event="done", step=step)
+            self.ends(0)
+
+    def fails(self, kind: str, message: str) -> None:
+        if self.code is None and not self.is_hung and not self.leaves:
+            self.cause = json.dumps({"kind": kind, "message": message}).encode()
+            self._save()
+            self.ends(1)
+
+    def _save(self) -> None:
+        node = self.node
+        if node.machine.disk_is_full:
+            self.training.truth.loses(node.machine.name, node.kept)
+        elif self.step > node.kept:
+            node.before, node.kept = node.kept, self.step
+            node.keeping_until = self.training.play.time + node.keeps_s
+
+    def ends(self, code: int) -> None:
+        if self.code is None:
+            self.code = code
+
+    # -- what its agent asks ---------------------------------------------------------------------------------------
+
+    def poll(self) -> int | None:
+        return self.code
+
+    def reported(self) -> bytes:
+        return self.cause
+
+    def is_stopped(self) -> bool:
+        return self.code is None and self.is_halted
+
+    def send(self, number: signal.Signals) -> None:
+        if self.code is not None:
+            return
+        if number == signal.SIGKILL:
+            if not self.node.cannot_end:
+                self.training.truth.killed(self)
+                self.ends(-signal.SIGKILL)
+        elif self.can_work and not self.leaves:
+            self.leaves, self.asked_at = True, self.training.play.time
+            self.training.play.after(self.node.saves_s if self.step >= 0 else 0.02, self._left)
+
+    def _left(self) -> None:
+        if self.code is None:
+            if not self.node.machine.is_awake:
+                self.training.play.after(0.2, self._left)
+                return
+            self._save()
+            self.ends(143)
+
+
+class Training:
+    """All groups of a story."""
+
+    def __init__(self, play: Play, truth: Truth) -> None:
+        self.play, self.truth = play, truth
+        self.groups: dict[str, Group] = {}
+        self.nodes: dict[str, Trained] = {}
+        self.last_step = 1 << 30
+        self.pids = 100
+
+    def next_pid(self) -> int:
+        self.pids += 1
+        return self.pids
+
+    def end_workers(self, name: str) -> None:
+        """As the kernel does with those of an agent that is gone."""
+        node = self.nodes[name]
+        for worker in node.workers:
+            if worker.code is None and not node.cannot_end:
+                worker.ends(-signal.SIGKILL)
+                self.truth.loses(name, node.kept)
+
+    def power_is_gone(self, name: str) -> None:
+        node = self.nodes[name]
+        if self.play.time < node.keeping_until:
+            node.kept, node.keeping_until = node.before, 0.0
+        node.cannot_end = False
+        self.end_workers(name)
+        self.truth.loses(name, node.kept)
+
+
+class PlayedProcesses(Processes):
+    def __init__(self, training: Training, node: Trained, life: Life) -> None:
+        self.training, self.node, self.life = training, node, life
+
+    def warm(self) -> None:
+        pass
+
+    def start(self, command: Sequence[str], env: Mapping[str, str]) -> Worker:  # type: ignore[override]
+        self.training.truth.starts(self.node)
+        worker = Worker(self.training, self.node, self.life, env)
+        self.node.workers = [one for one in self.node.workers if one.code is None] + [worker]
+        return worker
+
+    def used_by(self, pids: Collection[int]) -> tuple[float, int]:
+        node, now = self.node, self.training.play.time
+        if any(one.pid in pids and not one.is_loaded and one.can_work for one in node.workers):
+            node.cpu_s += now - node.cpu_at
+        node.cpu_at = now
+        return node.cpu_s, 0
+
+    def has_cards(self) -> bool:
+        return False
+
+
+class PlayedStage:
+    """Where a worker that leaves has saved, until it is on the disk."""
+
+    def __init__(self, node: Trained) -> None:
+        self.node = node
+
+    def open(self) -> str:
+        return "stage"
+
+    def is_kept(self) -> bool:
+        return self.node.machine.play.time >= self.node.keeping_until
+
+    def close(self) -> None:
+        pass
+
+
+from tests.sim.truth import Truth  # noqa: E402 - both name each other's types
