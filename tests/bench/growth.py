@@ -1,4 +1,4 @@
-"""What the lab cannot hold: clusters of 5, 16 and 64 nodes, by the real functions with nodes that are only played; and
+"""What the lab cannot hold: clusters of 5, 16 and 64 nodes, real agents in played time (tests/sim); and
 eight small hosts for real, one of which loses power while all train.
 
 make bench PARTS=growth                     as root, for a network namespace of its own
@@ -22,9 +22,9 @@ from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
 from tests.bench.page import Figures, bench, spread
+from tests.sim.story import Cluster, Story
 from tests.support.cluster import REPOSITORY
 from tests.support.training import Training
-from tests.support.world import ROUND_S, World
 from train.parallel.balance import Balance
 from train.plan.speedup import Machine, Traffic, together
 
@@ -57,28 +57,18 @@ def losses(count: int) -> dict[str, list[int]]:
 
 
 def agreed_s(count: int, lost: list[int]) -> float:
-    world, dice = World(count), random.Random()
-    turns(world, dice, lambda: len(whole(world)) == count)
+    cluster = Cluster(Story(random.randrange(1 << 30), count, ()))
+    cluster.train_or_wait(cluster.order)
     for place in lost:
-        world.crash(world.order[place])
-        world.kill(world.order[place])
-    since = world.time
-    turns(world, dice, lambda: len(whole(world)) == count - len(lost))
-    return world.time - since
+        cluster.power_off(cluster.order[place])
+    since, rest = cluster.play.time, {name for i, name in enumerate(cluster.order) if i not in lost}
 
+    def agree() -> bool:
+        followed = [cluster.machines[name].life.agent.generation for name in rest]
+        return all(one and set(one.members) == rest for one in followed)
 
-def turns(world: World, dice: random.Random, done: Callable[[], bool]) -> None:
-    """Agents look at their own times, one after another in an order that is never the same."""
-    while not done():
-        if world.time > 600:
-            raise AssertionError("they do not agree")
-        for name in dice.sample(world.order, len(world.order)):
-            world.time += ROUND_S / len(world.order)
-            world.act(name)
-
-
-def whole(world: World) -> tuple[str, ...]:
-    return next((generation.members for generation in world.training()), ())
+    cluster.until(agree, 600, lambda: f"they do not agree: {cluster.states()}")
+    return cluster.play.time - since
 
 
 def work(_: None) -> Figures:

@@ -52,7 +52,7 @@ def drawn(dice: Random, size: int, count: int, within_s: float) -> list[Fault]:
 # -- machines ----------------------------------------------------------------------------------------------------------
 
 
-@kind(0.2, 20)
+@kind(0.2, 12)
 def power_cut(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     cluster.power_off(name)
     return lambda: cluster.power_on(name)
@@ -67,13 +67,13 @@ def comes_and_goes(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     return None
 
 
-@kind(0.5, 20)
+@kind(0.5, 12)
 def sleep(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     cluster.fall_asleep(name)
     return lambda: cluster.wake(name)
 
 
-@kind(0.5, 15)
+@kind(0.5, 10)
 def agent_stopped(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """As by SIGSTOP, or where a machine is so busy that it gets no time."""
     cluster.freeze(name)
@@ -92,33 +92,33 @@ def agent_asked_to_end(cluster: Cluster, _: Fault, name: str, __: str) -> object
     return lambda: cluster.start_agent(name)
 
 
-@kind(1, 15)
+@kind(1, 10)
 def paused(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """Somebody uses the machine."""
     cluster.machines[name].paused = True
     return lambda: setattr(cluster.machines[name], "paused", False)
 
 
-@kind(1, 20)
+@kind(1, 12)
 def clock_set(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     """To another time of the day, forwards or back, and later right again."""
-    cluster.machines[name].clock_off_s = (fault.lasts_s - 10) * 1000
+    cluster.machines[name].clock_off_s = (fault.lasts_s - 6) * 1000
     return lambda: setattr(cluster.machines[name], "clock_off_s", 0.0)
 
 
-@kind(1, 20)
+@kind(1, 12)
 def full_disk(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     cluster.machines[name].disk_is_full = True
     return lambda: setattr(cluster.machines[name], "disk_is_full", False)
 
 
-@kind(1, 15)
+@kind(1, 10)
 def slow_disk(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     cluster.machines[name].disk_takes_s = 0.6
     return lambda: setattr(cluster.machines[name], "disk_takes_s", 0.0)
 
 
-@kind(1, 20)
+@kind(1, 12)
 def taken_ports(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     cluster.machines[name].taken_ports = True
     return lambda: setattr(cluster.machines[name], "taken_ports", False)
@@ -132,30 +132,30 @@ def cut(cluster: Cluster, ways: set[tuple[str, str]]) -> object:
     return lambda: cluster.plug(ways)
 
 
-@kind(0.2, 20)
+@kind(0.2, 12)
 def cable_out(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     others = [other for other in cluster.order if other != name]
     return cut(cluster, {way for other in others for way in ((name, other), (other, name))})
 
 
-@kind(0.5, 20)
+@kind(0.5, 12)
 def link_cut(cluster: Cluster, _: Fault, name: str, other: str) -> object:
     return cut(cluster, {(name, other), (other, name)})
 
 
-@kind(0.5, 20)
+@kind(0.5, 12)
 def one_way_cut(cluster: Cluster, _: Fault, name: str, other: str) -> object:
     return cut(cluster, {(name, other)})
 
 
-@kind(1, 20)
+@kind(1, 12)
 def firewall_up(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """It takes no connection; its own get through."""
     cluster.closed.add(name)
     return lambda: cluster.closed.discard(name)
 
 
-@kind(0.5, 20)
+@kind(0.5, 12)
 def partition(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     size = len(cluster.order)
     side = {cluster.order[(fault.who + i) % size] for i in range(1 + fault.other % max(1, size // 2))} | {name}
@@ -163,7 +163,7 @@ def partition(cluster: Cluster, fault: Fault, name: str, _: str) -> object:
     return cut(cluster, {way for one in side for other in rest for way in ((one, other), (other, one))})
 
 
-@kind(1, 15)
+@kind(1, 10)
 def late_words(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """Lost and sent again, or overtaken: up to 0.8 s each."""
     ways = [(name, other) for other in cluster.order] + [(other, name) for other in cluster.order]
@@ -171,7 +171,7 @@ def late_words(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     return lambda: [cluster.play.lag_s.pop(way, None) for way in ways]
 
 
-@kind(1, 20)
+@kind(1, 12)
 def told_twice(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """Somebody records what it is asked, and asks it again."""
     cluster.play.twice.add(name)
@@ -208,7 +208,7 @@ def worker_hangs(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     return None
 
 
-@kind(1, 15)
+@kind(1, 10)
 def worker_stopped(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     workers = list(cluster.training.nodes[name].workers)
     for worker in workers:
@@ -216,7 +216,7 @@ def worker_stopped(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     return lambda: [setattr(worker, "is_halted", False) for worker in workers]
 
 
-@kind(2, 20)
+@kind(2, 12)
 def worker_cannot_be_ended(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """Its card is gone from the bus: it waits in the kernel."""
     node = cluster.training.nodes[name]
@@ -226,14 +226,14 @@ def worker_cannot_be_ended(cluster: Cluster, _: Fault, name: str, __: str) -> ob
     return lambda: cluster.kernel_lets_go(name)
 
 
-@kind(5, 20)
+@kind(3, 10)
 def slow_start(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     node = cluster.training.nodes[name]
     before, node.loads_s = node.loads_s, node.loads_s + 8
     return lambda: setattr(node, "loads_s", before)
 
 
-@kind(5, 20)
+@kind(3, 10)
 def slow_save(cluster: Cluster, _: Fault, name: str, __: str) -> object:
     """From main memory to the disk."""
     node = cluster.training.nodes[name]

@@ -38,8 +38,8 @@ def shrunk(story: Story) -> Story:
         shorter = replace(fault, lasts_s=round(fault.lasts_s / 2, 2))
         faults = (*kept.faults[:i], shorter, *kept.faults[i + 1 :])
         kept = replace(kept, faults=faults) if play(replace(kept, faults=faults)).broken else kept
-    for easier in (replace(kept, off=0), replace(kept, ends=False)):
-        kept = easier if play(easier).broken else kept
+    for easier in ({"ending": "whole", "out": ()}, {"layers": 0}, {"ends": False}):
+        kept = replace(kept, **easier) if play(replace(kept, **easier)).broken else kept
     return kept
 
 
@@ -47,10 +47,10 @@ def report(story: Story) -> str:
     """What broke, and how to see it again."""
     small = shrunk(story)
     faults = "\n".join(f"  {fault}" for fault in small.faults)
-    off = f", the last {small.off} off in the end" if small.off else ""
+    out = f"; in the end {small.ending}: {', '.join(f'n{i}' for i in small.out)}" if small.ending != "whole" else ""
     return f"""{play(small).broken}
 
-{small.size} machines{off}{", the run ends" if small.ends else ""}
+{small.size} machines{out}{"; the run ends" if small.ends else ""}
 {faults}
 
 again:          python -m tests.sim {story.seed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from types import SimpleNamespace
@@ -26,21 +26,24 @@ from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Broken, Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
 from train.cluster.fitness import OWN_FAILURES
-from train.cluster.membership import Generation
+from train.cluster.membership import Generation, majority
 from train.cluster.step_aside import Aside
 from train.cluster.timing import TIMING
 from train.cluster.workers import LocalWorkers
 from train.cluster.world import World
 from train.plan.cluster_config import ClusterConfig, Member
 from train.plan.config import load_config
+from train.plan.stages import Room
 from train.runlog import paths
 
-FAULTS_FROM_S, FAULTS_WITHIN_S = 6.0, 16.0
+FAULTS_WITHIN_S = 11.0
 TOGETHER_S = 20.0
 """After the last fault is over: until all that are whole train in one group. A worker that hung is seen by its silence
 only, and who comes and goes is held: those add to it."""
 AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 20.0
 ENDED_S = 15.0
+SETTLED_S, STILL_S = 14.0, 6.0
+ENDINGS = ("whole", "whole", "off", "paused", "cut off", "links")
 SETTINGS = load_config({"run": "r", "home": "/played"})
 
 
@@ -49,17 +52,22 @@ class Story:
     seed: int
     size: int
     faults: tuple[Fault, ...]
-    off: int = 0
-    """How many stay without power in the end."""
+    ending: str = "whole"
+    """What is left in the end, of those who are `out`: see Cluster.endings."""
+    out: tuple[int, ...] = ()
+    layers: int = 0
+    """Of a model that is cut: each machine holds two. 0: each holds all of it."""
     ends: bool = False
     """The run is over in the end, and somebody is told."""
 
     @classmethod
     def of(cls, seed: int) -> Story:
         dice = Random(seed)
-        size = dice.choice((3, 3, 3, 3, 4, 4, 5)) if seed % 50 else dice.choice((2, 8, 12, 16))
+        size = dice.choice((3, 3, 3, 3, 3, 3, 4, 5)) if seed % 100 else dice.choice((2, 8, 12, 16))
         faults = drawn(dice, size, dice.randrange(1, 7), FAULTS_WITHIN_S)
-        return cls(seed, size, tuple(faults), dice.choice((0, 0, 1)), dice.random() < 0.3)
+        ending, out = dice.choice(ENDINGS), dice.sample(range(size), dice.randrange(1, 1 + (size + 1) // 2))
+        layers = dice.choice((0, 0, 0, 2 * size - 2))
+        return cls(seed, size, tuple(faults), ending, tuple(sorted(out)), layers, dice.random() < 0.3)
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -67,7 +75,7 @@ class Story:
     @classmethod
     def from_json(cls, text: str) -> Story:
         facts = json.loads(text)
-        return cls(**facts | {"faults": tuple(Fault(**fault) for fault in facts["faults"])})
+        return cls(**facts | {"faults": tuple(Fault(**fault) for fault in facts["faults"]), "out": tuple(facts["out"])})
 
 
 class Watched(Agent):
@@ -97,7 +105,8 @@ class Cluster:
     def __post_init__(self) -> None:
         self.play = Play(self.story.seed)
         self.order = tuple(f"n{i}" for i in range(self.story.size))
-        self.truth = Truth(self.play, order=self.order)
+        room = Room(self.story.layers, 10**9, dict.fromkeys(self.order, 2)) if self.story.layers else None
+        self.truth = Truth(self.play, order=self.order, room=room)
         self.training = Training(self.play, self.truth)
         self.closed = self.play.closed
         dice = self.play.dice
@@ -139,6 +148,7 @@ class Cluster:
             node=name,
             token="secret",
             nodes=tuple(Member(name=one.name, address=one.address) for one in self.machines.values()),
+            pipe=self.truth.room,
         )
         settings = dataclasses.replace(SETTINGS, home=str(SETTINGS.home_folder / name))
         world = World(
@@ -273,13 +283,6 @@ class Cluster:
     def stirs(self) -> None:
         self.truth.calm_since = 1e9 if self.lasting else self.play.time
 
-    def runs(self) -> list[str]:
-        """Those that are whole."""
-        return [name for name, machine in self.machines.items() if machine.is_on and name not in self.ended]
-
-    def all_train(self, names: Iterable[str], since: float) -> bool:
-        return self.truth.stepped_at > since and self.truth.members == frozenset(names)
-
     def until(self, holds: Callable[[], bool], limit_s: float, trouble: Callable[[], str]) -> None:
         end = self.play.time + limit_s
         while not holds():
@@ -297,38 +300,97 @@ class Cluster:
 
     def run(self) -> None:
         story, play = self.story, self.play
-        self.until(lambda: self.all_train(self.order, 0), 40.0, lambda: f"they do not begin: {self.states()}")
-        play.run(max(play.time, FAULTS_FROM_S))
+        self.train_or_wait(self.order)
         began = play.time
         for fault in story.faults:
             play.at(began + fault.at, self.begin, fault)
         lasts_s = max((over_s(fault) for fault in story.faults), default=0.0)
-        play.run(began + lasts_s)
-        for name in self.order[::-1][: story.off if len(self.order) > 2 else 0]:
-            self.power_off(name)
-        play.run(play.time + 1.0)
-        self._all_together()
+        play.run(began + lasts_s + 1.0)
+        self.whole_again()
         if story.ends:
             self._the_run_ends()
         for machine in self.machines.values():
             self.truth.check_members(machine)
 
-    def _all_together(self) -> None:
-        whole, since = self.runs(), self.play.time
+    def whole_again(self) -> None:
+        out = [self.order[i] for i in self.story.out]
+        rest = [name for name in self.order if name not in out]
+        across = {way for one in out for other in rest for way in ((one, other), (other, one))}
+        match self.story.ending:
+            case "off":
+                for name in out:
+                    self.power_off(name)
+                self.train_or_wait(rest)
+                for name in out:
+                    self.power_on(name)
+            case "paused":
+                for name in out:
+                    self.machines[name].paused = True
+                self.train_or_wait(rest)
+                for name in out:
+                    self.machines[name].paused = False
+            case "cut off":
+                self.cut(across)
+                self.train_or_wait(*((out, rest) if self.truth.can_train(out) else (rest, out)))
+                self.plug(across)
+            case "links":
+                some = {way for way in across if self.play.dice.random() < 0.4}
+                self.cut(some)
+                self._no_thrash()
+                self.plug(some)
+        self.stirs()
+        self.play.run(self.play.time + 1.0)
+        self.train_or_wait(self.order)
+
+    def limit_s(self, names: Iterable[str]) -> float:
         kinds = {fault.kind for fault in self.story.faults}
-        limit_s = TOGETHER_S + max(map(self.truth.may_be_held_s, whole))
-        limit_s += AFTER_HANG_S * bool(kinds & HANGS) + AFTER_FAILURES_S * bool(kinds & FAILS)
         own = Counter(fault.who for fault in self.story.faults for _ in range(OWN.get(fault.kind, 0)))
         rests = max(0, max(own.values(), default=0) + 1 - OWN_FAILURES)
-        limit_s += sum(TIMING.again_s[:rests])
+        limit_s = TOGETHER_S + max(map(self.truth.may_be_held_s, names)) + sum(TIMING.again_s[:rests])
+        return limit_s + AFTER_HANG_S * bool(kinds & HANGS) + AFTER_FAILURES_S * bool(kinds & FAILS)
+
+    def train_or_wait(self, names: Sequence[str], others: Sequence[str] = ()) -> None:
+        """These train together if they can; whoever cannot runs no workers."""
+        self.stirs()
+        since, waits = self.play.time, [*others]
+        if self.truth.can_train(names):
+            limit_s = self.limit_s(names)
+            self.until(
+                lambda: self.truth.stepped_at > since and self.truth.members == frozenset(names),
+                limit_s,
+                lambda: f"{', '.join(names)} are whole, and do not train within {limit_s:.0f} s: {self.states()}",
+            )
+        else:
+            waits += names
+            self._says_what_is_missing(names)
         self.until(
-            lambda: self.all_train(whole, since),
-            limit_s,
-            lambda: f"{', '.join(whole)} are whole, and do not train within {limit_s:.0f} s: {self.states()}",
+            lambda: not any(self.machines[name].life.agent.generation for name in waits),
+            STILL_S,
+            lambda: f"{', '.join(waits)} cannot train, and some try to: {self.states()}",
         )
 
+    def _says_what_is_missing(self, names: Sequence[str]) -> None:
+        room = self.truth.room
+        if room and majority(names, self.order):
+            word = f"{room.missing(names)}.0 GB are missing, waiting for "
+            self.until(
+                lambda: all(word in self.machines[name].life.agent.reason for name in names),
+                TOGETHER_S,
+                lambda: f"{word}: not said by all of {', '.join(names)}: {self.states()}",
+            )
+
+    def _no_thrash(self) -> None:
+        """Whatever links are cut: after a while the groups stay as they are."""
+        self.play.run(self.play.time + SETTLED_S)
+        before, steps = self.truth.published, self.truth.steps_made
+        self.play.run(self.play.time + STILL_S)
+        if self.truth.published != before:
+            self.truth.breaks(f"links stay cut, and groups still change: {self.states()}")
+        if self.truth.steps_made == steps and any(machine.life.agent.generation for machine in self.machines.values()):
+            self.truth.breaks(f"links stay cut, and a group makes no step: {self.states()}")
+
     def _the_run_ends(self) -> None:
-        whole = self.runs()
+        whole = list(self.order)
         self.training.last_step = self.truth.step + 3
         self.until(
             lambda: all(self.ended.get(name) == 0 for name in whole),

@@ -65,8 +65,8 @@ class Group:
 
     def join(self, worker: Worker) -> None:
         self.workers[worker.rank] = worker
-        if len(self.workers) < self.size:
-            return
+        if len(self.workers) < self.size or any(one.code is not None or one.leaves for one in self.workers.values()):
+            return  # who waits for one that is gone gives up
         play = self.training.play
         self.step, self.heard_at = max(one.node.kept for one in self.workers.values()), play.time
         self.training.truth.begins(self)

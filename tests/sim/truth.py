@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tests.sim.played import Machine, Play
 from train.cluster.membership import Generation
 from train.cluster.timing import TIMING
+from train.plan.stages import Room
 
 if TYPE_CHECKING:
     from tests.sim.trainer import Group, Trained, Worker
@@ -69,6 +71,7 @@ class Truth:
     calm_since: float = 0.0
     """When the last fault was over; far in the future while one lasts."""
     order: tuple[str, ...] = ()
+    room: Room | None = None
 
     def breaks(self, what: str) -> None:
         self.play.note(f"BROKEN {what}")
@@ -90,8 +93,8 @@ class Truth:
         number = max(numbers)
         if len(numbers) > 1:
             self.breaks(f"one group has workers of the generations {sorted(numbers)}")
-        if 2 * len(names) <= len(self.order) and not (2 * len(names) == len(self.order) and self.order[0] in names):
-            self.breaks(f"{', '.join(sorted(names))} train, and are no majority")
+        if not self.can_train(names):
+            self.breaks(f"{', '.join(sorted(names))} train, and are too few")
         if number < self.number:
             self.breaks(f"a group of generation {number} makes a step after one of generation {self.number}")
         if number == self.number and names != self.members:
@@ -100,6 +103,11 @@ class Truth:
         self.steps_made += 1
         for name in names:
             self.held[name] = group.step
+
+    def can_train(self, names: Collection[str]) -> bool:
+        half = 2 * len(names) - len(self.order)
+        enough = half > 0 or (half == 0 and self.order[0] in names)
+        return enough and not (self.room and self.room.missing(list(names)))
 
     def starts(self, node: Trained) -> None:
         if self.play.time < node.keeping_until:

@@ -141,6 +141,16 @@ def test_who_is_lost_soon_after_joining_waits_longer_each_time():
     assert newcomers.welcome({"b": Peer(since=345.0)}, 349.0)
 
 
+def test_who_is_back_before_it_was_silent_waits_too():
+    """As by a restart within three seconds."""
+    newcomers = Newcomers()
+    newcomers.note(["a"], 90.0)
+    newcomers.note(["a", "b"], 100.0)
+    newcomers.note(["a"], 105.0)
+    assert not newcomers.welcome({"b": Peer(since=100.0)}, 108.9)
+    assert newcomers.welcome({"b": Peer(since=100.0)}, 109.0)
+
+
 def test_a_node_without_a_generation_itself_says_nothing_about_the_others():
     """As after sleep, or while the host's loss is settled: whoever is in the next generation stayed."""
     newcomers = Newcomers()

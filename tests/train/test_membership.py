@@ -1,13 +1,10 @@
-"""The agents' decisions over all orders of events, and each rule alone."""
+"""The agents' decisions, each alone. Whole clusters over all orders of events: tests/sim."""
 
 import time
 from dataclasses import replace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from tests.support.world import World
 from train.cluster.membership import (
     HOST_RULES,
     MOST_FAILURES,
@@ -27,129 +24,6 @@ from train.cluster.membership import (
     majority,
 )
 from train.plan.stages import Room
-
-
-def happenings(size: int):
-    name = st.integers(0, size - 1).map(lambda i: f"n{i}")
-    one = st.sampled_from(["act"] * 6 + ["kill", "back", "back", "sleep", "wake", "doze", "crash", "pause", "unpause"])
-    return st.lists(
-        st.one_of(
-            st.tuples(one, name),
-            st.tuples(st.sampled_from(["unplug", "plug"]), name, name),
-            st.tuples(st.just("split"), name, st.lists(name, unique=True)),
-            st.tuples(st.just("pass_time"), st.floats(0.1, 6)),
-            st.tuples(st.just("settle"), st.floats(0.5, 8)),
-        ),
-        max_size=60,
-    )
-
-
-worlds = st.integers(1, 5).flatmap(lambda size: st.tuples(st.just(size), happenings(size)))
-thorough = settings(max_examples=400, suppress_health_check=list(HealthCheck))
-
-
-def play(size: int, events: list[tuple], room: Room | None = None) -> World:
-    world = World(size, room)
-    for what, *words in events:
-        getattr(world, what)(*words)
-        world.check()
-    return world
-
-
-@thorough
-@given(worlds)
-def test_never_two_groups_and_numbers_only_rise(drawn):
-    play(*drawn)
-
-
-def leave_alone(world, side):
-    """All are up, one side is cut off from the others, and nothing more happens."""
-    world.cut = {frozenset((a, b)) for a in side for b in world.order if b not in side}
-    for name in world.order:
-        world.wake(name)
-        world.back(name)
-        world.unpause(name)
-        world.nodes[name].failures = 0
-    world.settle(60)
-
-
-@thorough
-@given(worlds, st.data())
-def test_whoever_can_talk_and_is_a_majority_trains_in_the_end(drawn, data):
-    """Whatever happened before: once a majority is on and reaches each other, and nothing more happens, it trains."""
-    size, events = drawn
-    world = play(size, events)
-    side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
-    leave_alone(world, side)
-    assert [set(generation.members) for generation in world.training()] == [set(side)]
-    rest = [n for n in world.order if n not in side]
-    assert all(world.nodes[n].status.generation is None for n in rest), "a minority runs workers"
-    world.cut.clear()
-    world.settle(30)
-    assert [set(generation.members) for generation in world.training()] == [set(world.order)]
-
-
-@thorough
-@given(worlds, st.data())
-def test_a_model_that_is_cut_trains_where_those_left_can_hold_it_else_they_wait(drawn, data):
-    """They name what is missing, and continue by themselves when it is back."""
-    size, events = drawn
-    holds = data.draw(st.lists(st.integers(1, 4), min_size=size, max_size=size))
-    names = [f"n{i}" for i in range(size)]
-    room = Room(data.draw(st.integers(1, sum(holds))), 10**9, dict(zip(names, holds, strict=True)))
-    world = play(size, events, room)
-    side = data.draw(st.lists(st.sampled_from(world.order), unique=True).filter(lambda s: majority(s, world.order)))
-    leave_alone(world, side)
-    lacking = room.missing(side)
-    assert [set(one.members) for one in world.training()] == ([] if lacking else [set(side)])
-    for name in side if lacking else []:
-        node = world.nodes[name]
-        waits = decide(world.view(node))
-        assert isinstance(waits, Idle) and f"{lacking}.0 GB are missing, waiting for " in waits.reason
-    world.cut.clear()
-    world.settle(30)
-    assert [set(one.members) for one in world.training()] == [set(world.order)]
-
-
-@thorough
-@given(worlds)
-def test_links_of_any_kind_never_make_it_thrash(drawn):
-    """Cables cut in any pattern, for good: after a while the numbers stand still."""
-    world = play(*drawn)
-    for name in world.order:
-        world.wake(name)
-        world.back(name)
-        world.unpause(name)
-        world.nodes[name].failures = 0
-    world.settle(60)
-    before = [world.nodes[n].status.number for n in world.order]
-    world.settle(30)
-    assert [world.nodes[n].status.number for n in world.order] == before
-
-
-@thorough
-@given(worlds, st.data())
-def test_the_others_train_while_some_step_aside_and_with_them_when_they_are_back(drawn, data):
-    size, events = drawn
-    world = play(size, events)
-    players = data.draw(st.lists(st.sampled_from(world.order), unique=True))
-    world.cut.clear()
-    for name in world.order:
-        world.wake(name)
-        world.back(name)
-        world.nodes[name].failures = 0
-        (world.pause if name in players else world.unpause)(name)
-    world.settle(60)
-    rest = {name for name in world.order if name not in players}
-    assert [set(one.members) for one in world.training()] == ([rest] if majority(rest, world.order) else [])
-    assert not any(node.status.verdict for node in world.nodes.values()), "nobody ends a run by playing"
-    for name in players:
-        world.unpause(name)
-    world.settle(30)
-    assert [set(one.members) for one in world.training()] == [set(world.order)]
-
-
-# -- single decisions ---------------------------------------------------------------------------------------------
 
 PAIR, TRIO, FOUR = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")
 
@@ -301,6 +175,16 @@ def test_whoever_falls_silent_is_lost_and_not_the_one_who_noticed_first():
     assert isinstance(action, Propose) and action.members == ("a", "c")
     link = decide(seen_by("a", peers, me=facts["me"]))  # both answer for good: the cable between them is cut
     assert isinstance(link, Propose) and link.members == ("a", "b")
+
+
+def test_a_member_that_has_just_started_is_not_dropped_for_whom_it_has_not_asked_yet():
+    ours = Generation(number=2, host="a", members=TRIO)
+    peers = [status("b", **of(ours)), status("c", number=2, reachable=(), is_new=True)]
+    assert decide(seen_by("a", peers, me=of(ours))) == Keep()
+    action = decide(seen_by("a", [peers[0], replace(peers[1], is_new=False)], me=of(ours)))
+    assert isinstance(action, Propose) and action.members == ("a", "b")
+    action = decide(seen_by("a", [peers[0], status("c", number=2, is_new=True)], me=of(ours)))
+    assert isinstance(action, Propose) and (action.members, action.reason) == (TRIO, "c restarted")
 
 
 def test_one_that_comes_and_goes_has_to_wait():

@@ -1,0 +1,58 @@
+"""Real agents in played time: stories from seeds, those that once broke something, and faults that must be found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sim import mutants
+from tests.sim.faults import Fault
+from tests.sim.search import first_broken, report, shrunk
+from tests.sim.story import Story, play
+
+KEPT = [Story.from_json(line) for line in Path(__file__).with_name("kept.jsonl").read_text().splitlines()]
+
+
+def holds(seeds: range) -> None:
+    if found := first_broken(seeds):
+        raise AssertionError(f"seed {found[0]}: {report(Story.of(found[0]))}")
+
+
+def test_a_thousand_stories() -> None:
+    holds(range(1000))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(1_000, 100_000, 9_000))
+def test_a_hundred_thousand_stories(first: int) -> None:
+    holds(range(first, first + 9_000))
+
+
+@pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")
+def test_what_was_once_broken(story: Story) -> None:
+    assert play(story).broken == ""
+
+
+def test_a_story_is_the_same_each_time() -> None:
+    one, again = play(Story.of(11)), play(Story.of(11))
+    assert one.journal == again.journal and one.steps > 0
+
+
+def test_a_story_that_breaks_is_shrunk_to_what_breaks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here by a bound that nobody can keep."""
+    faults = (Fault("clock set", 1, 3, 0, 1), Fault("agent killed", 2, 3, 1, 0), Fault("told twice", 3, 8, 2, 0))
+    story = Story(5, 3, faults, "paused", (1,), 4, ends=True)
+    assert play(story).broken == ""
+    monkeypatch.setattr("tests.sim.truth.PLACE_S", 0.01)
+    small = shrunk(story)
+    assert [fault.kind for fault in small.faults] == ["agent killed"] and small.faults[0].lasts_s < 3
+    assert (small.ending, small.out, small.layers, small.ends) == ("whole", (), 0, False)
+    assert Story.from_json(small.to_json()) == small
+    assert "come and gone" in report(story) and "python -m tests.sim 5" in report(story)
+
+
+@pytest.mark.parametrize("mutant", mutants.known(), ids=lambda mutant: mutant.name)
+def test_a_fault_of_the_product_is_found(mutant: mutants.Mutant) -> None:
+    with mutants.applied(mutant) as run:
+        assert run(str(mutant.seed)) == mutant.seed, "no longer: python -m tests.sim mutant NAME, and note the seed"
