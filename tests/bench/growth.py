@@ -64,7 +64,7 @@ def agreed_s(count: int, lost: list[int]) -> float:
     since, rest = cluster.play.time, {name for i, name in enumerate(cluster.order) if i not in lost}
 
     def agree() -> bool:
-        followed = [cluster.machines[name].life.agent.generation for name in rest]
+        followed = [agent.generation for agent in cluster.agents(rest)]
         return all(one and set(one.members) == rest for one in followed)
 
     cluster.until(agree, 600, lambda: f"they do not agree: {cluster.states()}")

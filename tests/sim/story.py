@@ -283,6 +283,9 @@ class Cluster:
     def stirs(self) -> None:
         self.truth.calm_since = 1e9 if self.lasting else self.play.time
 
+    def agents(self, names: Iterable[str]) -> list[Agent]:
+        return [life.agent for name in names if (life := self.machines[name].life)]
+
     def until(self, holds: Callable[[], bool], limit_s: float, trouble: Callable[[], str]) -> None:
         end = self.play.time + limit_s
         while not holds():
@@ -364,7 +367,7 @@ class Cluster:
             waits += names
             self._says_what_is_missing(names)
         self.until(
-            lambda: not any(self.machines[name].life.agent.generation for name in waits),
+            lambda: not any(agent.generation for agent in self.agents(waits)),
             STILL_S,
             lambda: f"{', '.join(waits)} cannot train, and some try to: {self.states()}",
         )
@@ -374,7 +377,7 @@ class Cluster:
         if room and majority(names, self.order):
             word = f"{room.missing(names)}.0 GB are missing, waiting for "
             self.until(
-                lambda: all(word in self.machines[name].life.agent.reason for name in names),
+                lambda: all(word in agent.reason for agent in self.agents(names)),
                 TOGETHER_S,
                 lambda: f"{word}: not said by all of {', '.join(names)}: {self.states()}",
             )
@@ -386,7 +389,7 @@ class Cluster:
         self.play.run(self.play.time + STILL_S)
         if self.truth.published != before:
             self.truth.breaks(f"links stay cut, and groups still change: {self.states()}")
-        if self.truth.steps_made == steps and any(machine.life.agent.generation for machine in self.machines.values()):
+        if self.truth.steps_made == steps and any(agent.generation for agent in self.agents(self.order)):
             self.truth.breaks(f"links stay cut, and a group makes no step: {self.states()}")
 
     def _the_run_ends(self) -> None:
