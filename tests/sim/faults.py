@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.sim.story import Cluster
+    from tests.sim.cluster import Cluster
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,247 @@
+"""Played machines with real agents, and all that can be done to them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from tests.sim.played import (
+    Life,
+    Machine,
+    Play,
+    PlayedClock,
+    PlayedDisk,
+    PlayedNetwork,
+    PlayedSignals,
+    Task,
+)  # fmt: skip
+from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
+from tests.sim.truth import Truth
+from train.cluster.agent import FAILED_ITSELF, Agent
+from train.cluster.membership import Generation
+from train.cluster.step_aside import Aside
+from train.cluster.workers import LocalWorkers
+from train.cluster.world import World
+from train.plan.cluster_config import ClusterConfig, Member
+from train.plan.config import load_config
+from train.plan.stages import Room
+from train.runlog import paths
+
+SETTINGS = load_config({"run": "r", "home": "/played"})
+
+
+class Watched(Agent):
+    """The real agent, whose generations are seen by the truth."""
+
+    truth: Truth
+
+    def _adopt(self, new: Generation, reason: str, change: str = "") -> None:
+        self.truth.adopts(self.cluster.node, new, self.generation)
+        super()._adopt(new, reason, change)
+
+
+@dataclass(eq=False)
+class Cluster:
+    seed: int
+    size: int
+    layers: int = 0
+    """Of a model that is cut: each machine holds two. 0: each holds all of it."""
+    has_address: bool = False
+    """Of somebody who is told what happens."""
+    play: Play = field(init=False)
+    truth: Truth = field(init=False)
+    training: Training = field(init=False)
+    cuts: list[set[tuple[str, str]]] = field(default_factory=list)
+    ended: dict[str, int] = field(default_factory=dict)
+    """Agents whose run is over, and their status."""
+    told: list[str] = field(default_factory=list)
+    lasting: set[object] = field(default_factory=set)
+    """What is not over yet."""
+
+    def __post_init__(self) -> None:
+        self.play = Play(self.seed)
+        self.order = tuple(f"n{i}" for i in range(self.size))
+        room = Room(self.layers, 10**9, dict.fromkeys(self.order, 2)) if self.layers else None
+        self.truth = Truth(self.play, order=self.order, room=room)
+        self.training = Training(self.play, self.truth)
+        self.closed = self.play.closed
+        dice = self.play.dice
+        for i, name in enumerate(self.order):
+            machine = self.play.machines[name] = Machine(self.play, name, f"10.0.0.{i + 1}")
+            self.training.nodes[name] = Trained(
+                machine,
+                loads_s=0.5 + 2 * dice.random(),
+                step_s=0.3 + 0.3 * dice.random(),
+                saves_s=2.5 * dice.random() ** 2,
+                keeps_s=0.5 * dice.random(),
+            )
+            if self.has_address:
+                machine.files[SETTINGS.home_folder.joinpath(name, paths.NOTIFY)] = b"somebody"
+            self.play.after(2 * dice.random(), self.start_agent, name)
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        return self.play.machines
+
+    # -- agents ------------------------------------------------------------------------------------------------------
+
+    def start_agent(self, name: str) -> None:
+        """As systemd does."""
+        machine = self.machines[name]
+        lives = machine.life is not None and not machine.life.is_over
+        if not machine.is_on or (lives and not machine.life.agent.stop_signal) or name in self.ended:
+            return
+        if lives or machine.asleep_since is not None:
+            self.play.after(0.5, self.start_agent, name)
+            return
+        machine.life = life = Life(machine)
+        Task(life, self._live, (life,))
+
+    def _live(self, life: Life) -> None:
+        name, node = life.machine.name, self.training.nodes[life.machine.name]
+        cluster = ClusterConfig(
+            run="r",
+            node=name,
+            token="secret",
+            nodes=tuple(Member(name=one.name, address=one.address) for one in self.machines.values()),
+            pipe=self.truth.room,
+        )
+        settings = dataclasses.replace(SETTINGS, home=str(SETTINGS.home_folder / name))
+        world = World(
+            clock=PlayedClock(life),
+            network=PlayedNetwork(life),
+            disk=PlayedDisk(life.machine),
+            processes=PlayedProcesses(self.training, node, life),
+            signals=PlayedSignals(life),
+            say=self.play.note,
+        )
+        workers = LocalWorkers(cluster, settings, [], world, PlayedStage(node))  # type: ignore[arg-type]
+        send = self._sends(life)
+        agent = Watched(cluster, settings, workers, world, gpus=SimpleNamespace(now=[]), wait_s=20, send=send)
+        agent.truth, life.agent = self.truth, agent
+        agent.stepping.sources = [lambda *_: Aside("paused") if life.machine.paused else None]
+        status = agent.run()
+        self._has_ended(life, status)
+
+    def _sends(self, life: Life) -> Callable[[str, Any], str]:
+        def send(_: str, notice: Any) -> str:
+            life.agent.world.clock.sleep(0.3)
+            self.told.append(notice.key)
+            return ""
+
+        return send
+
+    def _has_ended(self, life: Life, status: int) -> None:
+        name = life.machine.name
+        self.play.note(f"{name} ends with {status}")
+        life.is_over = True
+        self.training.end_workers(name)
+        if status == FAILED_ITSELF:
+            self.truth.breaks(f"the agent of {name} failed itself")
+        if status in (0, 1):
+            self.ended[name] = status
+        if status == 1:
+            self.truth.breaks(f"the run was given up: {life.agent.reason}")
+        self.play.after(0.0, life.end)
+
+    def kill_agent(self, name: str) -> None:
+        life = self.machines[name].life
+        if life and not life.is_over:
+            self.training.end_workers(name)
+            life.end()
+            self.play.after(3.0, self.start_agent, name)
+
+    def ask_to_end(self, name: str) -> None:
+        life = self.machines[name].life
+        if life and not life.is_over and life.to_stop:
+            life.to_stop(15, None)
+
+    def freeze(self, name: str) -> None:
+        life = self.machines[name].life
+        if life and not life.is_over and life.frozen_since is None:
+            life.frozen_since = self.play.time
+
+    def thaw(self, name: str) -> None:
+        life = self.machines[name].life
+        if life and life.frozen_since is not None:
+            life.frozen_since = None
+            if not life.is_held:
+                life.proceed()
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def power_off(self, name: str) -> None:
+        machine = self.machines[name]
+        if machine.is_on:
+            self.stirs()
+            machine.is_on, machine.asleep_since = False, None
+            self.training.power_is_gone(name)
+            if machine.life:
+                machine.life.end()
+            for file in [file for file in machine.files if file.name == "members.jsonl"]:
+                torn = self.play.dice.randrange(40) if self.play.dice.random() < 0.3 else 0
+                machine.files[file] = machine.files[file][: len(machine.files[file]) - torn]
+
+    def power_on(self, name: str) -> None:
+        machine = self.machines[name]
+        if not machine.is_on:
+            machine.is_on, machine.woke_at = True, self.play.time
+            self.play.after(1 + 2 * self.play.dice.random(), self.start_agent, name)
+
+    def fall_asleep(self, name: str) -> None:
+        machine = self.machines[name]
+        if machine.is_on and machine.asleep_since is None:
+            machine.asleep_since = self.play.time
+
+    def wake(self, name: str) -> None:
+        machine = self.machines[name]
+        if machine.asleep_since is not None:
+            since, machine.asleep_since, machine.woke_at = machine.asleep_since, None, self.play.time
+            if machine.life and not machine.life.is_held:
+                machine.life.wake(since)
+
+    def kernel_lets_go(self, name: str) -> None:
+        node = self.training.nodes[name]
+        if node.cannot_end:
+            node.cannot_end = False
+            hung = [worker for worker in node.workers if worker.code is None and worker.is_hung]
+            self.truth.loses(name, node.kept)
+            for worker in hung:
+                worker.ends(-9)
+
+    # -- links -------------------------------------------------------------------------------------------------------
+
+    def cut(self, ways: set[tuple[str, str]]) -> None:
+        self.cuts.append(ways)
+        self.play.cut = set().union(*self.cuts)
+
+    def plug(self, ways: set[tuple[str, str]]) -> None:
+        if ways in self.cuts:
+            self.cuts.remove(ways)
+            self.play.cut = set().union(*self.cuts)
+
+    # -- what it looks like ------------------------------------------------------------------------------------------
+
+    def stirs(self) -> None:
+        self.truth.calm_since = 1e9 if self.lasting else self.play.time
+
+    def agents(self, names: Iterable[str]) -> list[Agent]:
+        return [life.agent for name in names if (life := self.machines[name].life)]
+
+    def until(self, holds: Callable[[], bool], limit_s: float, trouble: Callable[[], str]) -> None:
+        end = self.play.time + limit_s
+        while not holds():
+            if self.play.time >= end:
+                self.truth.breaks(trouble())
+            self.play.run(min(end, self.play.time + 0.25))
+
+    def states(self) -> str:
+        said = []
+        for name, machine in self.machines.items():
+            agent = machine.life.agent if machine.life else None
+            what = "no agent" if agent is None or machine.life.is_over else f"{agent._state()}: {agent.reason}"
+            said.append(f"{name} {what if machine.is_on else 'off'}")
+        return "; ".join(said)
