@@ -37,12 +37,16 @@ BASES = [
     OWN_BASE,
     *(pytest.param(other, marks=pytest.mark.long) for other in ("bookworm", "trixie") if other != OWN_BASE),
 ]
+LONG_S = 3600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files on hosts first, large ones before small: where several run at a time, what is quick fills the end."""
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: ("unit" in item.path.parts, -tests[item.path]))
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
