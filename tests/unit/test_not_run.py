@@ -39,3 +39,9 @@ def test_what_the_parts_have_skipped_is_one_list(tmp_path: Path) -> None:
         "make test-gpu, on a machine with one",
         "make test-long",
     ]
+
+
+def test_the_units_are_run_without_what_is_long() -> None:
+    env = os.environ | {"PYTEST_ADDOPTS": "--collect-only --ignore-glob=*/test_[!n]*.py"}
+    said = subprocess.run(["tests/run.sh", "unit"], cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    assert "[some]" in said.stdout and "[many]" not in said.stdout, said.stdout
