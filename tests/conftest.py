@@ -38,6 +38,7 @@ BASES = [
     *(pytest.param(other, marks=pytest.mark.long) for other in ("bookworm", "trixie") if other != OWN_BASE),
 ]
 LONG_S = 3600
+LIMIT = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -47,6 +48,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker(pytest.mark.timeout(LONG_S))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
+    item.stash[LIMIT] = settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """pytest-timeout lets go of a test that has failed; its fixtures may hang all the more."""
+    if LIMIT in item.stash and not any(signal.getitimer(signal.ITIMER_REAL)):
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,25 +1,14 @@
 """A test that hangs is a failure that says where each thread is, not a run that somebody has to kill."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-
-
-def child(folder: Path, source: str, *limits: str) -> subprocess.CompletedProcess[str]:
-    file = folder / "test_a.py"
-    file.write_text(source)
-    pytest_alone = [sys.executable, "-m", "pytest", "-q", "-p", "tests.conftest", "-p", "no:cacheprovider"]
-    settings = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(folder)]
-    command = [*pytest_alone, *settings, *(word for limit in limits for word in ("-o", limit)), str(file)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+from tests.support import pytest_alone
 
 
 def test_it_fails_with_each_threads_place_and_the_next_one_runs_and_a_long_one_has_longer(tmp_path: Path) -> None:
-    ended = child(
+    ended = pytest_alone.run(
         tmp_path,
         "import threading, time\n"
         "import pytest\n\n"
@@ -38,8 +27,24 @@ def test_it_fails_with_each_threads_place_and_the_next_one_runs_and_a_long_one_h
     assert "in waits_elsewhere" in said
 
 
+def test_the_end_of_one_that_has_failed_may_hang_too(tmp_path: Path) -> None:
+    ended = pytest_alone.run(
+        tmp_path,
+        "import threading\n"
+        "import pytest\n\n"
+        "@pytest.fixture\n"
+        "def waits():\n"
+        "    yield\n"
+        "    threading.Event().wait()\n\n"
+        "def test_fails(waits): assert not 'this'\n\n"
+        "def test_next(): pass\n",
+        "timeout=1",
+    )
+    assert "1 failed, 1 passed, 1 error" in ended.stdout, ended
+
+
 def test_one_that_heeds_no_signal_ends_the_process(tmp_path: Path) -> None:
-    ended = child(
+    ended = pytest_alone.run(
         tmp_path,
         "import ctypes\n\n"
         "def test_hangs():\n"
