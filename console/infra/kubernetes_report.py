@@ -110,7 +110,7 @@ def main() -> None:
         report.forever()
     finally:
         if report.stream:
-            end_group(report.stream)
+            end_group(report.stream, patience_s=2)  # whoever ends this waits longer
 
 
 if __name__ == "__main__":
