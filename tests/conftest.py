@@ -18,6 +18,7 @@ from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
+from tests.support.leftovers import _nothing_is_left  # noqa: F401
 
 if TYPE_CHECKING:
     from tests.support.bootstrap import Person
