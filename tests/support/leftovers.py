@@ -40,7 +40,7 @@ def put_back(before: State) -> list[str]:
     now = here()
     left = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
     for kind, name in left:
-        was = before.get((kind, name))
+        was: Any = before.get((kind, name))
         if kind == "handler":
             signal.signal(signal.Signals[name], was or signal.SIG_DFL)
         elif name == "umask":
