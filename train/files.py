@@ -46,6 +46,11 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def size_and_hash(path: Path) -> dict[str, int | str]:
+    """As a set of files lists each of its own."""
+    return {"size": path.stat().st_size, "sha256": file_hash(path)}
+
+
 def sync_file(path: Path) -> None:
     """Make a file, or the names in a folder, survive a power cut."""
     handle = os.open(path, os.O_RDONLY)

@@ -6,7 +6,6 @@ touched for the first time and never again: later runs do not overwrite the true
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -16,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..train.files import file_hash
+
 ROOT = Path("/var/lib/motley/before")
 SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
 BEGIN, END = "# motley begin", "# motley end"
@@ -24,7 +25,7 @@ OPEN_END = "# the line above had no line break"
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return file_hash(path) if path.is_file() else ""
 
 
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
