@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..train.files import file_hash
+from ..train.files import file_hash, write_atomic
 
 ROOT = Path("/var/lib/motley/before")
 SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
@@ -31,17 +31,7 @@ def digest(path: Path) -> str:
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
     """All or nothing: a full disk or a power cut leaves the old file."""
     make_parents(path, owner)
-    new = path.with_name(f".{path.name}.motley-new")
-    try:
-        with new.open("w", encoding="utf-8", errors="surrogateescape") as stream:
-            os.fchmod(stream.fileno(), mode)
-            os.fchown(stream.fileno(), *owner)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_atomic(path, content.encode(errors="surrogateescape"), mode=mode, owner=owner)
 
 
 def make_parents(path: Path, owner: tuple[int, int]) -> None:
