@@ -10,8 +10,9 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HARDER = (signal.SIGTERM, signal.SIGKILL)
@@ -58,6 +59,20 @@ def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDE
             time.sleep(0.05)
             left = alive(mark, spare=spare)
     return left
+
+
+def each_line(process: subprocess.Popen[bytes], take: Callable[[bytes], object]) -> threading.Thread:
+    """Of what it writes, in a thread of its own, with the line break; an empty one when it writes no more."""
+
+    def read() -> None:
+        assert process.stdout
+        for line in process.stdout:
+            take(line)
+        take(b"")
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
 
 
 def end_group(process: subprocess.Popen[bytes], *, patience_s: float = 5) -> None:
