@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 HARDER = (signal.SIGTERM, signal.SIGKILL)
 EXEC_S = 0.2
@@ -75,7 +76,7 @@ def each_line(process: subprocess.Popen[bytes], take: Callable[[bytes], object])
     return thread
 
 
-def end_group(process: subprocess.Popen[bytes], *, patience_s: float = 5) -> None:
+def end_group(process: subprocess.Popen[Any], *, patience_s: float = 5) -> None:
     """Of a process that was started in a session of its own; who heeds no SIGTERM is not waited for longer."""
     for number in HARDER:
         if process.poll() is None:
