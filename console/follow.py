@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import queue
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typing import Any
 
 from console.infra.node import Node, Silent, ask_all
 from console.notify import FINISH_S, LEAVE_S, Notifier
-from console.processes import end_group
+from console.processes import each_line, end_group
 from console.run_in_words import Ended, RunView
 
 SILENT_S = 6.0
@@ -78,7 +77,7 @@ class Follower:
             return
         self.process, self.last_line_at, self.off_since = process, time.monotonic(), 0.0
         self.unread = queue.Queue()
-        threading.Thread(target=_pump, args=(process, self.unread), daemon=True).start()
+        each_line(process, self.unread.put)
 
     def _read(self) -> None:
         end = time.monotonic() + 0.5
@@ -162,10 +161,3 @@ def finished_notices(view: RunView, notifier: Notifier | None, show: Callable[[s
             notifier.finish(FINISH_S if view.ended else LEAVE_S)
             if line := notifier.problem():
                 show(line)
-
-
-def _pump(process: subprocess.Popen[bytes], unread: queue.Queue[bytes]) -> None:
-    assert process.stdout
-    for line in process.stdout:
-        unread.put(line.rstrip(b"\n"))
-    unread.put(b"")

@@ -20,6 +20,7 @@ from console.kubernetes import check
 from console.kubernetes.objects import Object, name_of, objects
 from console.kubernetes.settings import Settings
 from train.errors import BadInput
+from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
 
 FOLDER = "kubernetes"
@@ -120,12 +121,9 @@ def write(
     plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     made = rendered(plan, settings, environment, token=secrets.token_hex(16), hub_token=hub_token)
     file = state / FOLDER / f"{plan['run']}.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
     head = f"# Run {plan['run']} on Kubernetes, written by Motley. It holds the run's secret.\n"
-    draft = file.with_name(f".{file.name}.new")
-    draft.touch(mode=0o600)
-    draft.write_text(head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True))
-    draft.replace(file)
+    text = head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True)
+    write_atomic(file, text.encode(), mode=0o600)
     return file
 
 

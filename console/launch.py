@@ -19,6 +19,7 @@ from console import interrupt, notify
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, Node, Silent, ask_all
 from console.inventory.read import Inventory
+from console.processes import end_group
 from console.run_commands import EventView, show, show_as_json
 from console.run_in_words import RunView
 from console.status import runs_of
@@ -60,6 +61,10 @@ def launch(
         return show(nodes, RunView(*about), notifier, until_proven=not started["follow"])
 
 
+PAGE_ENDS_S = 10.0
+"""It ends others first, with a patience of its own."""
+
+
 @contextlib.contextmanager
 def live_page(inventory: Inventory, run: str) -> Iterator[None]:
     """./motley dashboard as long as somebody watches; where it cannot be had, it says so, and the run continues."""
@@ -71,8 +76,8 @@ def live_page(inventory: Inventory, run: str) -> Iterator[None]:
         say(f"live page: {line}" if line.startswith("http") else f"no live page: {line}   later: make dashboard")
         yield
     finally:
-        page.terminate()
-        page.communicate()
+        end_group(page, patience_s=PAGE_ENDS_S)
+        page.stdout.close()
 
 
 WHAT_FOLLOWS = {"suspend": "go to sleep", "poweroff": "are switched off"}

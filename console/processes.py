@@ -10,9 +10,11 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 HARDER = (signal.SIGTERM, signal.SIGKILL)
 EXEC_S = 0.2
@@ -21,18 +23,22 @@ EXEC_S = 0.2
 
 def alive(mark: str, *, spare: str = "") -> list[int]:
     """Others that have `NAME=value` in their environment; not those with the spared word on their command line."""
-    found = []
-    patient_until = time.monotonic() + EXEC_S
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # ended, or somebody else's, or the kernel's own
-            (folder / "exe").readlink()
-            environment = (folder / "environ").read_bytes()
-            while not environment and time.monotonic() < patient_until:
-                time.sleep(0.001)
+    found, looking = [], list(Path("/proc").glob("[0-9]*"))
+    patient_until: dict[Path, float] = {}
+    while looking:
+        amid = []
+        for folder in looking:
+            with contextlib.suppress(OSError):  # ended, or somebody else's, or the kernel's own
+                (folder / "exe").readlink()
+                now = time.monotonic()
                 environment = (folder / "environ").read_bytes()
-            is_ours = mark.encode() in environment.split(b"\0")
-            if is_ours and not (spare and spare.encode() in (folder / "cmdline").read_bytes()):
-                found.append(int(folder.name))
+                if not environment and now < patient_until.setdefault(folder, now + EXEC_S):
+                    amid.append(folder)
+                is_ours = mark.encode() in environment.split(b"\0")
+                if is_ours and not (spare and spare.encode() in (folder / "cmdline").read_bytes()):
+                    found.append(int(folder.name))
+        if looking := amid:
+            time.sleep(0.001)
     return [pid for pid in found if pid != os.getpid()]
 
 
@@ -56,8 +62,24 @@ def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDE
     return left
 
 
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """Of a process that was started in a session of its own."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
+def each_line(process: subprocess.Popen[bytes], take: Callable[[bytes], object]) -> threading.Thread:
+    """Of what it writes, in a thread of its own, with the line break; an empty one when it writes no more."""
+
+    def read() -> None:
+        assert process.stdout
+        for line in process.stdout:
+            take(line)
+        take(b"")
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def end_group(process: subprocess.Popen[Any], *, patience_s: float = 5) -> None:
+    """Of a process that was started in a session of its own; who heeds no SIGTERM is not waited for longer."""
+    for number in HARDER:
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience_s)

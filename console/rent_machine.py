@@ -3,7 +3,6 @@ given back when its run has ended."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -26,6 +25,7 @@ from console.rent.market import Market
 from console.rent.wording import IDLE_S
 from console.words import say
 from train.errors import BadInput
+from train.files import file_hash
 from train.runlog import paths
 
 ROOT = Path(__file__).parents[1]
@@ -197,4 +197,4 @@ def checkpoint_brought(lease: Lease, run: str) -> bool:
     kept = RESULTS / run / "checkpoint" / name
     hashes = json.loads((kept / "manifest.json").read_text())
     say(f"  checkpoint  {kept}   (the run is not done: docs/renting.md#a-run-that-was-not-done)")
-    return all(hashlib.sha256((kept / file).read_bytes()).hexdigest() == known for file, known in hashes.items())
+    return all(file_hash(kept / file) == known for file, known in hashes.items())

@@ -6,10 +6,10 @@ python -m console follow|logs|stop|clean [--inventory FOLDER]
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from console import hints, interrupt, live_view, notify, script_view
@@ -18,7 +18,7 @@ from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
 from console.inventory.read import Inventory
 from console.notify import Notifier
-from console.processes import end_group
+from console.processes import each_line, end_group
 from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
 from console.words import say
@@ -59,8 +59,7 @@ def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow:
             say(f"{node.name:<{width}}  {reason}")
             continue
         processes.append(process)
-        threads.append(threading.Thread(target=_prefix, args=(process, f"{node.name:<{width}}", lock), daemon=True))
-        threads[-1].start()
+        threads.append(each_line(process, partial(_show, f"{node.name:<{width}}", lock)))
     try:
         while not unread() and any(thread.is_alive() for thread in threads):
             time.sleep(0.1)
@@ -72,9 +71,8 @@ def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow:
     return 0 if processes else 1
 
 
-def _prefix(process: subprocess.Popen[bytes], name: str, lock: threading.Lock) -> None:
-    assert process.stdout
-    for line in process.stdout:
+def _show(name: str, lock: threading.Lock, line: bytes) -> None:
+    if line:
         with lock:
             say(f"{name}  {line.decode(errors='replace').rstrip()}", file=hints.as_it_is(sys.stdout))
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from train.errors import BadInput
+from train.files import size_and_hash
 from train.plan.run_name import check_name
 from train.plan.torchrun import Script
 
@@ -37,7 +36,7 @@ def read(words: list[str], *, module: str = "", run: str = "", called_in: Path =
         name=file.name,
         arguments=words[1:],
         folder=str(folder),
-        files={str(path.relative_to(folder)): facts_of(path) for path in travelling(folder)},
+        files={str(path.relative_to(folder)): size_and_hash(path) for path in travelling(folder)},
         run=run,
     )
 
@@ -75,8 +74,3 @@ def plain_files(folder: Path) -> Iterator[Path]:
 
 def is_env(folder: Path) -> bool:
     return (folder / "pyvenv.cfg").exists()
-
-
-def facts_of(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        return {"size": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -18,6 +18,7 @@ from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
+from tests.support.leftovers import _nothing_is_left  # noqa: F401
 
 if TYPE_CHECKING:
     from tests.support.bootstrap import Person
@@ -37,12 +38,29 @@ BASES = [
     OWN_BASE,
     *(pytest.param(other, marks=pytest.mark.long) for other in ("bookworm", "trixie") if other != OWN_BASE),
 ]
+LONG_S = 3600
+LIMIT = pytest.StashKey[object]()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files on hosts first, large ones before small: where several run at a time, what is quick fills the end."""
     tests = Counter(item.path for item in items)
     items.sort(key=lambda item: ("unit" in item.path.parts, -tests[item.path]))
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_timeout_set_timer(item: pytest.Item, settings: object) -> None:
+    item.stash[LIMIT] = settings
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """pytest-timeout lets go of a test that has failed; its fixtures may hang all the more."""
+    if LIMIT in item.stash and not any(signal.getitimer(signal.ITIMER_REAL)):
+        item.config.hook.pytest_timeout_set_timer(item=item, settings=item.stash[LIMIT])
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

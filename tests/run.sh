@@ -48,7 +48,7 @@ computes() { # in an environment of its own
 
 quick() { # some minutes: from three machines to an adapter, and one loss curve against the truth
   lint
-  tests tests/unit -n "$(nproc)"
+  units -n "$(nproc)"
   make_train_env
   computes train tests/train/test_exactness.py \
     -k "test_losses_are_those_of_one_machine and 16bit and three"
@@ -69,6 +69,10 @@ unsloth() {
 tests() {
   echo "== tests: $*"
   $py -m pytest -q "${slowest[@]}" "$@"
+}
+
+units() {
+  tests tests/unit -m "not long" "$@"
 }
 
 # Hosts wait as much as they compute: several files at a time, each with labs of its own. What measures the machine runs
@@ -114,7 +118,7 @@ case $part in
     ;;
   quick) quick ;;
   lint) lint ;;
-  unit) tests tests/unit ;;
+  unit) units ;;
   lab) lab_packages && lab tests/lab ;;
   train) make_train_env && train ;;
   unsloth) make_unsloth_env && unsloth ;;

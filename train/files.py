@@ -9,12 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
+    """With a mode, it is at no moment open to more than that; without, to whom the umask leaves it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    sync_file(draft)
-    draft.replace(path)
+    draft.unlink(missing_ok=True)
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+        with os.fdopen(handle, "wb") as file:
+            if owner is not None:
+                os.fchown(handle, *owner)
+            if mode is not None:
+                os.fchmod(handle, mode)
+            file.write(data)
+            file.flush()
+            os.fsync(handle)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     sync_file(path.parent)
 
 
@@ -44,6 +56,11 @@ def set_aside(folder: Path) -> None:
 def file_hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def size_and_hash(path: Path) -> dict[str, int | str]:
+    """As a set of files lists each of its own."""
+    return {"size": path.stat().st_size, "sha256": file_hash(path)}
 
 
 def sync_file(path: Path) -> None:

@@ -10,7 +10,6 @@ import atexit
 import json
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
 from console.kubernetes.objects import ANNOTATED, GRACE_S, HOME, PART, RUN
-from console.processes import end_group
+from console.processes import each_line, end_group
 
 OURS = f"app.kubernetes.io/name=motley,{PART}=agent"
 ASK_S = 20.0
@@ -216,9 +215,7 @@ class Saved:
 
     @contextmanager
     def heard(self, streams: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-        threads = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
-        for thread in threads:
-            thread.start()
+        threads = [each_line(stream, self._take) for stream in streams]
         try:
             yield
         finally:
@@ -226,14 +223,10 @@ class Saved:
                 end_group(stream)
                 thread.join(1.0)
 
-    def _read(self, stream: subprocess.Popen[bytes]) -> None:
-        assert stream.stdout
-        for line in stream.stdout:
-            kind, _, text = line.partition(b" ")
-            try:
-                event = json.loads(text)
-            except ValueError:
-                continue
+    def _take(self, line: bytes) -> None:
+        kind, _, text = line.partition(b" ")
+        with suppress(ValueError):
+            event = json.loads(text)
             if kind == b"event" and event.get("event") in ("checkpoint", "stopped"):
                 self.step = max(self.step, int(event.get("step", 0)))
 

@@ -12,13 +12,12 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
 import time
 from typing import Any
 
 from console.infra.kubernetes import KubernetesNode, Object, is_active, is_running, last_words, waiting, why_ended
 from console.infra.node import Silent
-from console.processes import end_group
+from console.processes import each_line, end_group
 
 LOOK_S = 2.0
 GONE_LOOKS = 2
@@ -65,13 +64,7 @@ class Report:
     def read(self, job: Object, pod: Object) -> None:
         self.read_from = name_of(pod)
         self.stream = self.node.node_of(job, pod).events(self.run)
-        threading.Thread(target=self.pump, args=(self.stream,), daemon=True).start()
-
-    def pump(self, stream: subprocess.Popen[bytes]) -> None:
-        assert stream.stdout
-        for line in stream.stdout:
-            self.lines.put(line.rstrip(b"\n"))
-        self.lines.put(b"")
+        each_line(self.stream, self.lines.put)
 
     def hand_on(self, line: bytes) -> None:
         if not line:
@@ -83,7 +76,7 @@ class Report:
         if kind == b"now":  # whether the run is over, its Job knows
             say("now", json.loads(text) | {"on": True, "wanted": True})
         else:
-            write(line)
+            write(line.rstrip(b"\n"))
 
 
 def name_of(pod: Object) -> str:
@@ -110,7 +103,7 @@ def main() -> None:
         report.forever()
     finally:
         if report.stream:
-            end_group(report.stream)
+            end_group(report.stream, patience_s=2)  # whoever ends this waits longer
 
 
 if __name__ == "__main__":

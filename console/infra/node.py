@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 MOTLEY = "plugins.module_utils.motley"
 TRAIN = "plugins.module_utils.train"
 SENT_ALONG = (
-    *(f"{TRAIN}.{name}" for name in ("layout", "pause", "runlog.paths", "runlog.tail")),
+    *(f"{TRAIN}.{name}" for name in ("files", "layout", "pause", "runlog.paths", "runlog.tail")),
     *(f"{MOTLEY}.{name}" for name in ("files", "nvidia_smi", "run_files", "run_processes", "pausing", "waking")),
 )
 ANSWER_S = 6.0

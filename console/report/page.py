@@ -16,6 +16,7 @@ from console.report.news import numbered
 from console.report.parts import part_charts
 from console.report.series import colour, first_charts, further_charts, waiting_by_node, work_by_node
 from console.words import duration
+from train.files import write_atomic
 from train.plan.shares import split_rows
 from train.runlog.events import metric_words
 from train.runlog.stages import parts_of
@@ -33,10 +34,7 @@ def environment() -> jinja2.Environment:
 
 def write_page(history: History, file: Path) -> Path:
     text = environment().get_template("report.html.j2").render(**view(history))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(".draft")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(file)
+    write_atomic(file, text.encode())
     return file
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from console import hub
 from console.on_controller import Facts, OnController
-from plugins.module_utils.motley import relay
+from train.files import size_and_hash
 from train.layout import TOKENIZER_FILES
 
 
@@ -36,20 +36,20 @@ class ActionModule(OnController):
             return {"folder": self._fetch(words, model)["folder"], "files": {}}
         folder = Path(model["folder"])
         files = {path.name for pattern in TOKENIZER_FILES for path in folder.glob(pattern)}
-        return {"folder": str(folder), "files": {name: about(folder / name) for name in sorted(files)}}
+        return {"folder": str(folder), "files": {name: size_and_hash(folder / name) for name in sorted(files)}}
 
     def _dataset(self, data: dict[str, Any]) -> dict[str, Any]:
         """Of a file beside others, that file alone is handed on; of a folder, its texts."""
         if data.get("folder"):
             return {
                 "folder": data["folder"],
-                "files": {name: about(Path(data["folder"], name)) for name in data["files"]},
+                "files": {name: size_and_hash(Path(data["folder"], name)) for name in data["files"]},
             }
         if not data["file"]:
             name = data["name"] if data["listed"] else data["hub"]
             return {"folder": self._fetch(["fetch", "--dataset", str(name)], data)["folder"], "files": {}}
         path = Path(data["file"])
-        return {"folder": str(path.parent), "files": {path.name: about(path)}}
+        return {"folder": str(path.parent), "files": {path.name: size_and_hash(path)}}
 
     def _fetch(self, words: list[str], wanted: dict[str, Any]) -> dict[str, Any]:
         """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
@@ -66,7 +66,3 @@ class ActionModule(OnController):
                 if " · " in line or "fetched again" in line:
                     self._display.display(f"  {line.rstrip()}")
             return hub.answer(process.stdout.read(), "".join(messages), wanted, token)
-
-
-def about(path: Path) -> dict[str, Any]:
-    return {"size": path.stat().st_size, "sha256": relay.sha256_of(path).hexdigest()}

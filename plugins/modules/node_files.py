@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
+from ansible.module_utils.train.files import write_atomic
 
 DOCUMENTATION = r"""
 module: node_files
@@ -52,7 +53,7 @@ def main() -> None:
     diff = [shown(home / file["path"], file) for file in odd]
     if not module.check_mode:
         for file in odd:
-            write(home / file["path"], file)
+            write_atomic(home / file["path"], file["content"].encode(), mode=int(file["mode"]))
         for path in gone:
             path.unlink()
     module.exit_json(changed=bool(odd or moved or gone), diff=diff, motley_say=params["say"])
@@ -70,16 +71,6 @@ def shown(path: Path, file: dict[str, Any]) -> dict[str, Any]:
     before = path.read_text() if path.is_file() and not secret else ""
     after = "(not shown: it holds a token)\n" if secret else file["content"]
     return difference(path, before, after)
-
-
-def write(path: Path, file: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    new.touch(mode=0o600)
-    new.write_text(file["content"])
-    new.chmod(int(file["mode"]))
-    new.replace(path)
 
 
 if __name__ == "__main__":

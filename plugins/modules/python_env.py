@@ -28,8 +28,8 @@ from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.env_link import BEFORE, move, point, switch, target
 from ansible.module_utils.motley.errors import ModuleError
 from ansible.module_utils.motley.files import difference
-from ansible.module_utils.motley.relay import sha256_of
 from ansible.module_utils.train import nvidia_driver
+from ansible.module_utils.train.files import file_hash
 
 DOCUMENTATION = r"""
 module: python_env
@@ -265,7 +265,7 @@ def bring(home: Path, env: Path, params: dict[str, Any], only: list[str] | None 
 
 def unpack_uv(wheels: Path, files: dict[str, Any], folder: Path) -> Path:
     name = next(name for name in files if name.startswith("uv-"))
-    if sha256_of(wheels / name).hexdigest() != files[name]["sha256"]:
+    if file_hash(wheels / name) != files[name]["sha256"]:
         raise ModuleError(f"a wheel was refused: {name} is not as locked", DAMAGED)
     with zipfile.ZipFile(wheels / name) as wheel:
         uv = Path(wheel.extract(f"{'-'.join(name.split('-')[:2])}.data/scripts/uv", folder))

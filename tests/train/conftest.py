@@ -1,4 +1,5 @@
 import os
+from unittest.mock import patch
 
 import pytest
 from hypothesis import settings
@@ -18,3 +19,13 @@ def _no_process_outlives_its_test():
         process = cluster.STARTED.pop()
         process.kill()
         process.wait()
+
+
+def _environment():
+    """A command sets variables for its process, as MOTLEY_HOME; the next test's is the same process."""
+    with patch.dict(os.environ):
+        yield
+
+
+_environment_of_a_module = pytest.fixture(_environment, scope="module", autouse=True)
+_environment_of_a_test = pytest.fixture(_environment, autouse=True)

@@ -2,36 +2,26 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.support import pytest_alone
+from tests.support.pytest_alone import ROOT
 
 
 def test_what_the_parts_have_skipped_is_one_list(tmp_path: Path) -> None:
-    (tmp_path / "test_a.py").write_text(
+    source = (
         "import pytest\n\n"
         "@pytest.mark.parametrize('n', range(2))\n"
         "def test_a(n):\n    pytest.skip('NOT RUN: no card')\n\n"
         "@pytest.mark.skipif(True, reason='two\\nlines')\n"
         "def test_b(): pass\n"
     )
-    env = os.environ | {"MOTLEY_NOT_RUN": str(tmp_path / "kept"), "PYTHONPATH": str(ROOT)}
-    tested = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-p",
-        "tests.conftest",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(tmp_path),
-    ]
+    kept = {"MOTLEY_NOT_RUN": str(tmp_path / "kept")}
     for _ in ("one part", "another"):
-        subprocess.run([*tested, str(tmp_path)], cwd=tmp_path, env=env, check=True, capture_output=True)
-    said = subprocess.run(["tests/run.sh", "not-run"], cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+        pytest_alone.run(tmp_path, source, **kept).check_returncode()
+    said = subprocess.run(
+        ["tests/run.sh", "not-run"], cwd=ROOT, env=os.environ | kept, check=True, capture_output=True, text=True
+    )
     title, *lines = said.stdout.splitlines()
     assert title == "== not run"
     assert lines[:2] == ["  2 tests: two lines", "  4 tests: NOT RUN: no card"]
@@ -39,3 +29,9 @@ def test_what_the_parts_have_skipped_is_one_list(tmp_path: Path) -> None:
         "make test-gpu, on a machine with one",
         "make test-long",
     ]
+
+
+def test_the_units_are_run_without_what_is_long() -> None:
+    env = os.environ | {"PYTEST_ADDOPTS": "--collect-only --ignore-glob=*/test_[!n]*.py"}
+    said = subprocess.run(["tests/run.sh", "unit"], cwd=ROOT, env=env, check=True, capture_output=True, text=True)
+    assert "[some]" in said.stdout and "[many]" not in said.stdout, said.stdout

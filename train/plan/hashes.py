@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from train.cache import cache_dir
-from train.files import write_atomic
+from train.files import file_hash, write_atomic
 
 WEIGHTS = (".safetensors", ".gguf")
 
@@ -36,8 +36,7 @@ class _Remembered:
         facts = path.stat()
         key = f"{path.resolve()} {facts.st_size} {facts.st_mtime_ns} {facts.st_ino}"
         if key not in self.known:
-            with path.open("rb") as file:
-                self.known[key] = hashlib.file_digest(file, "sha256").hexdigest()
+            self.known[key] = file_hash(path)
             self.changed = True
         return self.known[key]
 

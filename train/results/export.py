@@ -10,7 +10,6 @@ one file and a Modelfile: `ollama create NAME -f Modelfile`. Its converter is fe
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import shutil
@@ -24,6 +23,7 @@ from typing import Any
 from train.cache import build_once, cache_dir, home_dir
 from train.data.chat import CONTINUED, PLAIN_TEMPLATE, Chat, load_chat
 from train.errors import BadInput, CheckFailed
+from train.files import file_hash
 from train.hub import pip
 from train.models.model_files import model_folder
 from train.plan.catalogue import Model, resolve_model
@@ -260,7 +260,7 @@ def gguf_converter() -> Path:
         if reason := pip("install", "--requirement", str(LOCK), "--target", str(folder)):
             raise BadInput("the gguf converter could not be fetched", f"pip: {reason}", "check the connection")
 
-    lock = hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]
+    lock = file_hash(LOCK)[:12]
     return build_once(cache_dir() / "tools" / f"gguf-{lock}-{sys.implementation.cache_tag}", install)
 
 

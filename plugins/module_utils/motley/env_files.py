@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from ..train.files import file_hash
 
 LIST = "motley-files.json"
 OURS = ("motley-env.json", ".motley-env.json", LIST, f".{LIST}", ".lock")  # what a killed writer left, uv's lock
@@ -129,14 +130,9 @@ def hash_of(file: Path) -> str:
     try:
         if file.is_symlink():
             return f"-> {file.readlink()}"
-        with file.open("rb") as stream:
-            return encoded(hashlib.file_digest(stream, "sha256"))
+        return base64.urlsafe_b64encode(bytes.fromhex(file_hash(file))).rstrip(b"=").decode()
     except OSError:
         return ""
-
-
-def encoded(digest: hashlib._Hash) -> str:
-    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
 
 
 def of_packages(env: Path, packages: list[str]) -> Files:

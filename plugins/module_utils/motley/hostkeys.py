@@ -15,6 +15,8 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from ..train.files import write_atomic
+
 SLOWER = 4  # times as long, for a machine that showed only a part in time
 PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 MARK = "motley-pinned-"
@@ -70,10 +72,7 @@ def read_pins(known_hosts: Path) -> dict[str, tuple[str, str]]:
 def write_pins(known_hosts: Path, pins: dict[str, tuple[str, str]]) -> None:
     known_hosts.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     text = "".join(f"{name} {key} {MARK}{day}\n" for name, (key, day) in pins.items())
-    new = known_hosts.with_name(known_hosts.name + ".new")
-    new.write_text(text)
-    new.chmod(0o600)
-    new.rename(known_hosts)
+    write_atomic(known_hosts, text.encode(), mode=0o600)
 
 
 def ask(address: str, port: int, timeout_s: int) -> subprocess.Popen[str]:

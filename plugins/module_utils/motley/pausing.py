@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..train.files import write_atomic
 from ..train.pause import read, words
 from ..train.runlog.paths import AGENT, PAUSE
 from ..train.runlog.paths import logs as logs_of
@@ -30,10 +31,7 @@ def pause(home: Path, lasts: str = "") -> dict[str, Any]:
     script = str(read_json(logs_of(home, named_run(home)) / AGENT).get("script", "")) if here else ""
     if script:
         return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: make stop"}
-    file = home / PAUSE
-    draft = file.with_name(f".{file.name}.draft")
-    draft.write_text(f"{lasts}\n" if lasts else "")
-    draft.replace(file)
+    write_atomic(home / PAUSE, f"{lasts}\n".encode() if lasts else b"")
     while (left := workers(home)) and time.time() - began < FREE_S:
         time.sleep(0.05)
     return {"was_on": bool(here), "until": paused(home), "left": left, "seconds": round(time.time() - began, 2)}

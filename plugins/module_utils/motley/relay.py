@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..train.files import file_hash
 from .errors import ModuleError
 
 CHUNK = 1 << 18
@@ -62,9 +63,9 @@ def listed(files: dict[str, dict[str, Any]]) -> list[File]:
     return sorted(found, key=lambda file: (file.size, file.name))
 
 
-def sha256_of(path: Path, limit: int | None = None) -> hashlib._Hash:
-    digest, left = hashlib.sha256(), path.stat().st_size if limit is None else limit
-    with path.open("rb", buffering=0) as stream:
+def hash_of_begun(part: Path, left: int) -> hashlib._Hash:
+    digest = hashlib.sha256()
+    with part.open("rb", buffering=0) as stream:
         while left > 0 and (block := stream.read(min(CHUNK, left))):
             digest.update(block)
             left -= len(block)
@@ -166,7 +167,7 @@ def known_hash(name: str, path: Path, memo: dict[str, list[Any]], *, verify: boo
     status = path.stat()
     known = memo.get(name)
     if verify or known is None or known[:2] != [status.st_size, status.st_mtime_ns]:
-        memo[name] = known = [status.st_size, status.st_mtime_ns, sha256_of(path).hexdigest()]
+        memo[name] = known = [status.st_size, status.st_mtime_ns, file_hash(path)]
     return str(known[2])
 
 
@@ -268,7 +269,7 @@ def take(line: socket.socket, store: Store, token: str) -> None:
 def take_file(line: socket.socket, store: Store, index: int, buffer: memoryview) -> None:
     file, part, start = store.files[index], store.part(index), store.have[index]
     part.parent.mkdir(parents=True, exist_ok=True)
-    digest = sha256_of(part, start) if start else hashlib.sha256()
+    digest = hash_of_begun(part, start) if start else hashlib.sha256()
     with part.open("r+b" if start else "wb", buffering=0) as out:
         out.seek(start)
         have = start

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import re
 import sys
@@ -78,11 +77,6 @@ def more(home: Path, run: str, offset: int, log: str = EVENTS) -> None:
         stream.seek(offset)
         data = stream.read()
     sys.stdout.buffer.write(json.dumps({"offset": offset}).encode() + b"\n" + data[: data.rfind(b"\n") + 1])
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def end_of(log: Path) -> Tail:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..train.files import file_hash
 from ..train.runlog.paths import (
     AGENT,
     EVENTS,
@@ -50,7 +51,6 @@ from .run_files import (
     newest_run,
     pack,
     read_json,
-    sha256,
     size_of,
 )
 from .run_processes import UNIT, listening, processes
@@ -364,7 +364,7 @@ def forget(home: Path) -> dict[str, Any]:
 
 
 def hashes(home: Path, run: str) -> dict[str, Any]:
-    files = {str(path.relative_to(home)): sha256(path) for path in kept_files(home, run)}
+    files = {str(path.relative_to(home)): file_hash(path) for path in kept_files(home, run)}
     script = str(read_json(logs_of(home, run) / AGENT).get("script", ""))
     return {"files": files, "run": run, "on": bool(processes(home)) and named_run(home) == run, "script": script}
 

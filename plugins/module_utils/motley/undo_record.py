@@ -6,7 +6,6 @@ touched for the first time and never again: later runs do not overwrite the true
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -16,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..train.files import file_hash, write_atomic
+
 ROOT = Path("/var/lib/motley/before")
 SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marked block
 BEGIN, END = "# motley begin", "# motley end"
@@ -24,23 +25,13 @@ OPEN_END = "# the line above had no line break"
 
 
 def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    return file_hash(path) if path.is_file() else ""
 
 
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
     """All or nothing: a full disk or a power cut leaves the old file."""
     make_parents(path, owner)
-    new = path.with_name(f".{path.name}.motley-new")
-    try:
-        with new.open("w", encoding="utf-8", errors="surrogateescape") as stream:
-            os.fchmod(stream.fileno(), mode)
-            os.fchown(stream.fileno(), *owner)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    write_atomic(path, content.encode(errors="surrogateescape"), mode=mode, owner=owner)
 
 
 def make_parents(path: Path, owner: tuple[int, int]) -> None:

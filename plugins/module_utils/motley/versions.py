@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 
 from ..train import nvidia_driver
+from ..train.files import file_hash
 from ..train.package import package_hash
 from . import env_files
-from .relay import read_memo, sha256_of
+from .relay import read_memo
 
 
 def collect(home: Path, packages: list[str], *, full: bool = False, write: bool = True) -> dict[str, str | None]:
@@ -70,7 +71,7 @@ def content_hash(folder: Path, *, full: bool) -> str | None:
         name, status = str(path.relative_to(folder)), path.stat()
         known = memo.get(name, [None, None, ""])
         whole = whole and (full or known[:2] == [status.st_size, status.st_mtime_ns])
-        content = sha256_of(path).hexdigest() if full else known[2] if whole else ""
+        content = file_hash(path) if full else known[2] if whole else ""
         digest.update(f"{name} {status.st_size} {content}\n".encode())
     return digest.hexdigest()[:12] + ("" if whole else " (by size)") if files else None
 

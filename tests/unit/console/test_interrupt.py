@@ -59,17 +59,34 @@ def test_nothing_that_works_for_us_is_left(mark: str, patient: bool, code: int, 
     other.wait()
 
 
-def test_who_is_amid_exec_and_shows_no_environment_yet_is_found(mark: str, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("others", ["have one", "have none"])
+def test_who_is_amid_exec_and_shows_no_environment_yet_is_found(mark: str, others: str, monkeypatch: Any) -> None:
     process = family(mark)
     environ, read, asked = Path(f"/proc/{process.pid}/environ"), Path.read_bytes, []
 
     def read_bytes(path: Path) -> bytes:
         asked.append(path)
-        return b"" if path == environ and asked.count(path) <= 3 else read(path)
+        has_none = asked.count(path) <= 3 if path == environ else others == "have none" and path.name == "environ"
+        return b"" if has_none else read(path)
 
     monkeypatch.setattr(Path, "read_bytes", read_bytes)
     assert process.pid in interrupt.marked(mark)
+    monkeypatch.undo()
     interrupt.end_in_order(process, mark)
+
+
+@pytest.mark.timeout(20)
+def test_who_heeds_no_sigterm_is_ended_with_the_group(mark: str) -> None:
+    process = family(mark)
+    stubborn = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.signal(15, 1); print('up', flush=True); signal.pause()"],
+        stdout=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    assert stubborn.stdout and stubborn.stdout.readline() == b"up\n"
+    processes.end_group(stubborn, patience_s=0.2)
+    assert stubborn.returncode == -signal.SIGKILL
+    processes.end_group(process)
+    assert process.returncode == -signal.SIGTERM, "who heeds it is not killed"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -64,6 +65,18 @@ def test_a_live_page_is_there_as_long_as_somebody_watches(tmp_path: Path, capsys
             assert "no live page: port" in capsys.readouterr().out, "where the port is taken the run continues"
     with pytest.raises(OSError):
         socket.create_connection(("127.0.0.1", port), 1).close()
+
+
+@pytest.mark.timeout(30)
+def test_a_page_that_does_not_end_holds_up_no_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "console.py").write_text(
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('http://here', flush=True); signal.pause()"
+    )
+    monkeypatch.setattr(launch, "ROOT", tmp_path)
+    monkeypatch.setattr(launch, "PAGE_ENDS_S", 0.2)
+    inventory = cast(Inventory, SimpleNamespace(path=tmp_path))
+    with launch.live_page(inventory, "qa"):
+        pass
 
 
 def test_after_a_broken_off_launch_a_node_that_loads_nothing_early_still_shows_what_runs() -> None:

@@ -1,6 +1,7 @@
 """No phase fails without a word: whatever kind of failure, its node, phase, task and own output are printed."""
 
 import io
+import os
 import re
 import shutil
 import subprocess
@@ -147,6 +148,7 @@ def run(folder: Path, playbook: str) -> Ran:
     words, kept = io.StringIO(), []
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(words):
         patch.setattr(play, "ROOT", folder)
+        patch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
         write = receipt.write
         patch.setattr(receipt, "write", lambda place, data, secrets: kept.append(data) or write(place, data, secrets))
         request = play.PlaybookRun(verb="trial", playbook=playbook, inventory=inventory(folder))

@@ -371,6 +371,7 @@ def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
 ) -> None:
     rent()
     ended: list[str] = []
+    monkeypatch.setattr(front.interrupt, "listen_to_sigterm", lambda: None)
     monkeypatch.setattr(front.launch, "launch", lambda *words, **named: 0)
     monkeypatch.setattr(front.torchrun, "torchrun", lambda *words, **named: 0)
     monkeypatch.setattr(rent_commands, "end_of_use", lambda book, lease: ended.append(lease.name))

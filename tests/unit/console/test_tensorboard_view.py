@@ -7,6 +7,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from console import curves, tensorboard_view
 from console.infra.local import LocalNode
@@ -43,6 +47,34 @@ def test_each_step_is_drawn_once_whoever_tells_it(tmp_path: Path) -> None:
     assert sorted(steps) == sorted(whole) and list(source.new()) == []
 
 
+def test_a_figure_of_a_step_is_a_point_of_its_curve_at_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Any] = []
+    writer = SimpleNamespace(add_event=written.append, flush=lambda: None)
+    for name, module in {
+        "compat.proto.event_pb2": SimpleNamespace(Event=SimpleNamespace),
+        "compat.proto.summary_pb2": SimpleNamespace(
+            Summary=type("Summary", (SimpleNamespace,), {"Value": lambda tag, simple_value: (tag, simple_value)})
+        ),
+        "summary.writer.event_file_writer": SimpleNamespace(EventFileWriter=lambda _: writer),
+    }.items():
+        monkeypatch.setitem(sys.modules, f"tensorboard.{name}", module)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/events.jsonl").write_text("".join(LINES))
+    curves.main(tmp_path, tmp_path / "curves", once=True)
+    drawn = [(one.step, one.wall_time, dict(one.summary.value)) for one in written]
+    last = [json.loads(line) for line in LINES if '"event": "step"' in line][-1]
+    (points,) = (points for step, time, points in drawn if (step, time) == (last["step"], last["time"]))
+    assert points["train/loss"] == last["loss"] and points["train/tokens_per_s"] == last["tokens"] / last["step_s"]
+    assert {name: points[f"rows/{name}"] for name in last["nodes"]} == {
+        name: did["rows"] for name, did in last["nodes"].items()
+    }
+    (held_out,) = (points for _, _, points in drawn if "held_out/loss" in points)
+    assert held_out["held_out/loss"] == next(json.loads(line)["loss"] for line in LINES if '"event": "eval"' in line)
+
+
+@pytest.mark.long
 def test_tensorboard_reads_what_was_drawn(tmp_path: Path) -> None:
     """In its own environment, which this makes where it is not there yet."""
     python = tensorboard_view.environment()

@@ -221,6 +221,7 @@ def test_what_was_not_proven_is_an_error(fetched: Path, broken: Callable[[Path],
 
 def test_a_full_disk_is_said_before_anything_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(demo, "STATE", tmp_path / "demo")  # a demo that another test has started has its own
+    monkeypatch.setattr(demo, "STOPS", ())  # a demo's process answers signals to its end, this one goes on
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3e9))
     for fast in (False, True):
         with pytest.raises(LabError, match=r"has 3.0 GB free, the demo may need \d\nfix: make room") as told:

@@ -34,7 +34,7 @@ def source(tmp_path: Path) -> tuple[Path, list[File]]:
     pieces = {"a.whl": 3_000_000, "sub/b.bin": 70_000, "empty": 0, "one": 1}
     for name, size in pieces.items():
         (folder / name).write_bytes(random.Random(name).randbytes(size))
-    facts = {n: {"size": s, "sha256": relay.sha256_of(folder / n).hexdigest()} for n, s in pieces.items()}
+    facts = {n: {"size": s, "sha256": relay.file_hash(folder / n)} for n, s in pieces.items()}
     return folder, relay.listed(facts)
 
 

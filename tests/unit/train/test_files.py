@@ -1,0 +1,62 @@
+"""A file that is written is the old one or the new one, whatever happens meanwhile, and nobody's whom it is not for."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from train.files import size_and_hash, write_atomic
+
+
+def mode_of(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_it_has_its_folder_and_its_mode(tmp_path: Path) -> None:
+    plain, secret = tmp_path / "a/plain", tmp_path / "b/secret"
+    write_atomic(plain, b"one")
+    write_atomic(secret, b"two", mode=0o640)
+    plain.chmod(0o600)
+    write_atomic(plain, b"three")
+    assert (plain.read_bytes(), secret.read_bytes()) == (b"three", b"two")
+    (tmp_path / "as usual").touch()
+    assert (mode_of(plain), mode_of(secret)) == (mode_of(tmp_path / "as usual"), 0o640)
+
+
+def test_a_write_that_fails_leaves_the_old_one_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, seen = tmp_path / "token", []
+    write_atomic(file, b"old", mode=0o600)
+
+    def full(handle: int) -> None:
+        seen.extend(path.name for path in tmp_path.iterdir() if mode_of(path) == 0o600)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(file, b"new", mode=0o600)
+    assert sorted(seen) == [f".token.{os.getpid()}", "token"], "the draft is as private"
+    assert file.read_bytes() == b"old" and list(tmp_path.iterdir()) == [file]
+
+
+def test_a_draft_that_somebody_has_laid_there_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / f".file.{os.getpid()}").symlink_to(tmp_path / "elsewhere")
+    write_atomic(tmp_path / "file", b"new")
+    assert not (tmp_path / "elsewhere").exists() and not (tmp_path / "file").is_symlink()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give files away")
+def test_it_is_its_owners(tmp_path: Path) -> None:
+    write_atomic(tmp_path / "file", b"", mode=0o600, owner=(12345, 54321))
+    found = (tmp_path / "file").stat()
+    assert (found.st_uid, found.st_gid) == (12345, 54321)
+
+
+def test_size_and_hash(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"word" * 100_000)
+    assert size_and_hash(tmp_path / "file") == {
+        "size": 400_000,
+        "sha256": hashlib.sha256(b"word" * 100_000).hexdigest(),
+    }
