@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from tests.support import pace
 from train.cluster.forkserver import ForkServer, Worker
+from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 from train.data.rows import FORMAT, RowWriter
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -70,8 +72,21 @@ def free_port() -> int:
 
 @functools.cache
 def warm() -> ForkServer:
-    """One for all tests: three seconds less for each process."""
-    return ForkServer(environment())
+    """One for all tests, which has built a model, too: three seconds less for each process."""
+    return fork_server("tests/train/broken.py", "has_built", "warm", "--parent", str(os.getpid()))
+
+
+def fork_server(*words: str, log: IO[str] | None = None) -> ForkServer:
+    """As the product's, of a program that is another one."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    warm = ForkServer.__new__(ForkServer)
+    warm.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, *words]
+    with theirs:
+        warm.process = subprocess.Popen(
+            command, env=environment(), cwd=ROOT, stdin=theirs.fileno(), stderr=log, start_new_session=True
+        )
+    return warm
 
 
 class Cluster:

@@ -1,6 +1,7 @@
 """A worker that leaves is gone within seconds, however slow the disk: its last checkpoint waits in main memory."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,7 @@ def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     agents.start(altered=f"slow_disk={pace.seconds(6)}")
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")
-    agents.running["node-0"].terminate()
+    agents.signal("node-0", signal.SIGTERM)
     pace.until(lambda: not Path(f"/proc/{worker}").exists(), 5, "it holds its GPU", every_s=0.02)
     assert agents.running["node-0"].poll() is None, "the checkpoint was not waited for"
     assert pace.ended(agents.running["node-0"]) == 143
