@@ -22,7 +22,7 @@ from train.parallel.world import World
 from train.plan.config import SftConfig
 from train.plan.speedup import exchanges_per_step, local_steps, most_local_steps
 
-ROWS, STEPS = 60, 20
+ROWS, STEPS = 60, 14
 OPTIONS = {
     "model": "tiny",
     "max_steps": STEPS,
@@ -37,9 +37,9 @@ OPTIONS = {
     "sync": "local",
     "local_steps": 3,
 }
-SYNCS = [3, 6, 9, 12, 15, 18, 20]
-SAVED = [9, 18, 20]
-TOLERANCE = 1e-4
+SYNCS = [3, 6, 9, 12, 14]
+SAVED = [9, 14]
+TOLERANCE = 5e-6
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_losses_are_those_of_the_reference(finished, truth):
 
 def test_the_reference_can_tell(truth, data):
     """An outer step without momentum, or moments that are never averaged, would be seen."""
-    assert largest_error(local_truth(data, averaged=SAVED, momentum=0.0), truth) > 10 * TOLERANCE
-    assert largest_error(local_truth(data, averaged=()), truth) > 3 * TOLERANCE
+    assert largest_error(local_truth(data, averaged=SAVED, momentum=0.0), truth) > 100 * TOLERANCE
+    assert largest_error(local_truth(data, averaged=()), truth) > 50 * TOLERANCE
 
 
 def test_each_row_is_trained_once(finished):
@@ -97,7 +97,7 @@ def test_nothing_is_exchanged_between_syncs_and_all_agree_at_them(finished):
 
 
 def test_all_nodes_save_the_same(finished):
-    folders = [finished.node_home(rank) / "models/checkpoints/run/step-18" for rank in range(3)]
+    folders = [finished.node_home(rank) / "models/checkpoints/run/step-9" for rank in range(3)]
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
     assert "outer.safetensors" in manifests[0]
     assert manifests[0] == manifests[1] == manifests[2]
