@@ -93,11 +93,11 @@ CLUSTERS = {
 IN_4_BIT_ALWAYS = ("5:2:1, ddp, micro-batch 2", "a share of zero, flat")
 
 
-def cases(names, always):
-    """Each on both forms of the base; some of those in 4 bit only in test-long."""
+def cases(names, always, seldom=()):
+    """Each on both forms of the base; some of those in 4 bit, and what is seldom, only in test-long."""
 
     def case(form, name):
-        marks = [] if form == "16bit" or name in always else [pytest.mark.long]
+        marks = [] if name in always or (form == "16bit" and name not in seldom) else [pytest.mark.long]
         return pytest.param(form, name, marks=marks, id=f"{form}-{name}")
 
     return [case(form, name) for form in FORMS for name in names]
@@ -148,7 +148,7 @@ def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recov
 KILLED = {f"{before} then {after}": (before, after) for before, after in ((3, 3), (3, 2), (1, 3))}
 
 
-@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",)))
+@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",), seldom=("3 then 3",)))
 def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     """SIGKILL in the middle, then the same command with the same or another number of processes. A process without a
     checkpoint of its own gets everything from one that has it."""

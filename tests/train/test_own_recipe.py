@@ -81,7 +81,15 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
     assert made[0] == made[1] == made[2]
 
 
-def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(settings, tmp_path):
+def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
+    other = tmp_path / "table.py"
+    other.write_text(TABLE.read_text() + "\n# changed\n")
+    changed = cluster.Cluster(alone.home, {**settings, "recipe": other, "dataset": CSV})
+    assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
+
+
+@pytest.mark.long
+def test_it_goes_on_where_it_was_killed_with_fewer_nodes(settings, tmp_path):
     longer = {**settings, "max_steps": 400, "learning_rate": 0.001, "eval_every": 0}
     truth = cluster.train(tmp_path / "truth", longer)
     torn = cluster.Cluster(tmp_path, {**longer, "shares": "5,2,1"}, 3)
@@ -90,10 +98,6 @@ def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(
         process.send_signal(signal.SIGKILL)
     torn.wait()
     assert len(torn.steps()) < 400, "it was done before it could be killed"
-    other = tmp_path / "table.py"
-    other.write_text(TABLE.read_text() + "\n# changed\n")
-    changed = cluster.Cluster(tmp_path, {**longer, "recipe": other, "dataset": CSV})
-    assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
     run = cluster.train(tmp_path, {**longer, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
     assert largest_error(run.losses(), truth.losses()) < CLOSE
