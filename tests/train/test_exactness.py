@@ -191,6 +191,7 @@ def test_the_usual_mean_of_means_would_fail(data, truth, tmp_path):
     assert largest_error(run.losses(), truth) > 1000 * TOLERANCE
 
 
+@pytest.mark.long  # test_by_hand.py has it, with machines beside
 def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**OPTIONS, "dataset": data}.items()]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
