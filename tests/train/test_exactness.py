@@ -61,10 +61,6 @@ def settings(data, form) -> dict:
     return {**OPTIONS, "dataset": data, **(IN_4_BIT if form == "4bit" else {})}
 
 
-def largest_error(found: list[float], truth: list[float]) -> float:
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
-
-
 def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
     """From the event log alone: the steps are 1, 2, 3 …, their slices have no gap and no overlap, and each process fed
     exactly the rows of its slice. The row order is worked out here again."""
@@ -108,14 +104,14 @@ def test_losses_are_those_of_one_machine(name, settings, truth, tmp_path):
     size, options = CLUSTERS[name]
     run = cluster.train(tmp_path, {**settings, **options}, size)
     for rank in range(size):
-        assert largest_error(run.losses(rank), truth) < TOLERANCE
+        assert reference.largest_error(run.losses(rank), truth) < TOLERANCE
         assert_each_row_once(run, rank)
 
 
 def test_a_base_in_4_bit_has_losses_of_its_own(truth_of):
     """Else the comparisons on it could not tell it from the plain one."""
     plain, quantised = (truth_of(form)[:5] for form in FORMS)  # while the rate warms up, alike in both
-    assert largest_error(quantised, plain) > 100 * TOLERANCE
+    assert reference.largest_error(quantised, plain) > 100 * TOLERANCE
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -123,7 +119,7 @@ def test_shares_may_change_at_every_step(settings, truth, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
     run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 3
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
@@ -141,7 +137,7 @@ def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recov
     for event in changes:
         assert list(event["shares"].values()) == rows[event["step"]] != rows[event["step"] - 1]
     assert "node-1 sped up from" in changes[-1]["reason"]
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
@@ -166,7 +162,7 @@ def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     assert start["step"] >= killed_at // every * every
     assert start["decisions"]["load_in"] == form
     assert any("by the speeds known so far, node-0 " in reason for reason in start["reasons"])
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
@@ -174,13 +170,13 @@ def test_full_fine_tuning_is_exact_too(data, tmp_path):
     options = {**OPTIONS, "dataset": data, "method": "full", "max_steps": 10, "learning_rate": 1e-3, "shares": "3,1"}
     run = cluster.train(tmp_path, options, 2)
     truth = reference.losses(model_folder("tiny"), data, steps=10, rows_per_step=8, rate=1e-3, full=True)
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
 
 
 def test_bf16_wire_stays_within_its_bound(data, truth, tmp_path):
     """Rounding the gradients on their way costs 6e-6 after 20 steps, 1.9e-5 after 50: no error feedback is needed."""
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "wire": "bf16", "shares": "5,2,1"}, 3)
-    error = largest_error(run.losses(), truth)
+    error = reference.largest_error(run.losses(), truth)
     assert 1e-6 < error < 5e-5
 
 
@@ -188,7 +184,7 @@ def test_the_usual_mean_of_means_would_fail(data, truth, tmp_path):
     """What plain data parallelism does, each rank dividing by its own tokens, is far outside the tolerance."""
     program = [str(Path(__file__).with_name("broken.py")), "mean_of_means"]
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3, program=program)
-    assert largest_error(run.losses(), truth) > 1000 * TOLERANCE
+    assert reference.largest_error(run.losses(), truth) > 1000 * TOLERANCE
 
 
 @pytest.mark.long  # test_by_hand.py has it, with machines beside
@@ -202,4 +198,4 @@ def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     events = cluster.read(tmp_path / "logs/runs/run/events.jsonl")
     steps = cluster.history(events)
     assert list(steps[0]["nodes"]) == ["pair:0", "pair:1"]
-    assert largest_error([event["loss"] for event in steps], truth) < TOLERANCE
+    assert reference.largest_error([event["loss"] for event in steps], truth) < TOLERANCE
