@@ -10,12 +10,10 @@ import time
 import torch
 
 from train import __main__
-from train.cluster import agent, forkserver
+from train.cluster import agent
 from train.engine import batches, checkpoint, loop, milestones, profiler, shutdown, staging
 from train.errors import BadInput
-from train.models import backends
 from train.models.backends import LossModule
-from train.models.model_files import model_folder
 from train.parallel import diloco, sync
 from train.recipes import model_card
 from train.runlog import notices, trace
@@ -331,17 +329,6 @@ def failing_agent(step: int) -> None:
         return look(workers, generation)
 
     agent.LocalWorkers.look = fails
-
-
-def has_built() -> None:
-    """Nothing broken, the fork server's: what a library does once at its first model is done, too."""
-    libraries = forkserver._import_libraries
-
-    def more():
-        libraries()
-        backends.get("hf").build(backends.ModelSpec(folder=model_folder("tiny"), lora_r=4))
-
-    forkserver._import_libraries = more
 
 
 def told_soon(seconds: int) -> None:

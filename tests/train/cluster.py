@@ -83,7 +83,7 @@ def free_port() -> int:
 @functools.cache
 def warm() -> ForkServer:
     """One for all tests, which has built a model, too: three seconds less for each process."""
-    return fork_server("tests/train/broken.py", "has_built", "warm", "--parent", str(os.getpid()))
+    return fork_server("-m", "tests.train.has_built", str(os.getpid()))
 
 
 def fork_server(*words: str, log: IO[str] | None = None) -> ForkServer:

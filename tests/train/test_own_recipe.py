@@ -1,6 +1,7 @@
 """A recipe of one's own: the same curve on any cluster, by the command and from Python, and what comes out of it."""
 
 import json
+import shutil
 import signal
 from typing import ClassVar
 
@@ -80,7 +81,8 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
 def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
     other = tmp_path / "table.py"
     other.write_text(TABLE.read_text() + "\n# changed\n")
-    changed = cluster.Cluster(alone.home, {**settings, "recipe": other, "dataset": CSV})
+    shutil.copytree(alone.node_home(0), tmp_path / "node-0")
+    changed = cluster.Cluster(tmp_path, {**settings, "recipe": other, "dataset": CSV})
     assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
 
 
