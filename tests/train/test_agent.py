@@ -23,10 +23,11 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def three(data, tmp_path_factory):
-    """2 + 1 + 1 processes that train for ever; each test leaves them so."""
+    """2 + 1 + 1 processes that train for ever; each test leaves them so. They start as on a node, and again at once."""
     agents = Agents(tmp_path_factory.mktemp("three"), ENDLESS | {"dataset": data}, processes={0: 2}, cold=True)
     agents.start()
     agents.together(*agents.names, within_s=90)
+    agents.cold = False
     yield agents
     agents.stop()
 
