@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from signal import SIGTERM
+from signal import SIGKILL, SIGTERM
+from typing import IO
 
 from tests.support import pace
 from tests.train import cluster
+from train.cluster.forkserver import Worker
 from train.cluster.worker_process import NAME
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -20,13 +22,16 @@ STEP_EVENTS = 1 << 14
 
 
 class Agents:
-    """A cluster of agents. Names are node-0, node-1 …; the first is the head."""
+    """A cluster of agents. Names are node-0, node-1 …; the first is the head. Cold, each is `python -m train agent`, as
+    on a node; else a fork (warm_agent.py), there at once."""
 
-    def __init__(self, home: Path, options: dict, size: int = 3, processes: dict[int, int] | None = None) -> None:
-        self.home, self.options, self.size = home, options, size
+    def __init__(
+        self, home: Path, options: dict, size: int = 3, processes: dict[int, int] | None = None, *, cold: bool = False
+    ) -> None:
+        self.home, self.options, self.size, self.cold = home, options, size, cold
         self.names = [f"node-{i}" for i in range(size)]
         self.processes = processes or {}
-        self.running: dict[str, subprocess.Popen] = {}
+        self.running: dict[str, subprocess.Popen | Worker] = {}
         self.token, self.port = secrets.token_hex(8), _ports()
         self.more: dict = {}
         """Of cluster.yaml."""
@@ -58,26 +63,35 @@ class Agents:
         for name in names or self.names:
             words = [*self.write(name), "--wait-s", str(wait_s), "--program", program]
             agent = ["tests/train/broken.py", altered] if altered else ["-m", "train"]
-            command = [sys.executable, *agent, "agent", *words]
-            env = cluster.environment(name)
             with Path(out_to or self.folder(name) / "out.txt").open("a") as out:
-                process = subprocess.Popen(command, env=env, cwd=cluster.ROOT, stdout=out, stderr=out)
-            self.running[name] = process
-            cluster.STARTED.append(process)
+                self.running[name] = self._started([*agent, "agent", *words], cluster.environment(name), out)
+            cluster.STARTED.append(self.running[name])
+
+    def _started(self, words: list[str], env: dict[str, str], out: IO[str]) -> subprocess.Popen | Worker:
+        if self.cold:
+            return subprocess.Popen([sys.executable, *words], env=env, cwd=cluster.ROOT, stdout=out, stderr=out)
+        born = cluster.warm().start(["tests/train/warm_agent.py", *words], env, out.fileno())
+        assert born, "the warm process is gone"
+        pace.until(lambda: born.poll() is not None or born.pid, pace.HANG_S, every_s=0.002)
+        return born
 
     def signal(self, name: str, number: int) -> None:
-        self.running[name].send_signal(number)
+        """The agent alone."""
+        process = self.running[name]
+        if process.poll() is None:
+            os.kill(process.pid, number)
 
     def kill(self, *names: str) -> None:
         for name in names or tuple(self.running):
-            self.running[name].kill()
+            self.signal(name, SIGKILL)
             self.running.pop(name).wait()
 
     def stop(self, *names: str, within_s: float = 5.0, number: int = SIGTERM) -> list[int]:
         """All must be gone in time."""
-        chosen = [self.running.pop(name) for name in names or tuple(self.running)]
-        for process in chosen:
-            process.send_signal(number)
+        leaving = names or tuple(self.running)
+        for name in leaving:
+            self.signal(name, number)
+        chosen = [self.running.pop(name) for name in leaving]
         pace.until(lambda: all(process.poll() is not None for process in chosen), within_s, self._tails)
         return [process.returncode for process in chosen]
 

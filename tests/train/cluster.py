@@ -11,11 +11,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
 from tests.support import pace
 from train.cluster.forkserver import ForkServer, Worker
+from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
 from train.data.rows import FORMAT, RowWriter
 from train.runlog.state import history
 from train.runlog.tail import read
@@ -58,6 +60,16 @@ def environment(node: str = "node-0") -> dict[str, str]:
     return keep | {"OMP_NUM_THREADS": "1", "MOTLEY_NODE": node, "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
 
 
+def rank_environment(rank: int, machines: Sequence[int], port: int) -> dict[str, str]:
+    """As torchrun would have it; `machines`: of each rank the number of its node."""
+    env = environment(f"node-{machines[rank]}")
+    if len(machines) == 1:
+        return env
+    env |= {"RANK": str(rank), "WORLD_SIZE": str(len(machines)), "GLOO_SOCKET_IFNAME": "lo"}
+    env |= {"LOCAL_RANK": str(machines[:rank].count(machines[rank]))}
+    return env | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
 def free_port() -> int:
     """Below those that the kernel gives away: it is used seconds later, after the libraries are read. And above those
     of agents and heartbeats, as a group's store listens on all addresses."""
@@ -70,8 +82,21 @@ def free_port() -> int:
 
 @functools.cache
 def warm() -> ForkServer:
-    """One for all tests: three seconds less for each process."""
-    return ForkServer(environment())
+    """One for all tests, which has built a model, too: three seconds less for each process."""
+    return fork_server("-m", "tests.train.has_built", str(os.getpid()))
+
+
+def fork_server(*words: str, log: IO[str] | None = None) -> ForkServer:
+    """As the product's, of a program that is another one."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    warm = ForkServer.__new__(ForkServer)
+    warm.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    command = [sys.executable, *words]
+    with theirs:
+        warm.process = subprocess.Popen(
+            command, env=environment(), cwd=ROOT, stdin=theirs.fileno(), stderr=log, start_new_session=True
+        )
+    return warm
 
 
 class Cluster:
@@ -97,11 +122,7 @@ class Cluster:
         for rank in range(size):
             own = options | (odd_rank_options or {}).get(rank, {})
             flags = [f"--{name.replace('_', '-')}={value}" for name, value in own.items()]
-            env = environment(f"node-{self.machines[rank]}")
-            if size > 1:
-                local = str(self.machines[:rank].count(self.machines[rank]))
-                env |= {"RANK": str(rank), "WORLD_SIZE": str(size), "LOCAL_RANK": local, "GLOO_SOCKET_IFNAME": "lo"}
-                env |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            env = rank_environment(rank, self.machines, port)
             words = [*(program or ["-m", "train"]), "run", *flags, f"--home={self.node_home(rank)}"]
             with (home / f"out-{rank}-{port}.txt").open("w") as out:
                 if cold:

@@ -2,11 +2,13 @@
 loop but the data on disk and the first weights; it has its own row order, loss, schedule and update. A base in 4 bit is
 here an ordinary one of the rounded weights."""
 
+import itertools
 import math
 
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 from train.data.rows import open_rows
@@ -76,17 +78,20 @@ def factor(step, warmup, of_steps):
 
 
 def summed_loss(model, rows, chosen):
-    """Every sample alone in its own forward pass: packing must make no difference."""
-    total, count = torch.zeros(()), 0
-    for row in chosen:
-        start, end = rows.rows[row], rows.rows[row + 1]
-        for a, b in zip(rows.samples[start:end], rows.samples[start + 1 : end + 1], strict=True):
-            tokens = torch.tensor(rows.tokens[a:b].astype(int))
-            scores = model(input_ids=tokens[None]).logits[0, :-1].log_softmax(-1)
-            wanted = torch.tensor(rows.trained[a + 1 : b].astype(bool))
-            total = total - scores[torch.arange(b - a - 1), tokens[1:]][wanted].sum()
-            count += int(wanted.sum())
-    return total, count
+    """Every sample in a line of its own, and padding only behind its end: packing must make no difference."""
+    samples = [
+        slice(a, b)
+        for row in chosen
+        for a, b in itertools.pairwise(rows.samples[rows.rows[row] : rows.rows[row + 1] + 1])
+    ]
+    tokens = padded([rows.tokens[sample].astype(int) for sample in samples])
+    wanted = padded([rows.trained[sample].astype(int) for sample in samples])[:, 1:]
+    scores = model(input_ids=tokens).logits[:, :-1].log_softmax(-1)
+    return -(scores.gather(2, tokens[:, 1:, None])[..., 0] * wanted).sum(), int(wanted.sum())
+
+
+def padded(lines):
+    return nn.utils.rnn.pad_sequence([torch.tensor(line) for line in lines], batch_first=True)
 
 
 def local_losses(

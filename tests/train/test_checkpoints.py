@@ -11,12 +11,17 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from tests.train import cluster, reference
+from tests.train import cluster, pictures, reference, texts
 from tests.train.bases import FORMS, save_in_4bit
+from train import recipes
 from train.engine import checkpoint
+from train.engine.optimizer import make_optimizer
+from train.models import new
+from train.models import pictures as picture_models
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 from train.models.weights import Trained, trained_weights
+from train.plan.config import load_config
 
 OPTIONS = {
     "model": "tiny",
@@ -192,6 +197,48 @@ def test_a_run_that_nobody_has_cannot_be_resumed(copy):
     run = cluster.Cluster(home, {**options, "run": "second", "resume": "frist"}, 1)
     assert run.wait() == [2]
     assert "resume: no node has a checkpoint of run 'frist'" in run.said()
+
+
+def begun(settings) -> tuple[torch.nn.Module, Trained]:
+    """A run of a recipe that trains all weights, before its first step."""
+    config = load_config(settings)
+    pictured = config.recipe == "images"
+    model = picture_models.empty(config.facts(3)) if pictured else new.empty(config.facts(400), 0)
+    named = trained_weights(model)
+    for p in named.values():
+        torch.nn.init.constant_(p, 0.1)
+    optimizer = make_optimizer(config, recipes.of(config).optimized(config, named))
+    return model, Trained(named, optimizer, grad_clip=1.0)
+
+
+def trains(trained: Trained, steps: range) -> None:
+    for number in steps:
+        random = torch.Generator().manual_seed(number)
+        for p in trained.parameters:
+            p.grad = torch.randn(p.shape, generator=random)
+        trained.set_rate(0.01 * (number + 1))
+        if hasattr(trained.optimizer, "exchange"):
+            trained.optimizer.exchange(1.0, torch.float32)
+        trained.step(trained.gradient_norm())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [texts.SETTINGS, {**texts.SETTINGS, "optimizer": "muon"}, pictures.SETTINGS],
+    ids=["adamw", "muon", "sgd"],
+)
+def test_of_all_weights_and_any_optimizer_it_has_what_the_next_step_needs(settings, tmp_path):
+    """Bit for bit; whole runs of these recipes that are killed: test_muon.py, and in test-long."""
+    _, never = begun(settings)
+    trains(never, range(6))
+    model, first = begun(settings)
+    trains(first, range(3))
+    checkpoint.write(tmp_path, 3, model, first, {})
+    model, again = begun(settings)
+    saved, _ = checkpoint.newest_intact(tmp_path)
+    checkpoint.load(saved, model, again.optimizer)
+    trains(again, range(3, 6))
+    assert all(torch.equal(weight, never.named[name]) for name, weight in again.named.items())
 
 
 def test_pruning_keeps_the_last_and_the_best(tmp_path):

@@ -113,7 +113,9 @@ def test_three_processes_end_where_one_does(alone, data, tmp_path):
     assert_same_end(run, alone, 3)
 
 
-@pytest.mark.parametrize(("number", "at"), [(signal.SIGKILL, 9), (signal.SIGTERM, 12)])
+@pytest.mark.parametrize(
+    ("number", "at"), [(signal.SIGKILL, 9), pytest.param(signal.SIGTERM, 12, marks=pytest.mark.long)]
+)
 def test_an_interrupted_run_ends_where_it_would_have(number, at, alone, data, tmp_path):
     """Also where the second cluster's third process has no checkpoint, so gets the best weights from another."""
     options = {**OPTIONS, "dataset": data}

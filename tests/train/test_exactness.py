@@ -14,21 +14,21 @@ from tests.train import cluster, reference
 from tests.train.bases import FORMS
 from train.models.model_files import model_folder
 
-STEPS, ROWS_PER_STEP, ROWS, SEED = {"16bit": 50, "4bit": 20}, 8, 60, 3407
-TOLERANCE = 1e-4
+STEPS, ROWS_PER_STEP, ROWS, SEED = 20, 8, 60, 3407
+TOLERANCE = 5e-6
 OPTIONS = {
     "model": "tiny",
-    "max_steps": STEPS["16bit"],
+    "max_steps": STEPS,
     "rows_per_step": ROWS_PER_STEP,
     "lora_r": 8,
     "lora_alpha": 16,
     "learning_rate": 2e-3,
     "grad_clip": 0.3,
-    "save_every": 10,
-    "proof_every": 10,
+    "save_every": 4,
+    "proof_every": 4,
     "wire": "fp32",
 }
-IN_4_BIT = {"load_in": "4bit", "max_steps": STEPS["4bit"], "save_every": 4, "proof_every": 4, "eval_every": 5}
+IN_4_BIT = {"load_in": "4bit", "eval_every": 5}
 """An evaluation in its midst: what is trained after it must be the same."""
 
 
@@ -41,7 +41,7 @@ def data(tmp_path_factory) -> Path:
 def truth_of(data):
     def losses(form):
         nf4 = form == "4bit"
-        return reference.losses(model_folder("tiny"), data, steps=STEPS[form], rows_per_step=ROWS_PER_STEP, nf4=nf4)
+        return reference.losses(model_folder("tiny"), data, steps=STEPS, rows_per_step=ROWS_PER_STEP, nf4=nf4)
 
     return functools.cache(losses)
 
@@ -59,10 +59,6 @@ def truth(truth_of, form) -> list[float]:
 @pytest.fixture
 def settings(data, form) -> dict:
     return {**OPTIONS, "dataset": data, **(IN_4_BIT if form == "4bit" else {})}
-
-
-def largest_error(found: list[float], truth: list[float]) -> float:
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
 
 
 def assert_each_row_once(run: cluster.Cluster, rank: int = 0) -> None:
@@ -93,11 +89,11 @@ CLUSTERS = {
 IN_4_BIT_ALWAYS = ("5:2:1, ddp, micro-batch 2", "a share of zero, flat")
 
 
-def cases(names, always):
-    """Each on both forms of the base; some of those in 4 bit only in test-long."""
+def cases(names, always, seldom=()):
+    """Each on both forms of the base; some of those in 4 bit, and what is seldom, only in test-long."""
 
     def case(form, name):
-        marks = [] if form == "16bit" or name in always else [pytest.mark.long]
+        marks = [] if name in always or (form == "16bit" and name not in seldom) else [pytest.mark.long]
         return pytest.param(form, name, marks=marks, id=f"{form}-{name}")
 
     return [case(form, name) for form in FORMS for name in names]
@@ -108,14 +104,14 @@ def test_losses_are_those_of_one_machine(name, settings, truth, tmp_path):
     size, options = CLUSTERS[name]
     run = cluster.train(tmp_path, {**settings, **options}, size)
     for rank in range(size):
-        assert largest_error(run.losses(rank), truth) < TOLERANCE
+        assert reference.largest_error(run.losses(rank), truth) < TOLERANCE
         assert_each_row_once(run, rank)
 
 
 def test_a_base_in_4_bit_has_losses_of_its_own(truth_of):
     """Else the comparisons on it could not tell it from the plain one."""
     plain, quantised = (truth_of(form)[:5] for form in FORMS)  # while the rate warms up, alike in both
-    assert largest_error(quantised, plain) > 5 * TOLERANCE
+    assert reference.largest_error(quantised, plain) > 100 * TOLERANCE
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -123,37 +119,37 @@ def test_shares_may_change_at_every_step(settings, truth, tmp_path):
     program = [str(Path(__file__).with_name("broken.py")), "moving_shares"]
     run = cluster.train(tmp_path, {**settings, "balance": "even"}, 3, program=program)
     assert len({tuple(event["shares"]) for event in run.steps()}) > 3
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
 @pytest.mark.parametrize("sync", ["ddp", "flat"])
 def test_balance_corrects_a_wrong_guess_and_follows_a_slow_process_and_its_recovery(sync, data, truth, tmp_path):
-    """The times are made up (rank 1 takes four times as long up to step 30); what follows from them is real."""
+    """The times are made up (rank 1 takes four times as long up to step 10); what follows from them is real."""
     program = [str(Path(__file__).with_name("broken.py")), "slow_rank=30"]
     options = {**OPTIONS, "dataset": data, "sync": sync, "speeds": "node-0=100,node-1=80,node-2=4"}
     run = cluster.train(tmp_path, options, 3, program=program)
     rows = [[node["rows"] for node in event["nodes"].values()] for event in run.steps()]
     assert rows[0][2] == 0
-    assert rows[10] == rows[29] == [4, 1, 3]
-    assert sorted(rows[40]) == sorted(rows[49]) == [2, 3, 3]
+    assert rows[7] == rows[9] == [4, 1, 3]
+    assert sorted(rows[13]) == sorted(rows[19]) == [2, 3, 3]
     changes = [event for event in run.events() if event["event"] == "balance"]
     for event in changes:
         assert list(event["shares"].values()) == rows[event["step"]] != rows[event["step"] - 1]
     assert "node-1 sped up from" in changes[-1]["reason"]
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
 KILLED = {f"{before} then {after}": (before, after) for before, after in ((3, 3), (3, 2), (1, 3))}
 
 
-@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",)))
+@pytest.mark.parametrize(("form", "name"), cases(KILLED, ("3 then 2",), seldom=("3 then 3",)))
 def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     """SIGKILL in the middle, then the same command with the same or another number of processes. A process without a
     checkpoint of its own gets everything from one that has it."""
     before, after = KILLED[name]
-    killed_at, every = len(truth) * 23 // 50, settings["save_every"]
+    killed_at, every = 9, settings["save_every"]
     run = cluster.Cluster(tmp_path, settings, before)
     run.reaches(killed_at)
     for process in run.processes:
@@ -166,7 +162,7 @@ def test_a_killed_run_goes_on_exactly(form, name, settings, truth, tmp_path):
     assert start["step"] >= killed_at // every * every
     assert start["decisions"]["load_in"] == form
     assert any("by the speeds known so far, node-0 " in reason for reason in start["reasons"])
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert_each_row_once(run)
 
 
@@ -174,23 +170,24 @@ def test_full_fine_tuning_is_exact_too(data, tmp_path):
     options = {**OPTIONS, "dataset": data, "method": "full", "max_steps": 10, "learning_rate": 1e-3, "shares": "3,1"}
     run = cluster.train(tmp_path, options, 2)
     truth = reference.losses(model_folder("tiny"), data, steps=10, rows_per_step=8, rate=1e-3, full=True)
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
 
 
 def test_bf16_wire_stays_within_its_bound(data, truth, tmp_path):
-    """Rounding the gradients on their way costs 1.9e-5 after 50 steps: no error feedback is needed."""
+    """Rounding the gradients on their way costs 6e-6 after 20 steps, 1.9e-5 after 50: no error feedback is needed."""
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "wire": "bf16", "shares": "5,2,1"}, 3)
-    error = largest_error(run.losses(), truth)
-    assert 1e-6 < error < 2e-4
+    error = reference.largest_error(run.losses(), truth)
+    assert 1e-6 < error < 5e-5
 
 
 def test_the_usual_mean_of_means_would_fail(data, truth, tmp_path):
     """What plain data parallelism does, each rank dividing by its own tokens, is far outside the tolerance."""
     program = [str(Path(__file__).with_name("broken.py")), "mean_of_means"]
     run = cluster.train(tmp_path, {**OPTIONS, "dataset": data, "shares": "5,2,1"}, 3, program=program)
-    assert largest_error(run.losses(), truth) > 10 * TOLERANCE
+    assert reference.largest_error(run.losses(), truth) > 1000 * TOLERANCE
 
 
+@pytest.mark.long  # test_by_hand.py has it, with machines beside
 def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in {**OPTIONS, "dataset": data}.items()]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
@@ -201,4 +198,4 @@ def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     events = cluster.read(tmp_path / "logs/runs/run/events.jsonl")
     steps = cluster.history(events)
     assert list(steps[0]["nodes"]) == ["pair:0", "pair:1"]
-    assert largest_error([event["loss"] for event in steps], truth) < TOLERANCE
+    assert reference.largest_error([event["loss"] for event in steps], truth) < TOLERANCE

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -41,23 +40,32 @@ def program(tmp_path):
     return written
 
 
-def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(program, tmp_path):
+@pytest.fixture(scope="module")
+def warm():
+    """As an agent starts it."""
+    server = ForkServer(cluster.environment())
+    yield server
+    server.process.kill()
+    server.process.wait()
+
+
+def test_it_is_a_child_of_whoever_asked_with_its_environment_and_its_words(warm, program, tmp_path):
     with (tmp_path / "said").open("w") as out:
-        born = started(cluster.warm(), [program(SAYS), "a", "b"], {"WORD": "hello"}, out.fileno())
+        born = started(warm, [program(SAYS), "a", "b"], {"WORD": "hello"}, out.fileno())
     assert pace.ended(born, 60) == 0
     said = (tmp_path / "said").read_text()
     assert said == f"hello True {os.getpid()} {[program(SAYS), 'a', 'b']}\n"
 
 
 @pytest.mark.parametrize(("ends", "code"), [("raise SystemExit(3)", 3), ("1 / 0", 1), ("import os; os._exit(7)", 7)])
-def test_its_end_is_told_as_of_any_child(program, ends, code, tmp_path):
+def test_its_end_is_told_as_of_any_child(warm, program, ends, code, tmp_path):
     with (tmp_path / "said").open("w") as out:
-        assert pace.ended(started(cluster.warm(), [program(ends)], out=out.fileno())) == code
+        assert pace.ended(started(warm, [program(ends)], out=out.fileno())) == code
     assert ("ZeroDivisionError" in (tmp_path / "said").read_text()) == (code == 1)
 
 
-def test_a_signal_reaches_it_also_before_it_is_there(program):
-    born = started(cluster.warm(), [program("import time; time.sleep(600)")])
+def test_a_signal_reaches_it_also_before_it_is_there(warm, program):
+    born = started(warm, [program("import time; time.sleep(600)")])
     born.send_signal(signal.SIGTERM)
     assert pace.ended(born, 60) == -signal.SIGTERM
 
@@ -113,20 +121,11 @@ def test_one_that_answers_nobody_is_given_up(program, monkeypatch):
 
 def test_a_process_that_has_opened_a_card_is_not_forked(program, tmp_path):
     """It begins again without libraries; what was asked meanwhile is answered."""
-    cluster.warm()  # from now on this process is ready to be a parent
     opened = "import train.cluster.forkserver as w; w._import_libraries = lambda: None; "
     opened += "w._open_gpus = lambda: ['/dev/nvidiactl']; "
     runs = f"import sys; from train.__main__ import main; sys.exit(main(['warm', '--parent', '{os.getpid()}']))"
-    warm = ForkServer.__new__(ForkServer)
-    warm.link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs, (tmp_path / "log").open("w") as log:
-        warm.process = subprocess.Popen(
-            [sys.executable, "-c", opened + runs],
-            env=cluster.environment(),
-            cwd=cluster.ROOT,
-            stdin=theirs.fileno(),
-            stderr=log,
-        )
+    with (tmp_path / "log").open("w") as log:
+        warm = cluster.fork_server("-c", opened + runs, log=log)
     cluster.STARTED.append(warm.process)
     with (tmp_path / "said").open("w") as out:
         born = started(warm, [program(SAYS)], {"WORD": "hello"}, out.fileno())

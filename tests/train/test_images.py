@@ -97,6 +97,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
     assert made[0] == made[1] == made[2]
 
 
+@pytest.mark.long
 def test_it_continues_with_fewer_nodes_after_a_kill(alone, settings, tmp_path):
     cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)

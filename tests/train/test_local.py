@@ -22,7 +22,7 @@ from train.parallel.world import World
 from train.plan.config import SftConfig
 from train.plan.speedup import exchanges_per_step, local_steps, most_local_steps
 
-ROWS, STEPS = 60, 20
+ROWS, STEPS = 60, 14
 OPTIONS = {
     "model": "tiny",
     "max_steps": STEPS,
@@ -37,9 +37,9 @@ OPTIONS = {
     "sync": "local",
     "local_steps": 3,
 }
-SYNCS = [3, 6, 9, 12, 15, 18, 20]
-SAVED = [9, 18, 20]
-TOLERANCE = 1e-4
+SYNCS = [3, 6, 9, 12, 14]
+SAVED = [9, 14]
+TOLERANCE = 5e-6
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +62,6 @@ def local_truth(data, **changed) -> list[float]:
     return reference.local_losses(model_folder("tiny"), data, **settings)
 
 
-def largest_error(found: list[float], truth: list[float]) -> float:
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
-
-
 def trained(folder: Path) -> dict[str, torch.Tensor]:
     return checkpoint.load_file(folder / "adapter_model.safetensors")
 
@@ -75,13 +71,13 @@ def trained(folder: Path) -> dict[str, torch.Tensor]:
 
 def test_losses_are_those_of_the_reference(finished, truth):
     for rank in range(3):
-        assert largest_error(finished.losses(rank), truth) < TOLERANCE
+        assert reference.largest_error(finished.losses(rank), truth) < TOLERANCE
 
 
 def test_the_reference_can_tell(truth, data):
     """An outer step without momentum, or moments that are never averaged, would be seen."""
-    assert largest_error(local_truth(data, averaged=SAVED, momentum=0.0), truth) > 10 * TOLERANCE
-    assert largest_error(local_truth(data, averaged=()), truth) > 3 * TOLERANCE
+    assert reference.largest_error(local_truth(data, averaged=SAVED, momentum=0.0), truth) > 100 * TOLERANCE
+    assert reference.largest_error(local_truth(data, averaged=()), truth) > 50 * TOLERANCE
 
 
 def test_each_row_is_trained_once(finished):
@@ -97,7 +93,7 @@ def test_nothing_is_exchanged_between_syncs_and_all_agree_at_them(finished):
 
 
 def test_all_nodes_save_the_same(finished):
-    folders = [finished.node_home(rank) / "models/checkpoints/run/step-18" for rank in range(3)]
+    folders = [finished.node_home(rank) / "models/checkpoints/run/step-9" for rank in range(3)]
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in folders]
     assert "outer.safetensors" in manifests[0]
     assert manifests[0] == manifests[1] == manifests[2]
@@ -111,7 +107,7 @@ def test_a_process_without_rows_takes_part_in_syncs(data, tmp_path):
     rows = [tuple(node["rows"] for node in event["nodes"].values()) for event in run.steps()]
     assert rows[0][2] == 0 and rows[3][2] > 0
     truth = local_truth(data, steps=14, counts=lambda step: rows[step], averaged=[6, 12, 14])
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
     assert rows_are_right({event["step"]: event for event in run.steps()}, ROWS, 8)
 
 
@@ -126,7 +122,7 @@ def test_plain_averaging_is_the_special_case(size, local_steps, data, tmp_path):
         truth = local_truth(
             data, steps=10, counts=lambda step: (6, 2), round_steps=1, outer_rate=1.0, momentum=0.0, averaged=[8, 10]
         )
-    assert largest_error(run.losses(), truth) < TOLERANCE
+    assert reference.largest_error(run.losses(), truth) < TOLERANCE
 
 
 # -- stopping, resuming, losing ----------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A recipe of one's own: the same curve on any cluster, by the command and from Python, and what comes out of it."""
 
 import json
+import shutil
 import signal
 from typing import ClassVar
 
@@ -9,7 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 import train
-from tests.train import cluster
+from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
@@ -26,10 +27,6 @@ TABLE = cluster.ROOT / "examples/table.py"
 CSV = cluster.ROOT / "examples/energy.csv"
 STEPS = 48
 SETTINGS = {"recipe": TABLE, "max_steps": STEPS, "rows_per_step": 8, "save_every": 6, "eval_every": 24, "width": 16}
-
-
-def largest_error(found, truth):
-    return max(abs(a - b) / b for a, b in zip(found, truth, strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +61,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, rows):
         optimizer.param_groups[0]["lr"] = event["lr"]
         optimizer.step()
         losses.append(loss.item())
-    assert len(losses) == STEPS and largest_error(alone.losses(), losses) < 1e-5
+    assert len(losses) == STEPS and reference.largest_error(alone.losses(), losses) < 1e-5
     assert sum(losses[-8:]) < 0.5 * sum(losses[:8]), "nothing was learned"
 
 
@@ -76,12 +73,21 @@ def stream(rows):
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):
-        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
     made = [(run.node_home(rank) / "results/run/model/model.safetensors").read_bytes() for rank in range(3)]
     assert made[0] == made[1] == made[2]
 
 
-def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(settings, tmp_path):
+def test_it_goes_on_with_no_other_file(alone, settings, tmp_path):
+    other = tmp_path / "table.py"
+    other.write_text(TABLE.read_text() + "\n# changed\n")
+    shutil.copytree(alone.node_home(0), tmp_path / "node-0")
+    changed = cluster.Cluster(tmp_path, {**settings, "recipe": other, "dataset": CSV})
+    assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
+
+
+@pytest.mark.long
+def test_it_goes_on_where_it_was_killed_with_fewer_nodes(settings, tmp_path):
     longer = {**settings, "max_steps": 400, "learning_rate": 0.001, "eval_every": 0}
     truth = cluster.train(tmp_path / "truth", longer)
     torn = cluster.Cluster(tmp_path, {**longer, "shares": "5,2,1"}, 3)
@@ -90,13 +96,9 @@ def test_it_goes_on_where_it_was_killed_with_fewer_nodes_and_with_no_other_file(
         process.send_signal(signal.SIGKILL)
     torn.wait()
     assert len(torn.steps()) < 400, "it was done before it could be killed"
-    other = tmp_path / "table.py"
-    other.write_text(TABLE.read_text() + "\n# changed\n")
-    changed = cluster.Cluster(tmp_path, {**longer, "recipe": other, "dataset": CSV})
-    assert changed.wait() == [2] and "cannot continue with other settings: recipe_hash was" in changed.said()
     run = cluster.train(tmp_path, {**longer, "shares": "3,1"}, 2)
     assert [e["step"] for e in run.events() if e["event"] == "start"][-1] >= 6
-    assert largest_error(run.losses(), truth.losses()) < CLOSE
+    assert reference.largest_error(run.losses(), truth.losses()) < CLOSE
 
 
 def test_a_file_of_settings_with_its_own_serves_every_command(tmp_path):
@@ -120,7 +122,7 @@ def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
     assert agents.ended() == [0, 0]
     steps = agents.steps("node-0")
     assert len(steps[0]["nodes"]) == 3 and len(steps[-1]["nodes"]) == 2
-    assert largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
+    assert reference.largest_error([event["loss"] for event in steps], truth.losses()) < CLOSE
 
 
 def test_its_result_is_all_that_its_own_functions_need(alone, rows):
@@ -203,7 +205,7 @@ def test_signals_mean_what_they_meant_before(tmp_path, settings):
 def test_fit_in_three_unequal_processes_has_the_curve_of_one(alone, settings, tmp_path):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1"}, 3, program=["-m", "tests.train.fits"])
     for rank in range(3):
-        assert largest_error(run.losses(rank), alone.losses()) < CLOSE
+        assert reference.largest_error(run.losses(rank), alone.losses()) < CLOSE
         assert f"steps {STEPS}" in run.said(rank)
 
 

@@ -78,6 +78,7 @@ def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, 
     assert first[0] == first[1] == first[2]
 
 
+@pytest.mark.long
 def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_path):
     cluster.killed(tmp_path, {**settings, "shares": "5,2,1"}, 9)
     run = cluster.train(tmp_path, {**settings, "shares": "3,1"}, 2)
@@ -85,6 +86,7 @@ def test_it_goes_on_where_it_was_killed_with_fewer_nodes(alone, settings, tmp_pa
     assert reference.largest_error(run.losses(), alone.losses()) < CLOSE
 
 
+@pytest.mark.long
 def test_the_curve_goes_through_the_loss_of_a_node(settings, tmp_path):
     """Agents: the unequal third of them is killed with its worker, the others go on by themselves."""
     longer = {**settings, "max_steps": 150, "save_every": 20, "eval_every": 0}

@@ -1,4 +1,4 @@
-"""`profile: 4-19`: what three processes with other clocks recorded is one picture, and it changes nothing else."""
+"""`profile: 4-13`: what three processes with other clocks recorded is one picture, and it changes nothing else."""
 
 import json
 from pathlib import Path
@@ -10,8 +10,8 @@ from train.__main__ import main
 from train.runlog import merge_traces
 from train.runlog.trace import STEP, read_trace
 
-FIRST, LAST, AHEAD_S = 4, 19, 3
-OPTIONS = {"model": "tiny", "max_steps": 21, "rows_per_step": 8, "lora_r": 8, "save_every": 2}
+FIRST, LAST, AHEAD_S = 4, 13, 3
+OPTIONS = {"model": "tiny", "max_steps": 15, "rows_per_step": 8, "lora_r": 8, "save_every": 2}
 TOLERANCE = 1e-4
 BUSY_S = 0.05
 """Where processes share cores, an exchange does not end for all at once; tests/unit/train/runlog/test_merge_traces.py
@@ -79,7 +79,7 @@ def test_a_run_that_goes_on_records_what_is_left_and_says_so(options, plain, tmp
     began = said_of(run, "start")[-1]["step"]
     assert began >= 4
     assert [event["message"] for event in said_of(run, "warning")] == [
-        f"profile 3-12: {began + 1}-12 alone; this run is at step {began} of 21"
+        f"profile 3-12: {began + 1}-12 alone; this run is at step {began} of 15"
     ]
     assert merge_traces.merge(tmp_path).lines[0] == f"steps {began + 1}-12 of node-0, node-1"
     assert run.losses() == pytest.approx(plain.losses(), rel=TOLERANCE)

@@ -1,6 +1,7 @@
 """A worker that leaves is gone within seconds, however slow the disk: its last checkpoint waits in main memory."""
 
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -76,10 +77,10 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
 def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     """Its worker has been gone for long by the time that its disk has taken the checkpoint."""
     agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
-    agents.start(altered=f"slow_disk={pace.seconds(6)}")
+    agents.start(altered=f"slow_disk={pace.seconds(3)}")
     agents.together("node-0", step=8)
     (worker,) = agents.workers("node-0")
-    agents.running["node-0"].terminate()
+    agents.signal("node-0", signal.SIGTERM)
     pace.until(lambda: not Path(f"/proc/{worker}").exists(), 5, "it holds its GPU", every_s=0.02)
     assert agents.running["node-0"].poll() is None, "the checkpoint was not waited for"
     assert pace.ended(agents.running["node-0"]) == 143

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from tests.support import pace
 from tests.train import cluster
 from tests.train.bases import FORMS, save_in_4bit
-from tests.train.cluster import ROOT, environment, free_port
+from tests.train.cluster import ROOT, environment, free_port, rank_environment
 from train.__main__ import main
 from train.data.chat import PLAIN_TEMPLATE, Chat, load_chat
 from train.data.prepare import prepare
@@ -395,23 +395,34 @@ def test_bad_input_is_said(capsys, flags, said, launched, monkeypatch):
     assert said in capsys.readouterr().err
 
 
-def torchrun(*flags):
-    torch_run = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
-    command = [*torch_run, f"--master-port={free_port()}", "-m", "train", *flags, "--json"]
-    env = environment() | {"GLOO_SOCKET_IFNAME": "lo"}
-    done = pace.run(*command, cwd=ROOT, env=env)
-    assert done.returncode == 0, done.stderr
-    return json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))["measured"]
+@pytest.fixture
+def two(tmp_path):
+    """What two processes measure."""
+
+    def measured(*flags):
+        port, said = free_port(), tmp_path / "said"
+        with said.open("w") as out:
+            both = [
+                cluster.warm().start(
+                    ["-m", "train", *flags, "--json"], rank_environment(rank, (0, 0), port), out.fileno()
+                )
+                for rank in range(2)
+            ]
+        cluster.STARTED.extend(both)
+        assert [pace.ended(each, trouble=said.read_text) for each in both] == [0, 0], said.read_text()
+        return json.loads(next(line for line in said.read_text().splitlines() if line.startswith("{")))["measured"]
+
+    return measured
 
 
-def test_bench_measures_the_network_and_the_ways_to_add_up():
-    small, large = torchrun("bench", "allreduce", "--sizes-mb", "0.004,8", "--repeats", "2")
+def test_bench_measures_the_network_and_the_ways_to_add_up(two):
+    small, large = two("bench", "allreduce", "--sizes-mb", "0.004,8", "--repeats", "2")
     assert large["seconds"] > small["seconds"] > 0
     assert large["mbit_s"] == pytest.approx(ring_bytes(8_000_000, 2) * 8 / 1e6 / large["seconds"])
-    [half] = torchrun("bench", "allreduce", "--sizes-mb", "8", "--repeats", "2", "--wire", "bf16")
+    [half] = two("bench", "allreduce", "--sizes-mb", "8", "--repeats", "2", "--wire", "bf16")
     assert half["ideal_s"] == pytest.approx(large["ideal_s"] / 2)
     assert half["mbit_s"] == pytest.approx(ring_bytes(4_000_000, 2) * 8 / 1e6 / half["seconds"])
-    ways = torchrun("bench", "sync", "--repeats", "1", "--max-seq-length", "32")
+    ways = two("bench", "sync", "--repeats", "1", "--max-seq-length", "32")
     assert [(way["sync"], way["wire"]) for way in ways] == [
         ("flat", "fp32"),
         ("flat", "bf16"),
@@ -421,8 +432,8 @@ def test_bench_measures_the_network_and_the_ways_to_add_up():
     assert all(way["step_s"] > way["blocked_s"] >= 0 for way in ways)
 
 
-def test_bench_checks_every_collective_against_the_link_of_the_same_run():
-    found = torchrun("bench", "collectives", "--sizes-mb", "0.004,1", "--repeats", "2")
+def test_bench_checks_every_collective_against_the_link_of_the_same_run(two):
+    found = two("bench", "collectives", "--sizes-mb", "0.004,1", "--repeats", "2")
     rows = {(row["collective"], row["mb"]): row for row in found["rows"]}
     names = ("all-reduce", "broadcast", "all-gather", "reduce-scatter")
     assert set(rows) == {(name, mb) for name in names for mb in (0.004, 1.0)}
