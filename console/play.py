@@ -159,7 +159,7 @@ def _ansible(
             inventory=str(request.inventory.path.resolve()),
             limit=request.limit or None,
             tags=request.phase or None,
-            extravars=request.variables or None,
+            extravars={"motley_contact_ask": False, **request.variables},  # its terminal is runner's own
             cmdline=" ".join(words) or None,
             passwords=answers,
             envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we show

@@ -66,19 +66,26 @@ class Lab:
     def _layers_of(self, spec: HostSpec) -> tuple[Path, ...]:
         """A restored snapshot lies between the host's own disk and the layers that it was made on."""
         layers = self.installations[spec.name].layers
-        label = _read(self.place).get("restored", {}).get(spec.name)
-        return (snapshot_folder(self.place, label) / spec.name / "upper", *layers) if label else layers
+        kept = _read(self.place).get("restored", {}).get(spec.name)
+        return (Path(kept) / spec.name / "upper", *layers) if kept else layers
 
 
 # -- the lab as a whole --------------------------------------------------------------------------------------
 
 
 def up(
-    place: Place, profile_name: str, suite: str | None = None, layers: Sequence[str] = (), shape: Sequence[str] = ()
+    place: Place,
+    profile_name: str,
+    suite: str | None = None,
+    layers: Sequence[str] = (),
+    shape: Sequence[str] = (),
+    *,
+    kept: Path | None = None,
 ) -> Lab:
     """A running lab of this profile: fresh hosts, each as an installer leaves it, plus any layers of software.
 
     `shape` has words as `--shape` takes them; without a suite each host stands on the one that its shape is known for.
+    `kept` is what `keep` has left of a lab of the same hosts: they are as they were there.
     """
     missing = what_is_missing()
     if missing:
@@ -98,7 +105,10 @@ def up(
         network.build_switch(place, chosen)
         _serve(place, chosen.gateway, offered)
         _listen_for_magic_packets(place)
-        each(lab.hosts, _install_and_boot)
+        if kept:
+            _boot_from(lab, kept, lab.hosts)
+        else:
+            each(lab.hosts, _install_and_boot)
     return lab
 
 
@@ -229,15 +239,30 @@ def snapshot(lab: Lab, label: str) -> None:
     if folder.exists():
         raise LabError(f"there is a snapshot '{label}' already")
     with locked(lab.place):
-        if _read(lab.place).get("restored"):
-            raise LabError("these hosts come from a snapshot themselves; reset them before taking another one", code=2)
+        _must_be_fresh(lab)
         each(lab.hosts, Host.power_off)
         for host in lab.hosts:
             host.disk.unmount()
             (folder / host.name).mkdir(parents=True)
             host.disk.image.rename(folder / f"{host.name}.img")
             shutil.copytree(host.hardware, folder / f"{host.name}.hardware")
-        _restore(lab, label, lab.hosts)
+        _restore(lab, folder, lab.hosts)
+
+
+def keep(lab: Lab, folder: Path) -> None:
+    """All hosts, shut down in order, in a folder that outlives this lab: others come up from it."""
+    with locked(lab.place):
+        _must_be_fresh(lab)
+        each(lab.hosts, Host.power_off)
+        for host in lab.hosts:
+            (folder / host.name).mkdir(parents=True)
+            run("cp", "-a", host.disk.mounted_image / "upper", folder / host.name)
+            shutil.copytree(host.hardware, folder / f"{host.name}.hardware")
+
+
+def _must_be_fresh(lab: Lab) -> None:
+    if _read(lab.place).get("restored"):
+        raise LabError("these hosts come from a snapshot themselves; reset them before taking another one", code=2)
 
 
 def restore(lab: Lab, label: str, names: Sequence[str] = ()) -> None:
@@ -245,16 +270,19 @@ def restore(lab: Lab, label: str, names: Sequence[str] = ()) -> None:
         there = ", ".join(snapshots(lab.place)) or "none"
         raise LabError(f"no snapshot '{label}' (there are: {there})", code=2)
     with locked(lab.place):
-        _restore(lab, label, lab.some(names))
+        _restore(lab, snapshot_folder(lab.place, label), lab.some(names))
 
 
-def _restore(lab: Lab, label: str, hosts: list[Host]) -> None:
-    folder = snapshot_folder(lab.place, label)
+def _restore(lab: Lab, folder: Path, hosts: list[Host]) -> None:
     each(hosts, Host.destroy)
     for host in hosts:
         disk.mount_read_only(folder / f"{host.name}.img", folder / host.name)
+    _boot_from(lab, folder, hosts)
+
+
+def _boot_from(lab: Lab, folder: Path, hosts: list[Host]) -> None:
     state = _read(lab.place)
-    state.setdefault("restored", {}).update({host.name: label for host in hosts})
+    state.setdefault("restored", {}).update({host.name: str(folder) for host in hosts})
     _write(lab.place, state)
 
     def start(host: Host) -> None:

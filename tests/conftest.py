@@ -83,10 +83,10 @@ def lab_allowed() -> None:
         pytest.skip(f"NOT RUN: {reason}")
 
 
-def _lab(profile: str, suite: str, folder: Path, *layers: str) -> Iterator[Cluster]:
+def _lab(profile: str, suite: str, folder: Path, *layers: str, kept: Path | None = None) -> Iterator[Cluster]:
     place = Place(name=f"t{os.getpid()}")
     try:
-        yield clusters.start(place.name, profile, suite, folder, layers)
+        yield clusters.start(place.name, profile, suite, folder, layers, kept=kept)
     finally:
         labs.down(place)
 
@@ -99,15 +99,24 @@ def trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture(scope="module")
 def ready_trio(lab_allowed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
-    """Three nodes as a bootstrap leaves them for training: names, keys, addresses, and the training environment."""
-    from tests.support.bootstrap import Person  # noqa: PLC0415  needs what the training environment has not
+    """Three nodes as a bootstrap leaves them for training: names, keys, addresses, and the training environment.
+
+    Bootstrapped once for each state of the code, on hosts that are kept beside the lab's layers.
+    """
+    from tests.support import ready  # noqa: PLC0415  needs what the training environment has not
+    from tests.support.bootstrap import Person  # noqa: PLC0415
 
     folder = tmp_path_factory.mktemp("ready")
-    for cluster in _lab("trio", base.default_suite(), folder, "train"):
+    suite = base.default_suite()
+
+    def make(there: Path) -> None:
+        for cluster in _lab("trio", suite, folder, "train"):
+            ready.make(Person(cluster, folder / "first"), there)
+
+    there = ready.ensure(suite, make)
+    for cluster in _lab("trio", suite, folder, "train", kept=there):
         person = Person(cluster, folder)
-        person.writes()
-        for phase in ("ssh_trust", "static_ip"):
-            person.bootstraps(phase=phase)
+        ready.take_over(person, there)
         yield person
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from lab import cgroups, disk, network
 from lab import lab as labs
+from lab.host import Host
 from lab.place import Place
 from lab.shell import LabError
 from tests.support.cluster import REPOSITORY, Cluster
@@ -28,6 +29,7 @@ def left_of(place: Place) -> dict[str, list[str]]:
     }
 
 
+DESCRIBES_ITSELF = ("sh", "-c", "id kept; cat /etc/machine-id /etc/ssh/ssh_host_*.pub /etc/netplan/*; ls -l /etc /home")
 NOTHING: dict[str, list[str]] = {
     kind: [] for kind in ("processes", "namespaces", "mounts", "loops", "cgroups", "files")
 }
@@ -85,6 +87,27 @@ def test_snapshot_and_restore_carry_files_accounts_and_deletions(fresh_trio: Clu
     assert host.run("cat", "/etc/ssh/ssh_host_ed25519_key.pub") == key
     with pytest.raises(LabError, match=r"no snapshot 'other' \(there are: bootstrapped\)"):
         labs.restore(fresh_trio.lab, "other")
+
+
+def test_hosts_come_up_in_another_lab_as_they_were_kept(fresh_trio: Cluster, tmp_path: Path) -> None:
+    host, kept, other = fresh_trio["gpu-worker-1"], tmp_path / "kept", Place(name="other")
+    host.run("sh", "-c", "useradd kept; rm /etc/debian_version")
+    as_kept = host.run(*DESCRIBES_ITSELF)
+    labs.keep(fresh_trio.lab, kept)
+    labs.each(fresh_trio.hosts, Host.boot)
+    try:
+        lab = labs.up(other, "trio", fresh_trio.lab.suite, kept=kept)
+        assert lab.host("gpu-worker-1").run(*DESCRIBES_ITSELF) == as_kept
+        assert lab.host("gpu-worker-1").outcome("test", "-e", "/etc/debian_version").returncode == 1
+        with pytest.raises(LabError, match="come from a snapshot themselves"):
+            labs.keep(lab, tmp_path / "again")
+        labs.reset(lab, ["gpu-worker-1"])
+        assert labs.current(other).host("gpu-worker-1").outcome("id", "kept").returncode == 1
+        assert lab.host("gpu-worker-2").answers()
+    finally:
+        labs.down(other)
+    assert left_of(other) == NOTHING
+    assert fresh_trio["gpu-worker-1"].run(*DESCRIBES_ITSELF) == as_kept
 
 
 def test_the_power_button_shuts_down_in_order(trio: Cluster) -> None:

@@ -147,15 +147,30 @@ class Cluster:
 
 
 def start(
-    name: str, profile: str, suite: str | None, folder: Path, layers: Sequence[str] = (), *, shape: Sequence[str] = ()
+    name: str,
+    profile: str,
+    suite: str | None,
+    folder: Path,
+    layers: Sequence[str] = (),
+    *,
+    shape: Sequence[str] = (),
+    kept: Path | None = None,
 ) -> Cluster:
-    return Cluster(up(Place(name=name), profile, suite, layers, shape), folder)
+    return Cluster(up(Place(name=name), profile, suite, layers, shape, kept=kept), folder)
 
 
-def up(place: Place, profile: str, suite: str | None, layers: Sequence[str], shape: Sequence[str] = ()) -> Lab:
+def up(
+    place: Place,
+    profile: str,
+    suite: str | None,
+    layers: Sequence[str],
+    shape: Sequence[str] = (),
+    *,
+    kept: Path | None = None,
+) -> Lab:
     """Where no torch can be had for the hosts' Python, what needs it is named as not run."""
     try:
-        return labs.up(place, profile, suite, layers, shape)
+        return labs.up(place, profile, suite, layers, shape, kept=kept)
     except LabError as error:
         if found := re.search(r"there is no CPU build of torch for Python [\d.]+ at hand", str(error)):
             pytest.skip(f"NOT RUN: {found[0]}")

@@ -22,9 +22,7 @@ class Screen(pexpect.spawn):  # type: ignore[misc]
         while True:
             try:
                 return expect(patterns, pace.MEASURED_EVERY_S, *more, **other)
-            except pexpect.EOF as ended:
-                ended.add_note(f"all that was on the screen:\n{self.before}")
-                raise
-            except pexpect.TIMEOUT:
-                if pace.now() >= end:
+            except (pexpect.EOF, pexpect.TIMEOUT) as ended:
+                if isinstance(ended, pexpect.EOF) or pace.now() >= end:
+                    ended.add_note(f"all that was on the screen:\n{self.before}")
                     raise

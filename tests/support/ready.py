@@ -1,0 +1,62 @@
+"""The trio as its bootstrap leaves it: made once for each state of the code, and kept beside the lab's layers."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from lab import base
+from lab import lab as labs
+from lab.place import CACHE
+from tests.support.bootstrap import Person
+from tests.support.cluster import REPOSITORY
+
+PHASES = ("ssh_trust", "static_ip")
+DECIDES = "ansible.cfg console inventory lab playbooks plugins requirements roles templates train".split()
+"""Whatever a bootstrap is made of, and the hosts under it."""
+STATES = 4
+"""So many stay, for who goes to and fro between branches: some 50 MB each."""
+
+
+def ensure(suite: str, make: Callable[[Path], None]) -> Path:
+    """The folder of the hosts and of their controller's state; `make` fills it where nobody has yet."""
+    folder = CACHE / f"ready-{_key(suite)}"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "ready.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = CACHE / "ready.unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            make(unfinished)
+            unfinished.rename(folder)
+        os.utime(folder)
+        for old in sorted(CACHE.glob("ready-*"), key=lambda path: path.stat().st_mtime)[:-STATES]:
+            shutil.rmtree(old)
+    return folder
+
+
+def make(person: Person, folder: Path) -> None:
+    person.writes()
+    for phase in PHASES:
+        person.bootstraps(phase=phase)
+    labs.keep(person.cluster.lab, folder)
+    shutil.copytree(person.state, folder / "state")
+
+
+def take_over(person: Person, folder: Path) -> None:
+    """As the one who has bootstrapped them."""
+    shutil.copytree(folder / "state", person.state)
+    person.writes()
+
+
+def _key(suite: str) -> str:
+    digest = hashlib.sha256(str(base.locate(suite).root).encode())
+    for top in (*DECIDES, "tests/support/bootstrap.py", "tests/support/ready.py"):
+        for file in sorted(path for path in (REPOSITORY / top).rglob("*") if path.is_file()) or [REPOSITORY / top]:
+            if "__pycache__" not in file.parts:
+                digest.update(f"{file.relative_to(REPOSITORY)} ".encode() + file.read_bytes())
+    return digest.hexdigest()[:12]
