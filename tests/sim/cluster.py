@@ -92,7 +92,8 @@ class Cluster:
         """As systemd does."""
         machine = self.machines[name]
         lives = machine.life is not None and not machine.life.is_over
-        if not machine.is_on or (lives and not machine.life.agent.stop_signal) or name in self.ended:
+        stays = lives and not (machine.life.agent and machine.life.agent.stop_signal)
+        if not machine.is_on or stays or name in self.ended:
             return
         if lives or machine.asleep_since is not None:
             self.play.after(0.5, self.start_agent, name)
