@@ -56,7 +56,7 @@ def take_over(person: Person, folder: Path) -> None:
 def _key(suite: str) -> str:
     digest = hashlib.sha256(str(base.locate(suite).root).encode())
     for top in (*DECIDES, "tests/support/bootstrap.py", "tests/support/ready.py"):
-        for file in sorted(path for path in (REPOSITORY / top).rglob("*") if path.is_file()) or [REPOSITORY / top]:
-            if "__pycache__" not in file.parts:
+        for file in sorted((REPOSITORY / top).rglob("*")) or [REPOSITORY / top]:
+            if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(REPOSITORY)} ".encode() + file.read_bytes())
     return digest.hexdigest()[:12]
