@@ -216,10 +216,12 @@ class Cluster:
     # -- links -------------------------------------------------------------------------------------------------------
 
     def cut(self, ways: set[tuple[str, str]]) -> None:
+        self.stirs()
         self.cuts.append(ways)
         self.play.cut = set().union(*self.cuts)
 
     def plug(self, ways: set[tuple[str, str]]) -> None:
+        self.stirs()
         if ways in self.cuts:
             self.cuts.remove(ways)
             self.play.cut = set().union(*self.cuts)
