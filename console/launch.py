@@ -62,7 +62,7 @@ def launch(
 
 
 PAGE_ENDS_S = 10.0
-"""It ends others first, with a patience of its own."""
+"""The page waits for its own readers of the nodes first."""
 
 
 @contextlib.contextmanager
@@ -76,7 +76,10 @@ def live_page(inventory: Inventory, run: str) -> Iterator[None]:
         say(f"live page: {line}" if line.startswith("http") else f"no live page: {line}   later: make dashboard")
         yield
     finally:
-        end_group(page, patience_s=PAGE_ENDS_S)
+        page.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            page.communicate(timeout=PAGE_ENDS_S)
+        end_group(page)
         page.stdout.close()
 
 

@@ -63,7 +63,7 @@ def end(mark: str, *, spare: str = "", signals: Sequence[signal.Signals] = HARDE
 
 
 def each_line(process: subprocess.Popen[bytes], take: Callable[[bytes], object]) -> threading.Thread:
-    """Of what it writes, in a thread of its own, with the line break; an empty one when it writes no more."""
+    """Hands on each line of its output, with the line break, from a thread; an empty one is the end."""
 
     def read() -> None:
         assert process.stdout
@@ -77,7 +77,7 @@ def each_line(process: subprocess.Popen[bytes], take: Callable[[bytes], object])
 
 
 def end_group(process: subprocess.Popen[Any], *, patience_s: float = 5) -> None:
-    """Of a process that was started in a session of its own; who heeds no SIGTERM is not waited for longer."""
+    """Ends a process that has a session of its own, and all in it: SIGTERM, and SIGKILL where that is not heeded."""
     for number in HARDER:
         if process.poll() is None:
             os.killpg(process.pid, number)

@@ -250,7 +250,7 @@ def snapshot(lab: Lab, label: str) -> None:
 
 
 def keep(lab: Lab, folder: Path) -> None:
-    """All hosts, shut down in order, in a folder that outlives this lab: others come up from it."""
+    """All hosts, shut down cleanly, in a folder that outlives this lab: others come up from it."""
     with locked(lab.place):
         _must_be_fresh(lab)
         each(lab.hosts, Host.power_off)

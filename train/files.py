@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
-    """With a mode, it is at no moment open to more than that; without, to whom the umask leaves it."""
+    """Where a mode is given, nobody else can open it at any moment; where none is, the umask decides."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
@@ -59,7 +59,7 @@ def file_hash(path: Path) -> str:
 
 
 def size_and_hash(path: Path) -> dict[str, int | str]:
-    """As a set of files lists each of its own."""
+    """What a list of files records of each."""
     return {"size": path.stat().st_size, "sha256": file_hash(path)}
 
 

@@ -14,12 +14,14 @@ from tests.sim.story import Story, play
 
 
 def one(seed: int) -> int:
-    told = play(Story.of(seed))
-    print("\n".join(told.journal))
-    print(f"\n{told.steps} steps in {told.played_s:.0f} s of played time; {told.broken or 'all invariants hold'}")
-    if told.broken:
+    outcome = play(Story.of(seed))
+    print("\n".join(outcome.journal))
+    print(
+        f"\n{outcome.steps} steps in {outcome.played_s:.0f} s of played time; {outcome.broken or 'all invariants hold'}"
+    )
+    if outcome.broken:
         print("\n" + report(Story.of(seed)))
-    return 1 if told.broken else 0
+    return 1 if outcome.broken else 0
 
 
 def many(first: int, last: int) -> int:

@@ -57,7 +57,7 @@ class Cluster:
     cuts: list[set[tuple[str, str]]] = field(default_factory=list)
     ended: dict[str, int] = field(default_factory=dict)
     """Agents whose run is over, and their status."""
-    told: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
     lasting: set[object] = field(default_factory=set)
     """What is not over yet."""
 
@@ -130,7 +130,7 @@ class Cluster:
     def _sends(self, life: Life) -> Callable[[str, Any], str]:
         def send(_: str, notice: Any) -> str:
             life.agent.world.clock.sleep(0.3)
-            self.told.append(notice.key)
+            self.notices.append(notice.key)
             return ""
 
         return send

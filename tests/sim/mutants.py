@@ -31,7 +31,10 @@ def known() -> list[Mutant]:
 
 
 def named(name: str) -> Mutant:
-    return next(mutant for mutant in known() if mutant.name == name)
+    found = {mutant.name: mutant for mutant in known()}
+    if name not in found:
+        raise SystemExit(f"no fault '{name}' in tests/sim/mutants.toml; there are: {', '.join(found)}")
+    return found[name]
 
 
 @contextlib.contextmanager

@@ -99,7 +99,7 @@ class Life:
     def __init__(self, machine: Machine) -> None:
         self.machine, self.play = machine, machine.play
         self.began_at = machine.play.time
-        self.tasks: set[Task] = set()
+        self.tasks: dict[Task, None] = {}
         self.is_over = False
         self.frozen_since: float | None = None
         self.held: list[tuple[Task, int, bool, float]] = []
@@ -139,7 +139,7 @@ class Task(greenlet):
         super().__init__(parent=life.play.hub)
         self.life, self.target, self.words = life, target, words
         self.ticket = 0
-        life.tasks.add(self)
+        life.tasks[self] = None
         life.play.after(0.0, self.resume, 0, False)
 
     def run(self, *_: object) -> None:
@@ -148,7 +148,7 @@ class Task(greenlet):
         except GreenletExit:
             pass
         finally:
-            self.life.tasks.discard(self)
+            self.life.tasks.pop(self, None)
 
     def wait(self, seconds: float | None) -> bool:
         """Whether what it waited for has come. By the ticket an entry of the queue knows that it is too late."""

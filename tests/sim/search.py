@@ -14,10 +14,10 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
-def on_all_processors(call: Callable[[Item], Found], items: Iterable[Item], chunk: int = 8) -> Iterator[Found]:
-    """In order."""
+def on_all_processors(call: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
+    """What it returns for each of them, in their order."""
     with get_context("fork").Pool(len(os.sched_getaffinity(0))) as pool:
-        yield from pool.imap(call, items, chunksize=chunk)
+        yield from pool.imap(call, items, chunksize=8)
 
 
 def broken_by(seed: int) -> tuple[int, str]:

@@ -57,7 +57,7 @@ class Story:
         return cls(**facts | {"faults": tuple(Fault(**fault) for fault in facts["faults"]), "out": tuple(facts["out"])})
 
 
-class Telling(Cluster):
+class PlayedStory(Cluster):
     def __init__(self, story: Story) -> None:
         super().__init__(story.seed, story.size, story.layers, has_address=story.ends)
         self.story = story
@@ -112,7 +112,7 @@ class Telling(Cluster):
                 self.train_or_wait(*((out, rest) if self.truth.can_train(out) else (rest, out)))
                 self.plug(across)
             case "links":
-                some = {way for way in across if self.play.dice.random() < 0.4}
+                some = {way for way in sorted(across) if self.play.dice.random() < 0.4}
                 self.cut(some)
                 self._no_thrash()
                 self.plug(some)
@@ -175,8 +175,8 @@ class Telling(Cluster):
             ENDED_S,
             lambda: f"the run is over, and not all have ended within {ENDED_S:.0f} s: {self.states()}",
         )
-        if self.told.count("done") != 1:
-            self.truth.breaks(f"the end was told {self.told.count('done')} times")
+        if self.notices.count("done") != 1:
+            self.truth.breaks(f"the end was told {self.notices.count('done')} times")
 
 
 OWN = {"worker dies": 1, "worker fails": 1, "next workers fail": 2, "worker cannot be ended": 1}
@@ -190,7 +190,7 @@ def over_s(fault: Fault) -> float:
 
 
 @dataclass(frozen=True)
-class Told:
+class Outcome:
     """How a story went."""
 
     broken: str
@@ -200,8 +200,8 @@ class Told:
     played_s: float
 
 
-def play(story: Story) -> Told:
-    cluster = Telling(story)
+def play(story: Story) -> Outcome:
+    cluster = PlayedStory(story)
     broken = ""
     try:
         cluster.run()
@@ -211,4 +211,4 @@ def play(story: Story) -> Told:
         for machine in cluster.machines.values():
             if machine.life:
                 machine.life.end()
-    return Told(broken, cluster.play.journal, cluster.truth.steps_made, cluster.play.time)
+    return Outcome(broken, cluster.play.journal, cluster.truth.steps_made, cluster.play.time)

@@ -11,9 +11,13 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.sim.played import Life, Machine, Play
 from train.cluster.processes import Processes
+
+if TYPE_CHECKING:
+    from tests.sim.truth import Truth
 
 JOIN_S, GIVE_UP_S = 15.0, 30.0
 """How long a worker waits for the others of its group, and for one that says nothing any more."""
@@ -273,7 +277,7 @@ class PlayedProcesses(Processes):
         node.cpu_at = now
         return node.cpu_s, 0
 
-    def has_cards(self) -> bool:
+    def has_gpus(self) -> bool:
         return False
 
 
@@ -291,6 +295,3 @@ class PlayedStage:
 
     def close(self) -> None:
         pass
-
-
-from tests.sim.truth import Truth  # noqa: E402 - both name each other's types

@@ -21,7 +21,7 @@ PLACE_S = 3.9
 
 
 class Broken(BaseException):  # no agent may catch it
-    """An invariant."""
+    """What must hold does not."""
 
 
 @dataclass
@@ -61,7 +61,6 @@ class Truth:
     step: int = 0
     stepped_at: float = 0.0
     steps_made: int = 0
-    together: frozenset[str] = frozenset()
     held: dict[str, int] = field(default_factory=dict)
     """The step that each node must still have: what it trained, unless a fault has taken it."""
     stays: dict[str, Stay] = field(default_factory=dict)

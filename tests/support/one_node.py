@@ -38,7 +38,9 @@ def _bring(host: Host) -> None:
     shutil.copytree(REPOSITORY / "plugins/modules", there)
     of_ansible = Path(ansible.__file__).parent
     shutil.copytree(of_ansible / "module_utils", there / "ansible/module_utils")
-    shutil.copytree(REPOSITORY / "plugins/module_utils/motley", there / "ansible/module_utils/motley")
+    for package in ("motley", "train"):  # the second is a link, to what modules share with the trainer
+        here = REPOSITORY / "plugins/module_utils" / package
+        shutil.copytree(here, there / "ansible/module_utils" / package, ignore=shutil.ignore_patterns("__pycache__"))
     # The package's own wants more of the package.
     (there / "ansible/__init__.py").write_text(f"__version__ = '{ansible.release.__version__}'\n")
 

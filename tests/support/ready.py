@@ -55,7 +55,7 @@ def take_over(person: Person, folder: Path) -> None:
 
 def _key(suite: str) -> str:
     digest = hashlib.sha256(str(base.locate(suite).root).encode())
-    for top in (*DECIDES, "tests/support/bootstrap.py", "tests/support/ready.py"):
+    for top in (*DECIDES, *(f"tests/support/{name}.py" for name in ("bootstrap", "cluster", "ready"))):
         for file in sorted((REPOSITORY / top).rglob("*")) or [REPOSITORY / top]:
             if file.is_file() and "__pycache__" not in file.parts:
                 digest.update(f"{file.relative_to(REPOSITORY)} ".encode() + file.read_bytes())

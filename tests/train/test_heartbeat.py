@@ -124,13 +124,13 @@ def test_who_is_heard_but_cannot_be_reached_is_lost():
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (100.5, 101.5, 102.5):
         peer.missed(False, "does not answer")
-        peer.told(NodeStatus(name="b"), at, beat=(1, 2))
+        peer.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert peer.lost(103.5) and not peer.lost(102.9)
     busy = Peer()
     busy.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (101.0, 103.0, 105.0):
         busy.missed(True, "takes connections but does not answer")
-        busy.told(NodeStatus(name="b"), at, beat=(1, 2))
+        busy.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert not busy.lost(106.0), "its agent lives, and its machine takes connections"
 
 

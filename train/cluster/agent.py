@@ -71,16 +71,14 @@ def main(args: argparse.Namespace) -> int:
     values = read_yaml(args.config, "config file")
     settings = load_config(values | {"run": cluster.run})
     world = World(processes=Processes(forkserver))
-    # `never` has set the old checkpoints aside once: what is there now is this launch's own.
-    resume = "auto" if settings.resume == "never" else settings.resume
-    program = [*args.program.split(), "run", "--config", str(args.config), "--run", cluster.run, "--resume", resume]
+    program = [*args.program.split(), "run", "--config", str(args.config)]
     stage = Stage(settings.checkpoint_folder(), cluster.node)
     workers = LocalWorkers(cluster, settings, program, world, stage)
     gpus = GpuReadings(settings.log_folder / paths.GPU, cluster.node)
     return Agent(cluster, settings, workers, world, gpus=gpus, wait_s=args.wait_s).run()
 
 
-class Cards(Protocol):
+class Gpus(Protocol):
     now: list[dict[str, str]]
     """As nvidia-smi sees them."""
 
@@ -93,7 +91,7 @@ class Agent:
         workers: LocalWorkers,
         world: World,
         *,
-        gpus: Cards,
+        gpus: Gpus,
         wait_s: float,
         send: Callable[[str, Notice], str] = send,
     ) -> None:

@@ -38,8 +38,14 @@ class Disk:
     def append(self, file: Path, lines: str) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         drop_torn_line(file)
-        with file.open("a", encoding="utf-8") as stream:
-            stream.write(lines)
+        with file.open("ab", buffering=0) as stream:
+            size, data = stream.tell(), lines.encode()
+            try:
+                while data:
+                    data = data[stream.write(data) :]
+            except OSError:
+                stream.truncate(size)  # it is written again, all of it
+                raise
 
     def make_folder(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)

@@ -92,6 +92,6 @@ class Newcomers:
             self.since.setdefault(name, joined)
 
     def welcome(self, peers: Mapping[str, Peer], at: float) -> list[str]:
-        """By when it was lost, too: one that was back within three seconds was never silent."""
+        """It waits from its loss on, too: one that was back within three seconds was never silent."""
         out_since = {name: max(peer.since, self.lost_at.get(name, 0.0)) for name, peer in peers.items()}
         return [name for name, since in out_since.items() if at - since >= self.hold_s.get(name, 0.0)]

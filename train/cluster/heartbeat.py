@@ -50,10 +50,10 @@ class Peer:
     how: str = "no answer yet"
 
     def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
-        self.told(status, at, beat)
+        self.heard(status, at, beat)
         self.answered_at, self.absent_rounds, self.how = at, 0, "answers"
 
-    def told(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
+    def heard(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         """Unasked. So its agent lives; but whether its machine can be reached only an answer shows."""
         if not self.reachable(at):
             self.since = at
@@ -89,8 +89,7 @@ class Heartbeat:
         self.lock = threading.Lock()
         self.peers = {node.name: Peer() for node in config.nodes if node.name != config.node}
         self.boot, self.beats = int(self.clock.wall() * 1e9), 0
-        self.said: NodeStatus | None = None
-        self.said_text = ""
+        self.packed: tuple[NodeStatus | None, str] = None, ""
         self.ask_now = {name: self.clock.event() for name in self.peers}
 
     def start(self) -> None:
@@ -118,10 +117,11 @@ class Heartbeat:
 
     def pack(self, nonce: str) -> bytes:
         self.beats += 1
-        if (status := self.status()) is not self.said:  # often the same for many rounds
-            self.said, self.said_text = status, json.dumps(to_json(status))
+        packed, status = self.packed, self.status()
+        if packed[0] is not status:  # often the same for many rounds
+            packed = self.packed = status, json.dumps(to_json(status))
         body = json.dumps({"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce})
-        text = f'{body[:-1]}, "said": {self.said_text}}}'.encode()
+        text = f'{body[:-1]}, "said": {packed[1]}}}'.encode()
         return self._mac(text) + b" " + text + b"\n"
 
     def unpack(self, line: bytes) -> dict[str, Any] | None:
@@ -150,7 +150,7 @@ class Heartbeat:
                 self.ask_now[body["from"]].set()
                 return
             changed = peer.status != status
-            (peer.answered if answered else peer.told)(status, self.clock.now(), beat)
+            (peer.answered if answered else peer.heard)(status, self.clock.now(), beat)
         if changed:
             self.news.set()
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from train.cluster.forkserver import ForkServer, Worker, with_source
 
@@ -17,7 +18,7 @@ from train.cluster.forkserver import ForkServer, Worker, with_source
 class Process:
     """One worker: in a session of its own, with a file in this process's memory for the cause of its failure."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | Worker, cause: int) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Worker, cause: IO[bytes]) -> None:
         self.process, self.cause = process, cause
 
     @property
@@ -29,7 +30,8 @@ class Process:
 
     def reported(self) -> bytes:
         """Why it failed, in its own words; nothing where it could not say."""
-        return os.pread(self.cause, 1 << 16, 0)
+        self.cause.seek(0)
+        return self.cause.read()
 
     def is_stopped(self) -> bool:
         try:
@@ -45,10 +47,6 @@ class Process:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
 
-    def __del__(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self.cause)
-
 
 class Processes:
     def __init__(self, forkserver: ForkServer | None = None) -> None:
@@ -60,8 +58,8 @@ class Processes:
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> Process:
         """`python COMMAND…`"""
-        cause = os.memfd_create("failure")
-        own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{cause}"}
+        cause = os.fdopen(os.memfd_create("failure"), "rb")
+        own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{cause.fileno()}"}
         whole = with_source({**os.environ, **own, **env})
         forked = self.forkserver.start(command, whole) if self.forkserver else None
         return Process(forked or _start_cold(command, whole), cause)
@@ -78,7 +76,7 @@ class Processes:
                     read_bytes += int(read[1]) if read else 0
         return ticks / os.sysconf("SC_CLK_TCK"), read_bytes
 
-    def has_cards(self) -> bool:
+    def has_gpus(self) -> bool:
         return Path("/dev/nvidiactl").exists()
 
 

@@ -1,14 +1,8 @@
-"""Every number of seconds that the agents decide by.
-
-MOTLEY_PACE=3 makes all of them three times as long, for a machine on which everything takes three times as long; all
-nodes of a run need the same. The tests set it too, so neither the product nor its tests are wrong on a slow machine.
-"""
+"""Every number of seconds that agents, heartbeats, membership and workers decide by."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,12 +76,5 @@ class Timing:
     preload_s: float = 60.0
     preload_look_s: float = 0.05
 
-    def stretched(self, pace: float) -> Timing:
-        longer: dict[str, Any] = {
-            name: tuple(pace * s for s in value) if isinstance(value, tuple) else pace * value
-            for name, value in asdict(self).items()
-        }
-        return Timing(**longer)
 
-
-TIMING = Timing().stretched(float(os.environ.get("MOTLEY_PACE") or 1))
+TIMING = Timing()

@@ -101,7 +101,7 @@ class Group:
             return Failure(facts["kind"], facts["message"])
         if code == 143:
             return Failure("peer", "ended by SIGTERM from elsewhere")
-        if code == -signal.SIGABRT and len(self.generation.members) > 1 and self.world.processes.has_cards():
+        if code == -signal.SIGABRT and len(self.generation.members) > 1 and self.world.processes.has_gpus():
             return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer")
         if code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""

@@ -1,4 +1,4 @@
-"""All that an agent touches outside itself. Whoever gives it another world plays with it: tests/sim does."""
+"""What an agent touches outside itself, but for its GPUs and who uses the machine. tests/sim gives it a played one."""
 
 from __future__ import annotations
 

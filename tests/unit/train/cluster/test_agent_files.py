@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -76,3 +77,18 @@ def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(
     write("three")
     lines = (tmp_path / "members.jsonl").read_text().splitlines()
     assert [json.loads(line)["reason"] for line in lines] == ["one", "two", "three"]
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_line_gets_no_line_twice(tmp_path: Path) -> None:
+    file, disk = tmp_path / "members.jsonl", Disk()
+    disk.append(file, "one\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            disk.append(file, "two\nthree\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert file.read_text() == "one\n"
+    disk.append(file, "two\nthree\n")
+    assert file.read_text() == "one\ntwo\nthree\n"
