@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
         path=tmp_path / "hosts.yml", nodes={"late": {**node, "motley_state": str(tmp_path / "state")}}
     )
     monkeypatch.setattr(play, "ROOT", tmp_path)
+    monkeypatch.setenv("PATH", os.environ["PATH"])  # to which it adds the folder of Ansible's programs
     request = play.PlaybookRun(verb="trial", playbook="trial", inventory=inventory)
     assert play.run(request, play.Passwords("typed", "typed")) == 1
     said = capfd.readouterr().out
