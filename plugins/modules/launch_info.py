@@ -22,9 +22,19 @@ from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.mesh import meet
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
-from ansible.module_utils.motley.run_processes import UNIT, is_loading
+from ansible.module_utils.motley.run_processes import is_loading
 from ansible.module_utils.motley.versions import collect
-from ansible.module_utils.train.runlog.paths import AGENT, CLUSTER, DECIDED, EVENTS, LAUNCH, checkpoints, logs, made
+from ansible.module_utils.train.runlog.paths import (
+    AGENT,
+    CLUSTER,
+    DECIDED,
+    EVENTS,
+    LAUNCH,
+    UNIT,
+    checkpoints,
+    logs,
+    made,
+)
 
 DOCUMENTATION = r"""
 module: launch_info

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from train.cluster.forkserver import ForkServer
 from train.cluster.timing import TIMING
-from train.runlog.paths import PRELOAD, WANTED
+from train.runlog.paths import PRELOAD, UNIT, WANTED
 
 NO_RUN = 75
 
@@ -24,14 +24,19 @@ NO_RUN = 75
 def begun_early(home: Path) -> ForkServer | None:
     """The fork server where this agent was there before its run; ends this process where no run comes.
 
-    Of the unit alone: whoever starts launch_cluster.sh by hand means the run.
+    Of the unit alone: whoever starts launch_cluster.sh by hand means the run. What the unit was started for may
+    be taken back before this process is there: then the script is that of the run before, which nobody wants.
     """
-    if "INVOCATION_ID" not in os.environ or not (home / PRELOAD).exists():
+    if not of_the_unit():
         return None
     if (home / WANTED).exists():
         (home / PRELOAD).unlink(missing_ok=True)  # the run was faster
         return None
     return wait_for_run(home) or sys.exit(NO_RUN)
+
+
+def of_the_unit() -> bool:
+    return UNIT in Path("/proc/self/cgroup").read_text()
 
 
 def wait_for_run(home: Path) -> ForkServer | None:

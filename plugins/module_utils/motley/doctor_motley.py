@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, CLUSTER, WANTED, logs
+from ..train.runlog.paths import AGENT, CLUSTER, UNIT, WANTED, logs
 from . import firewall_rules, run_files, run_processes
 from .files import read
 from .undo_record import ROOT, Before, read_text, undone
@@ -121,8 +121,8 @@ def runs(home: Path) -> dict[str, Any]:
         "agents": agents,
         "orphans": sorted(set(here) - set(agents)) if not agents else [],
         "wanted": (home / WANTED).exists(),
-        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", run_processes.UNIT),
-        "result": says("systemctl", "show", "-p", "Result", "--value", run_processes.UNIT),
+        "unit": says("systemctl", "show", "-p", "ActiveState", "--value", UNIT),
+        "result": says("systemctl", "show", "-p", "Result", "--value", UNIT),
     }
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
-from ..train.runlog.paths import PRELOAD, WANTED
+from ..train.runlog.paths import PRELOAD, UNIT, WANTED
 from .files import read
 
-UNIT = "motley-run.service"
 PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 
 

@@ -33,6 +33,7 @@ from ..train.runlog.paths import (
     OUTPUT,
     PRELOAD,
     THEN,
+    UNIT,
     WANTED,
     checkpoints,
     made,
@@ -53,7 +54,7 @@ from .run_files import (
     read_json,
     size_of,
 )
-from .run_processes import UNIT, listening, processes
+from .run_processes import listening, processes
 from .waking import wake
 
 GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memory.used", "memory.total"]

@@ -43,7 +43,7 @@ class Server:
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(preload, "ForkServer", Server)
-    monkeypatch.setenv("INVOCATION_ID", "of the unit")
+    monkeypatch.setattr(preload, "of_the_unit", lambda: True)
     for folder in ("config", "scripts", "code.1"):
         (tmp_path / folder).mkdir()
     (tmp_path / "code").symlink_to("code.1")
@@ -94,6 +94,12 @@ def test_it_ends_when_the_launch_is_refused(home: Path) -> None:
     assert ends(home)
 
 
+def test_it_ends_when_the_launch_is_refused_before_it_is_there(home: Path) -> None:
+    """It would else be the agent of the run before, which was stopped."""
+    (home / PRELOAD).unlink()
+    assert ends(home)
+
+
 def test_it_ends_when_no_run_comes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preload, "TIMING", Timing(preload_s=0.3))
     assert ends(home)
@@ -111,5 +117,5 @@ def test_a_run_that_was_faster_is_started_as_ever(home: Path) -> None:
 
 
 def test_whoever_starts_it_by_hand_means_the_run(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("INVOCATION_ID")
+    monkeypatch.setattr(preload, "of_the_unit", lambda: False)
     assert preload.begun_early(home) is None
