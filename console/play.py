@@ -162,7 +162,10 @@ def _ansible(
             extravars={"motley_contact_ask": False, **request.variables},  # its terminal is runner's own
             cmdline=" ".join(words) or None,
             passwords=answers,
-            envvars={"ANSIBLE_DISPLAY_TRACEBACK": "error"},  # into the log, and the exception's name into what we show
+            envvars={
+                "ANSIBLE_DISPLAY_TRACEBACK": "error",  # into the log, and the exception's name into what we show
+                "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins/callback"),  # runner adds its own
+            },
             suppress_env_files=True,  # else runner writes the passwords into env/passwords
             settings={"pexpect_use_poll": True, "pexpect_timeout": 1, "suppress_output_file": False},
             event_handler=on_event,
