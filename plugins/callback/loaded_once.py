@@ -15,7 +15,7 @@ description: Nothing is shown. A play over three hosts takes a fifth less of the
 """
 
 
-class CallbackModule(CallbackBase):  # type: ignore[misc]
+class CallbackModule(CallbackBase):
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
     CALLBACK_NAME = "loaded_once"
