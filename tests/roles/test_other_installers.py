@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.host import Host
-from tests.support import pace, router
+from tests.support import one_node, pace, router
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 from tests.support.secrets import traces
@@ -108,7 +108,7 @@ def test_a_change_its_way_back_and_its_undo_leave_the_owners_network(person: Per
     assert host.run("nmcli", "-g", "GENERAL.STATE", "device", "show", lan).startswith("100")
     assert {"netplan-wlp9s0-Home", "office"} <= set(profiles(host))
     assert WIFI_PASSWORD in host.run("cat", "/etc/netplan/01-network-manager-all.yaml")
-    assert person.bootstraps(limit=DESKTOP, phase="static_ip").changed() == {DESKTOP: 0}
+    assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
 
     host.power_off()
     host.restore_power()
@@ -143,7 +143,7 @@ def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -
     assert host.run("python3", "-c", merged).strip().endswith("{'network': {'config': 'disabled'}}]")
     theirs = host.run("cat", "/etc/netplan/50-cloud-init.yaml")
     assert spare in theirs and f"{lan}:" not in theirs
-    assert person.bootstraps(limit=SERVER, phase="static_ip").changed() == {SERVER: 0}
+    assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
 
     said = person.types("undo", limit=SERVER, phase="static_ip")
     assert said.rc == 0, said.out
@@ -163,16 +163,17 @@ def test_a_desktop_that_asks_its_router_gets_a_fixed_address(person: Person) -> 
     profile = host.run("nmcli", "-g", "GENERAL.CONNECTION", "device", "show", host.spec.nics[0])
     assert profile.startswith("Wired connection"), profile
 
-    person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=["10.77.0.250"])
-    said = person.types("bootstrap", limit=DESKTOP, phase="static_ip")
-    assert said.rc == 1 and "names do not resolve after the change" in said.out and "motley_dns" in said.out, said.out
-    assert f"answers at {leased} as before" in said.out and router.address_by_lease(host) == leased
+    unheard = one_node.planned(host, dns=("10.77.0.250",), reached_at=leased)
+    assert unheard.begins()["changed"]
+    said = unheard.confirms()
+    assert said["failed"] and "names do not resolve after the change" in said["msg"] and "motley_dns" in said["msg"]
+    assert unheard.goes_back() and router.address_by_lease(host) == leased
 
     person.writes({DESKTOP: {"motley_current_address": leased}}, motley_dns=None)
     assert "names resolve" in person.bootstraps(limit=DESKTOP, phase="static_ip").out
     assert addresses(host)[host.spec.nics[0]] == [f"{host.spec.address}/24"]
     assert host.run("getent", "ahostsv4", "pypi.org").startswith("198.51.100.7")
-    assert person.bootstraps(limit=DESKTOP, phase="static_ip").changed() == {DESKTOP: 0}
+    assert one_node.planned(host, reached_at=host.spec.address).begins()["changed"] is False
 
     said = person.types("undo", limit=DESKTOP, phase="static_ip")
     assert said.rc == 0, said.out
