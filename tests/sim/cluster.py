@@ -241,6 +241,11 @@ class Cluster:
                 self.truth.breaks(trouble())
             self.play.run(min(end, self.play.time + 0.25))
 
+    def close(self) -> None:
+        for machine in self.machines.values():
+            if machine.life:
+                machine.life.end()
+
     def states(self) -> str:
         said = []
         for name, machine in self.machines.items():

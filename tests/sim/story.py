@@ -208,7 +208,5 @@ def play(story: Story) -> Outcome:
     except Broken as error:
         broken = str(error)
     finally:
-        for machine in cluster.machines.values():
-            if machine.life:
-                machine.life.end()
+        cluster.close()
     return Outcome(broken, cluster.play.journal, cluster.truth.steps_made, cluster.play.time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from tests.sim import mutants
 from tests.sim.faults import Fault
 from tests.sim.search import first_broken, report, shrunk
-from tests.sim.story import Story, play
+from tests.sim.story import PlayedStory, Story, play
+from train.cluster.timing import TIMING
 
 KEPT = [Story.from_json(line) for line in Path(__file__).with_name("kept.jsonl").read_text().splitlines()]
 
@@ -32,6 +34,27 @@ def test_a_hundred_thousand_stories(first: int) -> None:
 @pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")
 def test_what_was_once_broken(story: Story) -> None:
     assert play(story).broken == ""
+
+
+@pytest.mark.parametrize("others", ["end", "are stopped"])
+def test_who_was_away_when_the_run_ended_does_not_wait_for_ever(others: str) -> None:
+    with closing(PlayedStory(Story(3, 3, ()))) as cluster:
+        *rest, away = cluster.order
+        lives = cluster.machines
+        cluster.train_or_wait(cluster.order)
+        cluster.power_off(away)
+        cluster.train_or_wait(rest)
+        if others == "end":
+            cluster.training.last_step = cluster.truth.step + 3
+        else:
+            for name in rest:
+                cluster.ask_to_end(name)
+        cluster.until(lambda: all(lives[name].life.is_over for name in rest), 30, cluster.states)
+        cluster.power_on(away)
+        cluster.play.run(cluster.play.time + TIMING.over_s - 5)
+        assert "no majority" in lives[away].life.agent.reason
+        cluster.until(lambda: lives[away].life.is_over, 20, cluster.states)
+        assert f"{away} ends with 143" in cluster.play.journal[-1]
 
 
 def test_a_story_is_the_same_each_time() -> None:

@@ -115,6 +115,7 @@ def test_what_does_not_answer_is_lost_in_time_and_said_how():
     how = {name: peer.how for name, peer in one.snapshot().items()}
     assert lost_s["n1"][0] > 4.5 and lost_s["n1"][1] < 9, "a machine whose kernel answers is given longer"
     assert lost_s["n2"][1] < 4.5 and lost_s["n3"][1] < 4.5
+    assert {name for name, peer in one.snapshot().items() if peer.no_agent_since} == {"n3"}
     assert "does not answer" in how["n1"] and "another launch" in how["n2"] and "no agent" in how["n3"]
 
 
@@ -123,13 +124,13 @@ def test_who_is_heard_but_cannot_be_reached_is_lost():
     peer = Peer()
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (100.5, 101.5, 102.5):
-        peer.missed(False, "does not answer")
+        peer.missed(0.0, False, "does not answer")
         peer.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert peer.lost(103.5) and not peer.lost(102.9)
     busy = Peer()
     busy.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     for at in (101.0, 103.0, 105.0):
-        busy.missed(True, "takes connections but does not answer")
+        busy.missed(0.0, True, "takes connections but does not answer")
         busy.heard(NodeStatus(name="b"), at, beat=(1, 2))
     assert not busy.lost(106.0), "its agent lives, and its machine takes connections"
 
@@ -139,7 +140,7 @@ def test_rounds_that_this_node_was_late_for_prove_nothing():
     peer.answered(NodeStatus(name="b"), at=100.0, beat=(1, 1))
     assert not peer.lost(200.0), "silent for long, but nobody asked"
     for _ in range(heartbeat.ROUNDS):
-        peer.missed(False, "does not answer")
+        peer.missed(0.0, False, "does not answer")
     assert peer.lost(103.5) and not peer.lost(102.0)
 
 

@@ -13,6 +13,7 @@ from train.cluster.membership import (
     HostFacts,
     Idle,
     Keep,
+    Leave,
     NodeStatus,
     NodeView,
     Propose,
@@ -47,6 +48,16 @@ def test_majorities():
     assert majority(["a"], PAIR) and not majority(["b"], PAIR)
     assert majority(["a", "d"], FOUR) and not majority(["b", "c"], FOUR) and majority(["b", "c", "d"], FOUR)
     assert majority(["a"], ("a",))
+
+
+def test_who_finds_no_agent_for_long_leaves():
+    facts = {"me": {"begun": True}, "no_agent_s": {"b": 601.0, "c": 605.0}}
+    assert isinstance(decide(seen_by("a", [], **facts)), Leave)
+    assert isinstance(decide(seen_by("a", [], **facts | {"no_agent_s": {"b": 601.0}})), Leave), "c is off"
+    assert isinstance(decide(seen_by("a", [], **facts | {"no_agent_s": {"b": 601.0, "c": 5.0}})), Idle)
+    assert isinstance(decide(seen_by("a", [], **facts | {"no_agent_s": {}})), Idle), "both are off"
+    assert isinstance(decide(seen_by("a", [], **facts | {"me": {}})), Idle), "the others are still to be started"
+    assert not isinstance(decide(seen_by("a", [status("b")], **facts | {"no_agent_s": {"c": 601.0}})), Leave)
 
 
 def test_the_first_generation_waits_for_all_but_not_for_ever():

@@ -31,6 +31,7 @@ from train.cluster.membership import (
     Follow,
     Generation,
     Idle,
+    Leave,
     NodeStatus,
     NodeView,
     Propose,
@@ -135,12 +136,15 @@ class Agent:
             if self.world.signals.time_is_over():
                 self.stop_signal = self.stop_signal or signal.SIGTERM
             if self.stop_signal:
-                return self._leave()
+                return self._leave(f"stopped by {signal.Signals(self.stop_signal).name}")
             view = self._view(seen)
             self._publish(view.me)
             action = decide(view)
             if isinstance(action, End):
                 return self._end(action.verdict)
+            if isinstance(action, Leave):
+                self.stop_signal = signal.SIGTERM  # not wanted any more, as after a stop
+                return self._leave(action.reason)
             self._act(action)
             self.notifier.look(self.status, seen.statuses, self.idle_reason)
             self.workers.follow(self.generation)
@@ -172,7 +176,9 @@ class Agent:
 
     def _observe(self) -> Observed:
         workers, peers, at = self.workers.look(self.generation), self.heartbeat.snapshot(), self.now()
-        return Observed(at=at, peers={n: peer for n, peer in peers.items() if peer.reachable(at)}, workers=workers)
+        no_agent_s = {name: at - peer.no_agent_since for name, peer in peers.items() if peer.no_agent_since}
+        reachable = {name: peer for name, peer in peers.items() if peer.reachable(at)}
+        return Observed(at=at, peers=reachable, no_agent_s=no_agent_s, workers=workers)
 
     def _status(self, seen: Observed) -> NodeStatus:
         return NodeStatus(
@@ -198,6 +204,7 @@ class Agent:
             peers=seen.statuses,
             room=self.cluster.room,
             age_s={name: seen.at - peer.at for name, peer in seen.peers.items()},
+            no_agent_s=seen.no_agent_s,
             welcome=self.newcomers.welcome(seen.peers, seen.at),
             wall=self.world.clock.wall(),
             up_s=seen.at - self.up_since,
@@ -331,11 +338,11 @@ class Agent:
     def _on_signal(self, number: int, _: Any) -> None:
         self.stop_signal = number  # seen within a tick; an Event must not be set from a handler
 
-    def _leave(self) -> int:
+    def _leave(self, why: str) -> int:
         """Inform the others, so that they need not find out; save; go."""
         self._drop_generation()
         self._publish(replace(self._status(self._observe()), condition="leaving"))
-        self._record("leaving", f"stopped by {signal.Signals(self.stop_signal).name}", [self.cluster.node])
+        self._record("leaving", why, [self.cluster.node])
         self.workers.finish(self._show)
         self.heartbeat.send_now()
         self.world.clock.sleep(TIMING.leave_s)

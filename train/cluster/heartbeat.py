@@ -28,6 +28,7 @@ from train.cluster.world import World
 from train.plan.cluster_config import ClusterConfig, Member
 
 ROUNDS = 3
+NO_AGENT = "its machine answers, but no agent runs on it"
 WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
 """What a status calls some things between nodes."""
 OURS = {wire: ours for ours, wire in WIRE.items()}
@@ -48,10 +49,12 @@ class Peer:
     absent_rounds: int = 0
     mute_rounds: int = 0
     how: str = "no answer yet"
+    no_agent_since: float | None = None
+    """Its machine answers, and no agent of this run is on it."""
 
     def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         self.heard(status, at, beat)
-        self.answered_at, self.absent_rounds, self.how = at, 0, "answers"
+        self.answered_at, self.absent_rounds, self.how, self.no_agent_since = at, 0, "answers", None
 
     def heard(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         """Unasked. So its agent lives; but whether its machine can be reached only an answer shows."""
@@ -59,10 +62,11 @@ class Peer:
             self.since = at
         self.status, self.at, self.beat, self.mute_rounds = status, at, beat, 0
 
-    def missed(self, connected: bool, how: str) -> None:
+    def missed(self, at: float, connected: bool, how: str) -> None:
         self.absent_rounds += 0 if connected else 1
         self.mute_rounds += 1
         self.how = how
+        self.no_agent_since = (self.no_agent_since or at) if how == NO_AGENT else None
 
     def lost(self, at: float) -> bool:
         absent = self.absent_rounds >= ROUNDS and at - self.answered_at > TIMING.absent_s
@@ -172,7 +176,7 @@ class Heartbeat:
             took = self.clock.now() - began
             if how and took < TIMING.reply_s + TIMING.late_s:
                 with self.lock:
-                    self.peers[node.name].missed(connected, how)
+                    self.peers[node.name].missed(began, connected, how)
             self.ask_now[node.name].wait(max(0.02, TIMING.ask_s - took))
 
     def _ask(self, node: Member) -> tuple[bool, str]:
@@ -186,7 +190,7 @@ class Heartbeat:
                 link.send(self.pack(nonce), deadline)
                 body = self.unpack(link.line(deadline))
         except ConnectionRefusedError:
-            return False, "its machine answers, but no agent runs on it"
+            return False, NO_AGENT
         except OSError:
             return connected, "takes connections but does not answer" if connected else "does not answer"
         except ValueError:

@@ -85,6 +85,8 @@ class NodeView:
     """Those that answer, by name."""
     age_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds since each of them answered last."""
+    no_agent_s: Mapping[str, float] = field(default_factory=dict)
+    """Peers whose machines answer, and have had no agent for so many seconds."""
     welcome: Collection[str] | None = None
     """Peers that have answered long enough to join (None: all): one that comes and goes has to wait."""
     room: Room | None = None
@@ -139,7 +141,14 @@ class End:
     verdict: Verdict
 
 
-Action = Keep | Idle | Follow | Propose | End
+@dataclass(frozen=True)
+class Leave:
+    """Alone, and without knowing how the run ended."""
+
+    reason: str
+
+
+Action = Keep | Idle | Follow | Propose | End | Leave
 
 
 def majority(names: Collection[str], order: Sequence[str]) -> bool:
@@ -163,6 +172,8 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
         return Idle(f"skipped{' for now' if me.condition == 'resting' else ''}: {me.cause}")
     fit = {name: node for name, node in everyone.items() if node.condition == "fit"}
     if not majority(fit, view.order):
+        if is_over_elsewhere(view):
+            return Leave("the run ended or was stopped while this machine was away")
         return Idle(_why_away(view, everyone) or why_too_few(fit, view.order))
     if why := too_little(view, fit):
         return Idle(why)
@@ -180,6 +191,12 @@ def why_too_few(fit: Collection[str], order: Sequence[str]) -> str:
     if 2 * len(fit) == len(order):
         return f"no answer from {missing}; of two halves the one with {order[0]} continues, this one waits"
     return f"no answer from {missing}; {len(fit)} of {len(order)} are no majority, waiting"
+
+
+def is_over_elsewhere(view: NodeView) -> bool:
+    """All agents of a run that goes on are started again within seconds, whatever happens to them."""
+    gone_s = view.no_agent_s.values()
+    return view.me.begun and not view.peers and min(gone_s, default=0) > TIMING.over_s
 
 
 def too_little(view: NodeView, names: Collection[str]) -> str:

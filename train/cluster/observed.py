@@ -17,6 +17,8 @@ class Observed:
     at: float
     peers: Mapping[str, Peer]
     """Those that are reachable."""
+    no_agent_s: Mapping[str, float]
+    """Those whose machines answer without an agent, and for how long."""
     workers: WorkersSeen
 
     @property

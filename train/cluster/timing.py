@@ -36,6 +36,9 @@ class Timing:
     """Before the fourth try of a generation that fails; twice as long each time."""
     backoff_most_s: float = 30.0
 
+    over_s: float = 600.0
+    """No other machine that answers has an agent for so long: the run is over."""
+
     # fitness
     again_s: tuple[float, ...] = (120.0, 300.0, 900.0, 1800.0, 3600.0)
     """The rests of a node whose own workers fail."""
