@@ -17,22 +17,24 @@ from pathlib import Path
 from typing import Any
 
 HARDER = (signal.SIGTERM, signal.SIGKILL)
-EXEC_S = 0.2
-"""Longer than the moment, amid exec, in which a process has no environment to show."""
+EXEC_S, EXEC_LOOKS = 0.2, 5
+"""Longer than the moment, amid exec, in which a process has no environment to show; both, where a look takes long."""
 
 
 def alive(mark: str, *, spare: str = "") -> list[int]:
     """Others that have `NAME=value` in their environment; not those with the spared word on their command line."""
     found, looking = [], list(Path("/proc").glob("[0-9]*"))
     patient_until: dict[Path, float] = {}
+    looks = 0
     while looking:
-        amid = []
+        amid, looks = [], looks + 1
         for folder in looking:
             with contextlib.suppress(OSError):  # ended, or somebody else's, or the kernel's own
                 (folder / "exe").readlink()
                 now = time.monotonic()
                 environment = (folder / "environ").read_bytes()
-                if not environment and now < patient_until.setdefault(folder, now + EXEC_S):
+                until = patient_until.setdefault(folder, now + EXEC_S)
+                if not environment and (now < until or looks < EXEC_LOOKS):
                     amid.append(folder)
                 is_ours = mark.encode() in environment.split(b"\0")
                 if is_ours and not (spare and spare.encode() in (folder / "cmdline").read_bytes()):
