@@ -46,14 +46,14 @@ computes() { # in an environment of its own
   OMP_NUM_THREADS=1 "$envs/$1/bin/python" -m pytest -q "${slowest[@]}" -p no:cacheprovider "${@:2}"
 }
 
-quick() { # some minutes: from three machines to an adapter, and one loss curve against the truth
+quick() { # some minutes: from three machines to an adapter, one loss curve against the truth, and the units
   lint
-  units -n "$(nproc)"
   make_train_env
   computes train tests/train/test_exactness.py \
     -k "test_losses_are_those_of_one_machine and 16bit and three"
   lab_packages
-  tests tests/roles/test_at_the_head.py
+  tests tests/roles/test_at_the_head.py tests/unit -m "not long" -n "$((2 * $(nproc)))" --dist loadfile \
+    --no-loadscope-reorder
 }
 
 train() {
@@ -69,10 +69,6 @@ unsloth() {
 tests() {
   echo "== tests: $*"
   $py -m pytest -q "${slowest[@]}" "$@"
-}
-
-units() {
-  tests tests/unit -m "not long" "$@"
 }
 
 # Hosts wait as much as they compute: several files at a time, each with labs of its own. What measures the machine runs
@@ -118,7 +114,7 @@ case $part in
     ;;
   quick) quick ;;
   lint) lint ;;
-  unit) units ;;
+  unit) tests tests/unit -m "not long" -n "$((2 * $(nproc)))" ;;
   lab) lab_packages && lab tests/lab ;;
   train) make_train_env && train ;;
   unsloth) make_unsloth_env && unsloth ;;
