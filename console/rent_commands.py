@@ -77,6 +77,8 @@ def rent(
         if helper.timer:
             timers.arm(book, lease, secret)
 
+    if helper.timer:
+        timers.prove(book, secret)
     with book.alone():
         shop_here = Shop(market=market, book=book, watch=watch, say=say)
         return rent_it(shop_here, good, hours, inventory, stays_on)
@@ -237,7 +239,7 @@ def before_any(verb: str) -> None:
         stamp.touch()
         try:
             lines = reconcile(shop.market(secret, timeout_s=4.0), book)
-        except (Unanswered, Declined) as why:
+        except Exception as why:
             lines = [f"{living[0].name} is rented, and the market does not answer: {why}"] if living else []
         for line in lines:
             say(line, file=sys.stderr)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -172,7 +173,7 @@ def fetched(lease: Lease, run: str) -> str:
     """Once all of it is here and compared; otherwise the machine stays, as long as its time lasts."""
     try:
         whole = not fetch(check(Path(lease.inventory)), run, RESULTS) and checkpoint_brought(lease, run)
-    except (OSError, Silent, tarfile.TarError):
+    except (OSError, Silent, TypeError, ValueError, tarfile.TarError):
         whole = False
     if not whole:
         say(f"{lease.name}  the results of {run} could not be fetched whole: it stays, and they are fetched again")
@@ -186,15 +187,20 @@ def checkpoint_brought(lease: Lease, run: str) -> bool:
     step = node.status()["checkpoint"] if node else 0
     if node is None or not step or any((RESULTS / run / made).is_dir() for made in ("adapter", "model")):
         return True
-    name = f"step-{step}"
+    name = f"step-{int(step)}"
+    kept = RESULTS / run / "checkpoint" / name
     folder = shlex.quote(f"{paths.checkpoints(Path(node.home), run)}").replace("'~/", "~/'", 1)
     words = node.command(["sh", "-c", f"tar -C {folder} -cf - {name}"])
     with (
         subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as archive,
     ):
-        archive.extractall(RESULTS / run / "checkpoint", filter="data")
-    kept = RESULTS / run / "checkpoint" / name
-    hashes = json.loads((kept / "manifest.json").read_text())
+        for member in archive:  # plain files of that folder alone; Debian 12's tarfile has no filters yet
+            place = Path(member.name)
+            if member.isfile() and place.parts[0] == name and ".." not in place.parts:
+                (kept.parent / place).parent.mkdir(parents=True, exist_ok=True)
+                with (kept.parent / place).open("wb") as file:
+                    shutil.copyfileobj(archive.extractfile(member), file)  # type: ignore[arg-type]
+    hashes = dict(json.loads((kept / "manifest.json").read_text()))
     say(f"  checkpoint  {kept}   (the run is not done: docs/renting.md#a-run-that-was-not-done)")
     return all(file_hash(kept / file) == known for file, known in hashes.items())

@@ -1,6 +1,7 @@
 """Clore.ai: the five calls over its API v1. Never tried with real money; the shapes are those of its documentation.
 
 Reading is asked again where no answer comes. An order is sent once: the answer may be lost, the order is not.
+What the market lists is let and ordered by strangers: what cannot be read is left out, and keeps nothing else from us.
 The key is in a header alone: no message has it, and no address.
 """
 
@@ -12,6 +13,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request as HttpRequest
@@ -38,6 +40,7 @@ class Clore:
     pace_s: float = 1.05
     """It answers one request a second."""
     timeout_s: float = 15.0
+    """Of a whole call, however slowly its answer comes."""
     sleep: Callable[[float], None] = time.sleep
     name: str = "Clore.ai"
     fee: float = 0.05
@@ -57,19 +60,19 @@ class Clore:
         return int(made["order_id"])
 
     def orders(self) -> list[Order]:
-        return [order_of(order) for order in self._read("my_orders", "orders")]
+        return [order_of(order) for order in self._read("my_orders", "orders") if _whole(order.get("id"))]
 
     def cancel(self, number: int) -> None:
         self._again("cancel_order", {"id": number})
 
     def balance(self) -> dict[str, float]:
-        return {str(wallet["name"]): float(wallet["balance"]) for wallet in self._read("wallets", "wallets")}
+        return {str(wallet.get("name")): _number(wallet.get("balance")) for wallet in self._read("wallets", "wallets")}
 
     def _read(self, name: str, part: str) -> list[Facts]:
         found = self._again(name, None).get(part)
         if not isinstance(found, list):
             raise Unanswered(f"its answer to {name} has no {part}")
-        return found
+        return [facts for facts in found if isinstance(facts, dict)]
 
     def _again(self, name: str, body: Facts | None) -> Facts:
         """What may be asked twice: reading, and cancelling what is cancelled."""
@@ -87,6 +90,23 @@ class Clore:
         return judged(name, self._send(name, body), ordering=name == "create_order")
 
     def _send(self, name: str, body: Facts | None) -> Any:
+        answers: list[Any] = []
+
+        def call() -> None:
+            try:
+                answers.append(self._call(name, body))
+            except Unanswered as why:
+                answers.append(why)
+
+        thread = Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(self.timeout_s)
+        answer = (answers or [Unanswered(f"no answer to {name} within {self.timeout_s:g} s")])[0]
+        if isinstance(answer, Unanswered):
+            raise answer
+        return answer
+
+    def _call(self, name: str, body: Facts | None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"auth": self.key, "Content-Type": "application/json"}
         request = HttpRequest(f"{self.url}/{name}", data, headers)  # noqa: S310
@@ -95,7 +115,7 @@ class Clore:
                 return json.loads(answer.read())
         except HTTPError as error:
             raise Unanswered(f"it answers {name} with {error.code}") from None
-        except (OSError, ValueError, http.client.HTTPException) as error:
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
             raise Unanswered(f"no answer to {name}: {type(error).__name__}") from None
 
 
@@ -115,10 +135,8 @@ def offer_of(server: Mapping[str, Any]) -> Offer:
     """Any field may be missing or odd: it is let by strangers."""
     specs = _mapping(server.get("specs"))
     net, usd = _mapping(specs.get("net")), _mapping(_mapping(server.get("price")).get("usd"))
-    array = server.get("gpu_array")
-    cards = array if isinstance(array, list) else []
-    coins = server.get("allowed_coins")
-    prices = {coin: _number(usd.get(name)) for coin, name in PRICES.items() if coins is None or coin in coins}
+    cards, coins = _list(server.get("gpu_array")), _list(server.get("allowed_coins", list(PRICES)))
+    prices = {coin: _number(usd.get(name)) for coin, name in PRICES.items() if coin in coins}
     return Offer(
         server=int(_number(server.get("id"))),
         gpu=str(specs.get("gpu") or ""),
@@ -138,14 +156,14 @@ def offer_of(server: Mapping[str, Any]) -> Offer:
 
 
 def order_of(order: Mapping[str, Any]) -> Order:
-    hosts = order.get("pub_cluster") or []
-    pairs = [str(pair).split(":") for pair in order.get("tcp_ports") or []]
+    hosts = _list(order.get("pub_cluster"))
+    pairs = [[_whole(port) for port in str(pair).split(":")] for pair in _list(order.get("tcp_ports"))]
     return Order(
-        number=int(order["id"]),
+        number=_whole(order.get("id")),
         server=int(_number(order.get("renting_server"))),
         mark=str(_mapping(order.get("env")).get(MARK) or ""),
         host=str(hosts[0]) if hosts else "",
-        ports={int(inside): int(outside) for inside, outside in (pair for pair in pairs if len(pair) == 2)},
+        ports={pair[0]: pair[1] for pair in pairs if len(pair) == 2 and all(pair)},
     )
 
 
@@ -156,8 +174,17 @@ def disk_gb(text: str) -> float:
 
 
 def _number(value: Any) -> float:
-    found = re.match(r"\s*(\d+(\.\d+)?)", str(value))
+    found = re.match(r"\s*(\d{1,12}(\.\d+)?)", str(value))
     return float(found[1]) if found else 0.0
+
+
+def _whole(value: Any) -> int:
+    """0 is none."""
+    return int(value) if re.fullmatch(r"[0-9]{1,12}", str(value)) else 0
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from console.rent.clore import Clore
 from console.rent.market import Declined, Unanswered
+from console.rent.unit_words import quoted
 
 FOLDER = Path.home() / ".motley-keeper"
 UNITS = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"
@@ -67,9 +68,10 @@ def as_unit(facts: dict[str, Any], program: str) -> bool:
         file.unlink(missing_ok=True)
         with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
             opened.write(text)
+    name = f"{facts['mark']}.py"
     (UNITS / unit(facts["mark"])).write_text(
         f"[Unit]\nDescription=Motley: give the rented machine {facts['order']} back\n"
-        f"[Service]\nExecStart={sys.executable} -I {FOLDER}/{facts['mark']}.py {facts['mark']}\n"
+        f"[Service]\nExecStart={quoted(sys.executable)} -I {quoted(FOLDER / name)} {facts['mark']}\n"
         "Restart=on-failure\nRestartSec=20\n[Install]\nWantedBy=default.target\n"
     )
     if systemctl("daemon-reload") and systemctl("enable", "--now", unit(facts["mark"])):
@@ -129,14 +131,18 @@ def left_s(facts: dict[str, Any]) -> float:
 
 
 def keep(market: Clore, facts: dict[str, Any]) -> None:
+    """Whatever the market answers, and whatever that breaks here."""
     missing = 0
     while True:
         left = left_s(facts)
-        with contextlib.suppress(Unanswered, Declined):
+        try:
             ours = [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
             missing = 0 if ours else missing + 1
-            if missing >= (MISSING if left > 0 else 1):
-                return
-            for number in ours if left <= 0 else []:
+        except Exception:
+            ours = [facts["order"]]
+        if missing >= (MISSING if left > 0 else 1):
+            return
+        for number in ours if left <= 0 else []:
+            with contextlib.suppress(Exception):
                 market.cancel(number)
         time.sleep(facts["every_s"] if left <= 0 else min(facts["look_s"], left))

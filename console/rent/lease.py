@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -22,6 +22,7 @@ from train.errors import BadInput
 ROOT = Path(__file__).parents[2]
 ORDERING, HELD, READY, RETURNING = "ordering", "held", "ready", "returning"
 RENTING = "renting.lock"
+DECLINED = "declined: "
 
 
 def folder() -> Path:
@@ -99,11 +100,20 @@ class Lease:
 
 
 def owner() -> str:
-    """Begins the mark of each order of this checkout, also when all leases are lost. Another's differs."""
-    with contextlib.suppress(OSError):
-        machine = Path("/etc/machine-id").read_text().strip()
-        return "motley-" + hashlib.sha256(f"{machine} {folder()}".encode()).hexdigest()[:8]
-    return "motley-" + hashlib.sha256(f"{os.uname().nodename} {folder()}".encode()).hexdigest()[:8]
+    """Begins the mark of each order of this checkout, also when all leases are lost. Another's differs, also where two
+    machines were made of one image: it is drawn once, and lies beside the folder of leases."""
+    file = folder().with_name(f"{folder().name}.owner")
+    if not file.exists():
+        os.makedirs(file.parent, mode=0o700, exist_ok=True)  # noqa: PTH103
+        draft = file.with_name(f".{file.name}.{os.urandom(4).hex()}")
+        draft.write_text(f"motley-{os.urandom(4).hex()}\n")
+        with contextlib.suppress(FileExistsError):
+            file.hardlink_to(draft)
+        draft.unlink()
+    name = file.read_text().strip()
+    if not re.fullmatch("motley-[0-9a-f]{8}", name):  # an empty one would begin the mark of everybody's orders
+        raise BadInput(f"{file} is damaged", fix=f"fix: rm {file}, then ./motley rented")
+    return name
 
 
 def new_mark() -> str:
@@ -165,6 +175,10 @@ class Book:
             return dict(json.loads((self.receipts / f"{mark}.json").read_bytes()))
         except (OSError, ValueError):
             return None
+
+    def was_never_answered(self, mark: str) -> bool:
+        receipt = self.receipt(mark) or {"order": True}
+        return not receipt["order"] and not str(receipt["why"]).startswith(DECLINED)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

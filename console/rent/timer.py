@@ -11,6 +11,7 @@ from pathlib import Path
 
 from console.rent.lease import Book, Lease
 from console.rent.shop import FOR_TIMER
+from console.rent.unit_words import plain, quoted
 from train.errors import BadInput
 
 ROOT = Path(__file__).parents[2]
@@ -38,19 +39,30 @@ def require() -> None:
         )
 
 
+def prove(book: Book, key: str) -> None:
+    """Before anything is ordered, too: what it would start is started once, and finds no lease of that name."""
+    _write_private(book.place / FOR_TIMER, key + "\n")
+    file = units() / "motley-give-back-try.service"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        file.write_text(_service(book, "none", "try whether a timer could give back", kind="oneshot"))
+        if _systemctl("daemon-reload") or _systemctl("start", file.name):
+            raise BadInput(
+                "a timer of this user's systemd could not start what gives the machine back: nothing was ordered",
+                fix=f"fix: journalctl --user -u {file.name} says why; or without --timer, and keep this machine awake",
+            )
+    finally:
+        for left in (file, book.place / FOR_TIMER):
+            left.unlink(missing_ok=True)
+        _systemctl("daemon-reload")
+
+
 def arm(book: Book, lease: Lease, key: str) -> None:
     _write_private(book.place / FOR_TIMER, key + "\n")
     folder, name = units(), name_of(lease.mark)
     folder.mkdir(parents=True, exist_ok=True)
-    market = os.environ.get("MOTLEY_MARKET", "")
-    environment = [f"MOTLEY_RENTED={book.place}", *([f"MOTLEY_MARKET={market}"] if market else [])]
-    (folder / f"{name}.service").write_text(
-        f"[Unit]\nDescription=Motley: give {lease.name} back\n"
-        f"[Service]\nType=simple\nWorkingDirectory={ROOT}\n"
-        + "".join(f'Environment="{value}"\n' for value in environment)
-        + f"ExecStart={sys.executable} -m console.rent.watcher {lease.mark}\n"
-        f"StandardInput=file:{book.place / FOR_TIMER}\nRestart=on-failure\nRestartSec=20\n"
-    )
+    service = _service(book, lease.mark, f"give {lease.name} back") + "Restart=on-failure\nRestartSec=20\n"
+    (folder / f"{name}.service").write_text(service)
     at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(lease.until + 1))
     (folder / f"{name}.timer").write_text(
         f"[Unit]\nDescription=Motley: when {lease.name} is to be back\n"
@@ -59,6 +71,18 @@ def arm(book: Book, lease: Lease, key: str) -> None:
     if _systemctl("daemon-reload") or _systemctl("enable", "--now", f"{name}.timer"):
         forget(book, lease.mark)
         raise BadInput(f"the timer {name} could not be started", fix="fix: systemctl --user status, or without --timer")
+
+
+def _service(book: Book, mark: str, why: str, *, kind: str = "simple") -> str:
+    market = os.environ.get("MOTLEY_MARKET", "")
+    environment = [f"MOTLEY_RENTED={book.place}", *([f"MOTLEY_MARKET={market}"] if market else [])]
+    return (
+        f"[Unit]\nDescription=Motley: {why}\n"
+        f"[Service]\nType={kind}\nWorkingDirectory={plain(ROOT)}\n"
+        + "".join(f"Environment={quoted(value)}\n" for value in environment)
+        + f"ExecStart={quoted(sys.executable)} -m console.rent.watcher {mark}\n"
+        f"StandardInput=file:{plain(book.place / FOR_TIMER)}\n"
+    )
 
 
 def forget(book: Book, mark: str) -> None:
@@ -73,6 +97,7 @@ def forget(book: Book, mark: str) -> None:
 
 
 def _write_private(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, mode=0o700, exist_ok=True)
     file.unlink(missing_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as opened:

@@ -14,12 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from console.rent import lease as leases
+from console.rent.decide import lease_of
 from console.rent.lease import RETURNING, Book, Lease
-from console.rent.market import Declined, Market, Unanswered
+from console.rent.market import Market
 from console.rent.reconcile import Clock, reconcile, want_back
 from console.rent.shop import market
 
-POLL_S = 20.0
+POLL_S, SELDOM_S = 20.0, 60.0
 ROOT = Path(__file__).parents[2]
 Look = Callable[[Lease], str]
 """Whether the machine is done: why it goes back before its time, or nothing."""
@@ -51,7 +52,15 @@ def watch(
     sleep: Callable[[float], None] = time.sleep,
     say: Callable[[str], None] = print,
 ) -> None:
-    """Until its receipt is there. A file that is gone without one was lost: its order goes back, as it has no lease."""
+    """Until its receipt is there. A file that is gone without one was lost: its order goes back, as it has no lease.
+
+    Market and machine are other people's: whatever they answer, and whatever that breaks here, it is given back.
+    """
+
+    def tell(line: str) -> None:
+        with contextlib.suppress(OSError):  # the disk below its log is full
+            say(f"{time.strftime('%F %T')}  {line}")
+
     if lease.state == leases.ORDERING:  # the market answers one at a time, and the order comes first
         sleep(min(POLL_S, max(0.0, lease.left_s(clock()))))
     while book.receipt(lease.mark) is None:
@@ -59,17 +68,29 @@ def watch(
         if current is None and book.receipt(lease.mark) is None:
             current = replace(lease, state=RETURNING, why="its lease is gone from this machine")
         lease = current or lease
-        if lease.state == leases.READY and lease.left_s(clock()) > 0 and (why := look(lease)):
-            lease = want_back(book, lease, why)
         try:
-            lines = reconcile(market, book, clock, known=[lease], only=lease.mark)
-        except (Unanswered, Declined) as why:
-            lines = [f"{market.name} does not answer ({why}): again in {POLL_S:.0f} s"]
-        for line in lines:
-            say(f"{time.strftime('%F %T')}  {line}")
+            if lease.state == leases.READY and lease.left_s(clock()) > 0 and (why := look(lease)):
+                lease = want_back(book, lease, why)
+        except Exception as error:
+            tell(f"what {lease.name} answers cannot be understood ({error!r:.200}): looked at again")
+        try:
+            for line in reconcile(market, book, clock, known=[lease], only=lease.mark):
+                tell(line)
+        except Exception as error:
+            tell(f"{market.name} does not answer ({error!s:.200}): again in {POLL_S:.0f} s")
+            if lease.order and (lease.left_s(clock()) <= 0 or lease.state == RETURNING):
+                with contextlib.suppress(Exception):  # its list is not needed for that
+                    market.cancel(lease.order)
         if book.receipt(lease.mark) is None:
             left = lease.left_s(clock())
             sleep(min(POLL_S, left) if left > 0 else POLL_S)
+    while book.was_never_answered(lease.mark) and lease.left_s(clock()) > 0:  # it may still be made, long after
+        sleep(SELDOM_S)
+        with contextlib.suppress(Exception):
+            for order in market.orders():
+                if lease_of(order, [*book.leases(), lease]) is lease:
+                    tell(f"order {order.number} was made late: it is given back")
+                    market.cancel(order.number)
 
 
 def main(words: list[str]) -> int:

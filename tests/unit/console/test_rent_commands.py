@@ -197,8 +197,9 @@ def test_no_key_and_no_lease_means_no_market(books: Books, monkeypatch: pytest.M
         rent()
 
 
-def test_the_key_travels_in_the_clear_to_nobody(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MOTLEY_MARKET", "http://market.example/v1")
+@pytest.mark.parametrize("host", ["market.example", "127.evil.example", "10.77.evil.example", "127.0.0.1@evil.example"])
+def test_the_key_travels_in_the_clear_to_nobody(books: Books, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_MARKET", f"http://{host}/v1")
     with pytest.raises(BadInput, match="in the clear"):
         rent()
 
@@ -298,6 +299,7 @@ def sits_at(monkeypatch: pytest.MonkeyPatch, *answers: str) -> list[str]:
     monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or left.pop(0))
     monkeypatch.setattr(asleep, "is_a_laptop", lambda: True)
     monkeypatch.setattr(timer, "possible", lambda: True)
+    monkeypatch.setattr(timer, "prove", lambda book, key: asked.append("proven"))
     monkeypatch.setattr(timer, "arm", lambda book, lease, key: asked.append("armed"))
     return asked
 

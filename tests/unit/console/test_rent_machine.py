@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from console import rent_machine
 from console.infra.node import Silent
 from console.rent.lease import READY, Book, Lease, now
+from train.files import file_hash
 
 RUNNING, ENDED, NONE = {"on": True, "run": "mine"}, {"on": False, "run": "mine"}, {"on": False, "run": ""}
 
@@ -95,3 +97,35 @@ def test_a_run_or_a_script_that_has_said_its_end_is_waited_for(
 
     monkeypatch.setattr(rent_machine.time, "sleep", lambda _: None)
     assert rent_machine.settled(Leaving())["on"] is not waits  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("manifest", ["whole", "of another", "a list"])
+def test_what_a_run_can_be_resumed_from_is_unpacked_and_compared(
+    lease: Lease, manifest: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where Python's tarfile knows no filters, as on Debian 12; a link in it is left out."""
+    made = tmp_path / "home" / "step-7"
+    made.mkdir(parents=True)
+    (made / "state").write_bytes(b"weights")
+    hashes = {"state": file_hash(made / "state") if manifest == "whole" else "0"}
+    (made / "manifest.json").write_text(json.dumps([hashes] if manifest == "a list" else hashes))
+    (made / "link").symlink_to("/etc/passwd")
+    (made / "folder").mkdir()
+    (made / "folder/file").write_text("deep")
+
+    class Node:
+        home = "~/ai-cluster"
+        status = staticmethod(lambda: {"checkpoint": 7})
+
+        def command(self, words: list[str]) -> list[str]:
+            assert "step-7" in words[-1]
+            return ["tar", "-C", str(made.parent), "-cf", "-", "step-7"]
+
+    monkeypatch.setattr(rent_machine, "node_of", lambda _: Node())
+    monkeypatch.setattr(rent_machine, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(rent_machine, "check", lambda _: None)
+    monkeypatch.setattr(rent_machine, "fetch", lambda *_: 0)
+    monkeypatch.delattr(rent_machine.tarfile.TarFile, "extractall")
+    assert bool(rent_machine.fetched(lease, "mine")) is (manifest == "whole")
+    kept = tmp_path / "results/mine/checkpoint/step-7"
+    assert sorted(path.name for path in kept.iterdir()) == ["folder", "manifest.json", "state"]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from console.rent import lease as leases
 from console.rent import watcher
 from console.rent.order import take
 from console.rent.reconcile import reconcile, want_back
@@ -194,3 +195,17 @@ def test_after_a_restart_with_a_clock_that_went_back_all_time_is_over(tmp_path: 
         ready(world, take(world.shop(), world.terms(10)))
     world.boots, world.wall_off_s = 2, -86400
     assert "its time is over" in reconcile(world.market, world.book, world.clock)[0]
+
+
+def test_two_machines_of_one_image_leave_each_others_orders_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = []
+    for machine in ("one", "two", "one"):
+        monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / machine / "rented"))
+        names.append(leases.owner())
+    assert names[0] == names[2] != names[1]
+    (tmp_path / "one/rented.owner").write_text("")
+    monkeypatch.setenv("MOTLEY_RENTED", str(tmp_path / "one/rented"))
+    with pytest.raises(BadInput, match="damaged"):
+        leases.owner()

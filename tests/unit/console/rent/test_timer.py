@@ -7,11 +7,13 @@ import shlex
 import shutil
 import stat
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,6 +101,34 @@ def test_the_timer_waits_for_the_end_of_the_lease_and_makes_up_for_sleep(
     if analyze := shutil.which("systemd-analyze"):
         checked = subprocess.run([analyze, "calendar", parts["OnCalendar"][0]], capture_output=True, check=False)
         assert checked.returncode == 0
+
+
+def test_a_folder_with_a_space_and_a_percent_is_one_word_to_systemd(tmp_path: Path, monkeypatch: Any) -> None:
+    place = tmp_path / "my motley 50%h"
+    (place / "rented").mkdir(parents=True)
+    (place / "python").symlink_to(sys.executable)
+    monkeypatch.setattr(timer, "ROOT", place)
+    monkeypatch.setattr(sys, "executable", str(place / "python"))
+    text = timer._service(Book(place / "rented"), "motley-me-1", "try")
+    unit = tmp_path / "motley-try.service"
+    unit.write_text(text)
+    if analyze := shutil.which("systemd-analyze"):
+        said = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
+        assert "motley-try" not in said.stderr, said.stderr
+    for line in ("WorkingDirectory", "StandardInput", "Environment", "ExecStart"):
+        assert "50%%h" in next(one for one in text.splitlines() if one.startswith(line)), text
+
+
+def test_what_the_timer_would_start_is_tried_before_anything_is_ordered(
+    asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = Book(tmp_path / "rented")
+    timer.prove(book, KEY)
+    assert "--user start motley-give-back-try.service" in asked.read_text()
+    monkeypatch.setenv("SYSTEMCTL_FAILS", "1")
+    with pytest.raises(BadInput, match="nothing was ordered"):
+        timer.prove(book, KEY)
+    assert list(timer.units().glob("motley-*")) == [] and not (book.place / "key").exists()
 
 
 def test_without_a_systemd_of_the_user_nothing_is_ordered(

@@ -1,0 +1,253 @@
+"""Whatever the market lists and the rented machine says: hours × price, and one poll, is the most that is billed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from console import rent_machine
+from console.rent import keeper_on_node, watcher
+from console.rent.clore import Clore, offer_of, order_of
+from console.rent.lease import Lease
+from console.rent.market import Unanswered
+from console.rent.order import take
+from console.rent.reconcile import reconcile
+from lab.market import KEY
+from tests.support.rented import World, bound_usd, ready
+from train.errors import BadInput
+
+HOURS, LONG = 0.05, 1.0
+ANY = some.recursive(
+    some.none() | some.booleans() | some.integers() | some.floats() | some.text(),
+    lambda inner: some.lists(inner, max_size=4) | some.dictionaries(some.text(max_size=9), inner, max_size=4),
+    max_leaves=9,
+)
+FIELDS = ("id", "renting_server", "env", "pub_cluster", "tcp_ports")
+ORDER = ANY | some.dictionaries(some.sampled_from(FIELDS), ANY)
+SERVER = some.dictionaries(
+    some.sampled_from(["id", "specs", "price", "gpu_array", "allowed_coins", "mrl", "cuda_version", "rented"]), ANY
+)
+STATUS = ANY | some.fixed_dictionaries({"on": ANY, "run": ANY}, optional={"checkpoint": ANY, "events": ANY})
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SOME = settings(MANY, max_examples=15)
+Look = Callable[[Lease], str]
+numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def without_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def rented(place: Path) -> tuple[World, Lease]:
+    world = World(place=place / str(next(numbers)))
+    with world.book.alone():
+        return world, ready(world, take(world.shop(), world.terms(HOURS)))
+
+
+def watched(world: World, lease: Lease, look: Look = lambda _: "", say: Callable[[str], None] = lambda _: None) -> None:
+    watcher.watch(world.market, world.book, lease, look, clock=world.clock, sleep=world.sleep, say=say)
+
+
+def cost_no_more(world: World, late_s: float = watcher.POLL_S + 5) -> None:
+    assert world.living() == []
+    assert world.usd() <= bound_usd(HOURS, late_s)
+
+
+def lists(world: World, listed: Callable[[Any], Any]) -> None:
+    """Instead of what it has."""
+    books = world.books
+    world.books = Listing(books, lambda: listed(books._listed()))  # type: ignore[assignment]
+
+
+@MANY
+@given(orders=some.lists(ORDER, max_size=3))
+def test_odd_orders_of_the_account_keep_no_machine(orders: list[Any], tmp_path: Path) -> None:
+    world, lease = rented(tmp_path)
+    lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
+    watched(world, lease)
+    cost_no_more(world)
+
+
+class Listing:
+    """Books, but for what it lists."""
+
+    def __init__(self, books: Any, listed: Callable[[], Any]) -> None:
+        self.books, self.listed = books, listed
+
+    def answer(self, verb: str, body: Any, key: str) -> Any:
+        return self.listed() if verb == "my_orders" else self.books.answer(verb, body, key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.books, name)
+
+
+@SOME
+@given(answer=ANY)
+def test_a_list_that_cannot_be_read_keeps_no_machine(answer: Any, tmp_path: Path) -> None:
+    world, lease = rented(tmp_path)
+    lists(world, lambda listed: listed if world.passed_s > HOURS * 3600 + 600 else answer)
+    watched(world, lease)
+    cost_no_more(world, late_s=watcher.POLL_S + 90)  # each look asks four times
+
+
+@SOME
+@given(status=STATUS)
+def test_whatever_the_machine_says_it_goes_back_in_time(
+    status: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, lease = rented(tmp_path)
+    monkeypatch.setenv("MOTLEY_RENTED", str(world.place))
+    monkeypatch.setattr(rent_machine, "node_of", lambda _: Says(status))
+    monkeypatch.setattr(rent_machine, "now", world.clock)
+    monkeypatch.setattr(rent_machine, "check", lambda _: None)
+    monkeypatch.setattr(rent_machine, "fetch", lambda *_: 1)
+    watched(world, lease, rent_machine.look)
+    cost_no_more(world)
+
+
+class Says:
+    def __init__(self, status: Any) -> None:
+        self.status = lambda: status
+
+
+@pytest.mark.parametrize("error", [RecursionError, TypeError, OSError, json.JSONDecodeError("no", "", 0), MemoryError])
+def test_a_look_that_breaks_is_said_and_ends_nothing(error: Exception, tmp_path: Path) -> None:
+    world, lease = rented(tmp_path)
+    said: list[str] = []
+
+    def broken(_: Lease) -> str:
+        raise error
+
+    watched(world, lease, broken, said.append)
+    cost_no_more(world)
+    assert any("cannot be understood" in line for line in said)
+
+
+def test_a_full_disk_below_the_log_ends_nothing(tmp_path: Path) -> None:
+    def say(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    world, lease = rented(tmp_path)
+    watched(world, lease, say=say)
+    cost_no_more(world)
+
+
+@pytest.mark.parametrize("late_s", [700.0, 1200.0, 3000.0])
+@pytest.mark.parametrize("shows_marks", [True, False])
+def test_an_order_that_is_made_late_goes_back_soon(late_s: float, shows_marks: bool, tmp_path: Path) -> None:
+    world = World(place=tmp_path)
+    world.books.faults["create_order"] = ["500"]
+    world.books.shows_marks = shows_marks
+    with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
+        take(world.shop(), world.terms(LONG))
+    (lease,) = world.book.leases()
+    order = {"renting_server": 6, "currency": "USD-Blockchain", "required_price": 0.4, "image": "", "ssh_key": ""}
+    order |= {"env": {"MOTLEY_LEASE": lease.mark}}
+    world.later.append((late_s, lambda: world.books._do("create_order", order) and None))
+    watched(world, lease)
+    (made,) = world.books.orders.values()
+    assert made["ended"] - made["born"] <= watcher.SELDOM_S + 5
+    assert world.book.leases() == [], "meanwhile another may be rented"
+
+
+def test_who_looks_for_a_late_order_leaves_the_next_one_alone(tmp_path: Path) -> None:
+    world = World(place=tmp_path)
+    world.books.faults["create_order"], world.books.shows_marks = ["500"], False
+    with pytest.raises(BadInput, match="gave no answer"), world.book.alone():
+        take(world.shop(), world.terms(LONG))
+    (lost,) = world.book.leases()
+
+    def again() -> None:
+        reconcile(world.market, world.book, world.clock)
+        with world.book.alone():
+            ready(world, take(world.shop(), world.terms(LONG)))
+
+    world.later.append((800.0, again))
+    watched(world, lost)
+    assert len(world.living()) == 1
+
+
+@MANY
+@given(server=SERVER, order=some.dictionaries(some.sampled_from(FIELDS), ANY))
+def test_an_odd_offer_or_order_is_read_as_far_as_it_goes(server: dict[str, Any], order: dict[str, Any]) -> None:
+    offer_of(server)
+    order_of(order)
+
+
+def test_odd_ports_and_numbers_of_ours_are_read_as_far_as_they_go() -> None:
+    order = order_of({"id": "7", "pub_cluster": {"a": 1}, "tcp_ports": ["8888-8890:1", 5, "22:40122", None]})
+    assert (order.number, order.host, order.ports) == (7, "", {22: 40122})
+
+
+@SOME
+@given(orders=some.lists(ORDER, max_size=3))
+def test_a_keeper_gives_back_among_odd_orders(
+    orders: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, lease = rented(tmp_path)
+    lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
+    kept(world, lease, monkeypatch)
+
+
+@pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, []])
+def test_a_keeper_gives_back_where_the_list_cannot_be_read(
+    answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, lease = rented(tmp_path)
+    lists(world, lambda listed: answer if world.living() else listed)
+    kept(world, lease, monkeypatch)
+
+
+def kept(world: World, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = HOURS * 3600
+    monkeypatch.setattr(keeper_on_node, "left_s", lambda _: end - world.passed_s)
+    monkeypatch.setattr(keeper_on_node.time, "sleep", world.sleep)
+    facts = {"mark": lease.mark, "order": lease.order, "every_s": 20.0, "look_s": 60.0}
+    keeper_on_node.keep(world.market, facts)
+    cost_no_more(world, late_s=120)
+
+
+@pytest.fixture
+def dripping() -> Iterator[str]:
+    over = Event()
+
+    class Drips(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "500")
+            self.end_headers()
+            with suppress(OSError):
+                while not over.wait(0.1):
+                    self.wfile.write(b" ")
+                    self.wfile.flush()
+
+        def log_message(self, *_: Any) -> None: ...
+
+    served = HTTPServer(("127.0.0.1", 0), Drips)
+    Thread(target=partial(served.serve_forever, 0.02), daemon=True).start()
+    yield f"http://127.0.0.1:{served.server_address[1]}/v1"
+    over.set()
+    served.shutdown()
+    served.server_close()
+
+
+def test_an_answer_that_drips_has_one_deadline(dripping: str) -> None:
+    market = Clore(key=KEY, url=dripping, pace_s=0.0, timeout_s=0.5)
+    began = time.monotonic()
+    with pytest.raises(Unanswered):
+        market._ask("my_orders", None)
+    assert time.monotonic() - began < 5
