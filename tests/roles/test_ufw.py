@@ -5,7 +5,9 @@ A machine whose owner uses ufw keeps it: Motley's rules are ufw's rules, and go 
 
 import os
 import signal
-from contextlib import suppress
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -64,13 +66,33 @@ def knock(host: Host, port: int, read: str = "") -> list[str]:
     return ["timeout", "3", "bash", "-c", f"exec 3<>/dev/tcp/{host.spec.installed_address}/{port} {read}"]
 
 
+@contextmanager
+def downloads(cluster: Cluster, host: Host) -> Iterator[Callable[[], int]]:
+    """From a machine that is nobody's friend, as long as the block lasts; gives how much has come."""
+    serve = "import socket,time\ns=socket.create_server(('',8000)).accept()[0]\nwhile 1: s.send(b'x'); time.sleep(.1)"
+    inside = ["ip", "netns", "exec", cluster.lab.place.stranger]
+    with subprocess.Popen([*inside, "python3", "-c", serve]) as server:
+        pace.until(lambda: ":8000 " in run(*inside, "ss", "-Hltn"), 60, "nobody serves")
+        fetch = f"exec cat </dev/tcp/{cluster.lab.profile.stranger}/8000 >/run/fetched"
+        host.run("systemd-run", "--quiet", "--collect", "--unit=download", "bash", "-c", fetch)
+        try:
+            yield lambda: int(host.run("sh", "-c", "cat /run/fetched | wc -c"))
+        finally:
+            server.kill()
+            host.outcome("systemctl", "stop", "download")
+
+
 def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     hosts = person.cluster
     head = hosts[HEAD]
     before = head.run("ufw", "show", "added")
     listens(head, 29500)
     listens(hosts[FRIEND], 51413)
-    said = person.bootstraps(phase="firewall")
+    with downloads(hosts, hosts[FRIEND]) as fetched:
+        pace.until(lambda: fetched() > 0, 30, "nothing comes")
+        said = person.bootstraps(phase="firewall")
+        so_far = fetched()
+        pace.until(lambda: fetched() > so_far + 5, 10, "the guard has cut off what was open before")
     assert "python3 on port 51413" in said.out
     assert head.outcome("nft", "list", "table", "inet", "motley").returncode != 0
     pace.until(lambda: hosts[FRIEND].outcome(*knock(head, 29500)).returncode == 0, 30, "a friend is not let in")
