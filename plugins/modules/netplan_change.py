@@ -51,7 +51,7 @@ options: {
   "leaving": {"type": "list", "elements": "str", "default": [],
     "description": "MACs that may still have the address as they move"},
   "rollback_s": {"type": "float", "default": 60, "description": "Seconds until an unconfirmed change is taken back"},
-  "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, for the undo later"},
+  "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, which it leaves"},
   "moved": {"type": "str", "default": "", "description": "OLD → NEW, for the sentence at the end"},
   "waited_s": {"type": "float", "default": 0,
     "description": "How long the controller needed to reach it, for that sentence"},
@@ -181,7 +181,8 @@ def shown(text: str | None) -> str:
 def stands(nic: str, params: dict[str, Any]) -> bool:
     if not params["address"]:
         return True
-    return lan.carries(nic, params["address"]) and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
+    there = lan.carries(nic, params["address"], params["reached_at"])
+    return there and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
 
 
 def refuse_taken(module: AnsibleModule, nic: str, params: dict[str, Any]) -> None:
@@ -345,8 +346,10 @@ def fault_of(params: dict[str, Any]) -> str:
     address = params["address"].split("/")[0]
     if not address:
         return ""
-    if not lan.carries(nic, params["address"]):
-        return f"{nic} does not have {params['address']} after the change"
+    left = params["reached_at"]
+    for leaves, wrong in (("", f"does not have {params['address']}"), (left, f"has {left} still")):
+        if not lan.carries(nic, params["address"], leaves):
+            return f"{nic} {wrong} after the change"
     if params["gateway"] and lan.gateway_of(nic) != params["gateway"]:
         return f"{nic} has no default route via {params['gateway']} after the change"
     if params["gateway"] and not lan.who_has(nic, params["gateway"], sender=address, timeout_s=2):
