@@ -92,6 +92,7 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "cloud_init": Path("/etc/cloud").is_dir(),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
         "ufw": ufw_active(),
+        "firewalld": unit_active("firewalld.service"),
         **listening_ports.look(),
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
