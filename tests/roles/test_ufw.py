@@ -14,7 +14,7 @@ import pytest
 
 from lab.host import Host
 from lab.shell import run
-from tests.support import pace
+from tests.support import one_node, pace
 from tests.support.artifacts import hand_on
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
@@ -30,10 +30,10 @@ def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     """The first test gives back what it has changed."""
     person = Person(trio, tmp_path_factory.mktemp("person"))
     person.writes(motley_static_ip_manage=False)
-    install = "apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install ufw >&2"
+    installs_beside_a_dead_source(person.cluster[HEAD], "ufw")
     # The owner lets in what no rule names; one of the rules denies the LAN: Motley's must stand before it.
     rules = "ufw default allow incoming; ufw allow ssh; ufw deny from 10.77.0.0/24 to any port 29500 proto tcp"
-    person.cluster[HEAD].run("sh", "-ec", f"{install}; {rules}; ufw --force enable")
+    person.cluster[HEAD].run("sh", "-ec", f"{rules}; ufw --force enable")
     for name, port in SSH_PORTS.items():
         listens_elsewhere(person.cluster[name], port, by_socket=name == SOCKET)
     # Addresses are left to the router here: the ones that they have are the ones that they shall have.
@@ -43,6 +43,15 @@ def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     }
     person.writes(nodes, motley_static_ip_manage=False)
     return person
+
+
+def installs_beside_a_dead_source(host: Host, package: str) -> None:
+    """Its lists are empty, as those of a fresh machine, and one source is gone."""
+    gone = "/etc/apt/sources.list.d/gone.list"
+    host.run("sh", "-c", f"echo 'deb http://127.0.0.1:9 gone main' > {gone}")
+    told = [one_node.runs(host, "apt_packages", names=[package]).get("changed") for _ in range(2)]
+    assert told == [True, False]
+    host.run("rm", gone)
 
 
 def listens_elsewhere(host: Host, port: int, *, by_socket: bool) -> None:
