@@ -148,7 +148,8 @@ def test_the_head_reaches_the_workers_by_name_without_a_password(bootstrapped: P
 
 def test_a_worker_does_not_reach_the_head_by_key(bootstrapped: Person) -> None:
     worker = bootstrapped.cluster[NODES[1]]
-    asked = ["runuser", "-u", USER, "--", "ssh", "-o", "BatchMode=yes", NODES[0], "true"]
+    own = ["-i", f"/home/{USER}/.ssh/motley_ed25519", "-o", "UserKnownHostsFile=/etc/ssh/motley_known_hosts"]
+    asked = ["runuser", "-u", USER, "--", "ssh", "-o", "BatchMode=yes", *own, NODES[0], "true"]
     assert "Permission denied" in worker.outcome(*asked).stderr
 
 
