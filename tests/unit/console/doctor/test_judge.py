@@ -90,6 +90,10 @@ def test_a_fault_is_one_finding_on_its_node_with_cause_and_mend(name: str) -> No
     assert "\n" not in finding.what + finding.fix and "{" not in finding.what + finding.fix
 
 
+def test_a_run_of_one_node_alone_names_no_network_card_to_compare() -> None:
+    assert judge(part("files", interface="lo")(healthy())).ok
+
+
 def test_every_finding_marks_the_line_of_a_probe() -> None:
     for spoil, probe, _, _ in FAULTS.values():
         marked = [line for line in show.lines(judge(spoil(healthy())), 1.0) if line.startswith("  ✗")]
