@@ -16,7 +16,7 @@ from pathlib import Path
 from console import processes, script_view
 from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
-from console.infra.node import Facts, Node, Silent
+from console.infra.node import MARK, Facts, Node, Silent, behind_mark
 from console.inventory.check import check
 from console.rent import keeper
 from console.rent.clore import Clore
@@ -188,9 +188,9 @@ def checkpoint_brought(lease: Lease, run: str) -> bool:
         return True
     name = f"step-{step}"
     folder = shlex.quote(f"{paths.checkpoints(Path(node.home), run)}").replace("'~/", "~/'", 1)
-    words = node.command(["sh", "-c", f"tar -C {folder} -cf - {name}"])
+    words = node.command(["sh", "-c", f"echo {shlex.quote(MARK)}; tar -C {folder} -cf - {name}"])
     with (
-        subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process,
+        behind_mark(subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as archive,
     ):
         archive.extractall(RESULTS / run / "checkpoint", filter="data")
