@@ -22,6 +22,7 @@ def collect(home: Path, packages: list[str], *, full: bool = False, write: bool 
         "os": first_match(Path("/etc/os-release"), r'PRETTY_NAME="?([^"\n]+)'),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "machine": platform.machine(),
         "environment": environment(home / "env", full=full, write=write),
         **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
         "cuda": torch_cuda(home / "env"),

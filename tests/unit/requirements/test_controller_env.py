@@ -1,6 +1,7 @@
 """The environments: which ansible-core each Python gets, what a Python that is too new is told, and which agree."""
 
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from requirements.fetch_wheels import for_python
+from requirements.wheelhouse import lock_id
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 
@@ -26,6 +28,23 @@ def test_each_python_gets_an_ansible_core_that_runs_on_it(lock: str, python: str
     wanted = for_python((REQUIREMENTS / f"{lock}.txt").read_text(), python)
     (found,) = re.findall(r"^ansible-core==(\S+)", wanted, re.MULTILINE)
     assert re.match(branch, found)
+
+
+def test_a_lock_is_read_for_the_processor_of_the_nodes_not_of_the_controller(tmp_path: Path) -> None:
+    """A Raspberry Pi may be the controller of nodes that are PCs."""
+    lock = "a==1 ; platform_machine == 'x86_64'\nb==2 ; platform_machine == 'aarch64'\n"
+    assert [for_python(lock, "3.12", machine) for machine in ("x86_64", "aarch64")] == ["a==1\n", "b==2\n"]
+    ids = {lock_id("3.12", ["uv"], machine=machine) for machine in ("x86_64", "aarch64", platform.machine())}
+    assert len(ids) == 2 and lock_id("3.12", ["uv"]) in ids
+    asked = []
+    pip = tmp_path / "pip.py"
+    pip.write_text("import sys; print(sys.argv)")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{REQUIREMENTS.parent}", "MOTLEY_CACHE": str(tmp_path)}
+    for machine in ("x86_64", "aarch64"):
+        fetch = [sys.executable, REQUIREMENTS / "fetch_wheels.py", f"--machine={machine}", tmp_path / "w", "3.12", "uv"]
+        done = subprocess.run(fetch, env=environment, capture_output=True, text=True, check=True)
+        asked.append(set(re.findall(r"--platform=\w+?_(x86_64|aarch64)'", done.stdout)))
+    assert asked == [{"x86_64"}, {"aarch64"}]
 
 
 @pytest.mark.parametrize("lock", ["node-gpu", "node-gpu-r570", "node-cpu", "parquet", "dev"])
