@@ -27,6 +27,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     # what happened: (how the readings change, finding, words of its cause, words of its fix)
     "off": (contact(state="off"), "reach", "nobody answers at 10.0.0.2", "wake it"),
     "hangs": (contact(state="off", knock="silent"), "reach", "it hangs", "power button"),
+    "held off": (contact(state="off", knock="closed"), "reach", "holds this computer off", "wait two minutes"),
     "no sshd": (contact(state="off", knock="refused"), "reach", "no SSH server", "openssh-server"),
     "reinstalled": (contact(state="changed", pinned_on="2026-01-01"), "host key", "pinned on 2026-01-01", "REPIN=left"),
     "copied": (contact(state="double", twin="head"), "host key", "same host key as head", "ssh_host_"),
