@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -56,6 +57,11 @@ OF_A_FOLDER = ("python_env", "workspace")
 
 def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))  # Ansible reads none in a folder open to all
+    if ROOT.stat().st_mode & stat.S_IWOTH:
+        print(
+            f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
+        )
     with may_be_unread(), hints.translated(verb, data="--json" in sys.argv):
         return run_verb(verb, sys.argv[2:])
 

@@ -1,11 +1,15 @@
 """Each verb's options are what its function takes."""
 
 import inspect
+import shutil
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
+import console
 from console.__main__ import ACTS, from_where_it_was_called, typed
 from console.verbs import VERBS, parser
 
@@ -16,6 +20,24 @@ def test_a_verbs_options_are_its_functions_parameters(verb: str) -> None:
     if "inventory" in args:
         args.pop("infra", None)  # a word for one
     inspect.signature(ACTS[verb]).bind(*(["an inventory"] if args.pop("inventory", None) else []), **args)
+
+
+def test_a_checkout_that_others_may_write_works_and_says_so(tmp_path: Path) -> None:
+    """Ansible leaves the ansible.cfg of such a folder out: Windows' disks in WSL, some others."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for path in Path(console.__file__).parents[1].iterdir():
+        (checkout / path.name).symlink_to(path)
+    checkout.chmod(0o777)
+    shutil.copytree(checkout / "inventory/loopback", tmp_path / "inventory")
+    hosts = tmp_path / "inventory/hosts.yml"
+    hosts.write_text(hosts.read_text().replace("cluster:\n", f"cluster:\n  vars: {{motley_state: {tmp_path}/state}}\n"))
+    words = ["undo", "--phase", "workspace", "--inventory", str(tmp_path / "inventory")]
+    done = subprocess.run(
+        [sys.executable, "-m", "console", *words], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "was not found" not in done.stdout, done.stdout + done.stderr
+    assert f"others may change what Motley runs: fix: chmod o-w {checkout}" in done.stderr, done.stderr
 
 
 def call(folder: Path, *words: str) -> Namespace:

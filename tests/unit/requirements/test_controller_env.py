@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,19 @@ def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
     program = "import console, plugins.module_utils.motley.relay, train.plan; print(console.__file__)"
     found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(found.stdout.strip()).is_relative_to(REQUIREMENTS.parent)
+
+
+def test_a_fresh_clone_says_what_to_type_before_a_launch(tmp_path: Path) -> None:
+    """Ansible would say no more than that it failed to parse."""
+    (tmp_path / "inventory").mkdir()
+    for path in REQUIREMENTS.parent.iterdir():
+        if path.name != "inventory":
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copytree(REQUIREMENTS.parent / "inventory/homelab/group_vars", tmp_path / "inventory/homelab/group_vars")
+    words = [Path(sys.executable).parent / "ansible-playbook", "launch.yml", "-e", "model=tiny"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode and "no machines are described yet" in said and "./motley inventory" in said, said
 
 
 def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_path: Path) -> None:
