@@ -259,8 +259,15 @@ def do_undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
         raise BadInput(
             f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
         )
-    only = "" if phase == "all" else phase
-    request = play.PlaybookRun(verb="undo", playbook="undo", inventory=inventory, phase=only, limit=",".join(limit))
+    whole = phase == "all"
+    request = play.PlaybookRun(
+        verb="undo",
+        playbook="undo",
+        inventory=inventory,
+        phase="" if whole else phase,
+        limit=",".join(limit),
+        variables={"motley_undo_all": whole},
+    )
     return play.run(request, play.ask_passwords(inventory))
 
 
