@@ -37,7 +37,7 @@ from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
-from train.plan import own_recipe
+from train.plan import own_recipe, weight_files
 from train.plan.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
 from train.plan.config import RunConfig, SftConfig, add_settings, config_of
 from train.plan.run_name import as_name
@@ -104,6 +104,8 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
+    if model.folder:
+        weight_files.require_tokens(model.folder)
     chat = load_chat(model, date)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}

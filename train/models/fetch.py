@@ -32,6 +32,7 @@ from train.cache import home_dir
 from train.errors import BadInput
 from train.files import file_hash
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
+from train.plan import weight_files
 from train.plan.catalogue import FETCHED, Model, resolve_dataset, resolve_model
 
 LISTED = ".motley-hashes.json"
@@ -105,6 +106,7 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
 
         is_here = bool(embedded_model(model.embedded, folder))
     if is_here:
+        weight_files.require(folder)
         return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
     if not repo:
         raise BadInput(f"{name} is a folder of this machine: there is nothing to fetch")
@@ -116,6 +118,7 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
         download(Listing(listing.repo, listing.kind, listing.revision, config), part)
         return {"folder": str(folder), "bytes": listing.size, "here": False, "config": str(part / "config.json")}
     bring(listing, folder)
+    weight_files.require(folder)
     return {"folder": str(folder), "bytes": listing.size, "here": True, "config": str(folder / "config.json")}
 
 

@@ -15,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from train.errors import BadInput
 from train.models import part, streamed
 from train.models.backends import ModelSpec
+from train.plan import weight_files
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
 from train.plan.memory import LOSS_CHUNK_TOKENS
@@ -104,7 +105,7 @@ def _base(spec: ModelSpec) -> Any:
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
     if spec.device != "cpu":
         options["device_map"] = {"": spec.device}
-    on_disk = form_on_disk(getattr(config, "quantization_config", None))
+    on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
     if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
@@ -115,7 +116,10 @@ def _base(spec: ModelSpec) -> Any:
             options["quantization_config"] = _quantisation(form, dtype)
         if spec.layers:
             return _one_form(part.load(spec, config, options), dtype)
-        return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
+        model, info = AutoModelForCausalLM.from_pretrained(spec.folder, output_loading_info=True, **options)
+        if missing := sorted(info["missing_keys"]):  # of a family that weight_files.py does not know
+            raise weight_files.not_whole("lack", missing, spec.folder)
+        return _one_form(model, dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
 
