@@ -7,6 +7,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -21,8 +22,9 @@ from tests.train.cluster import ROOT, environment
 from tests.train.families import make
 from train.cache import build_once
 from train.errors import BadInput
-from train.hub import training_files
+from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
 from train.models import backends
+from train.models.fetch import list_hub
 from train.models.model_files import model_folder
 from train.plan import weight_files
 from train.plan.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
@@ -90,6 +92,90 @@ def test_training_files_of_a_repository():
     assert training_files(["train.jsonl", "extra.jsonl"]) == ["train.jsonl"]
     assert training_files(["x.csv", "x.jsonl"]) == ["x.jsonl"]
     assert training_files(["model.bin", "LICENSE.txt"]) == []
+    assert training_files(["training_data/test.jsonl", "training_data/a.jsonl"]) == ["training_data/a.jsonl"]
+    assert training_files(["constrained/test.jsonl", "latest.jsonl"]) == ["latest.jsonl"]
+    assert training_files(["trainer_state.json", "data.parquet"]) == ["data.parquet"]
+
+
+def card_of(**configs):
+    listed = [
+        {"config_name": name, "data_files": [{"split": split, "path": path} for split, path in splits.items()]}
+        for name, splits in configs.items()
+    ]
+    return f"---\n{yaml.safe_dump({'configs': listed})}---\n# A data set\n"
+
+
+GSM8K = card_of(
+    main={"train": "main/train-*", "test": "main/test-*"},
+    socratic={"train": "socratic/train-*", "test": "socratic/test-*"},
+)
+ULTRACHAT = card_of(default={name: f"data/{name}-*" for name in ("train_sft", "test_sft", "train_gen", "test_gen")})
+
+
+def named(card):
+    """The files that a card names, one each."""
+    configs = yaml.safe_load(card.split("---")[1])["configs"]
+    return [each["path"].replace("*", "0-of-1.parquet") for one in configs for each in one["data_files"]]
+
+
+@pytest.mark.parametrize(
+    ("card", "asked", "taken"),
+    [
+        (GSM8K, "main", "main/train-0-of-1.parquet"),
+        (GSM8K, "socratic/test", "socratic/test-0-of-1.parquet"),
+        (ULTRACHAT, "default/train_sft", "data/train_sft-0-of-1.parquet"),
+        (card_of(en={"train": "en/*"}), "", "en/0-of-1.parquet"),
+        (card_of(default={"train": "a-*"}, other={"train": "b-*"}), "", "a-0-of-1.parquet"),
+    ],
+)
+def test_one_part_of_a_data_set_is_trained_on(card, asked, taken):
+    assert pick("me/qa", asked, *of_card(card, named(card))) == [taken]
+
+
+@pytest.mark.parametrize(
+    ("card", "name", "said"),
+    [
+        (GSM8K, "me/qa", "several parts: main/train, main/test, socratic/train, socratic/test"),
+        (GSM8K, "me/qa:plain", "no part 'plain': main/train"),
+        (ULTRACHAT, "me/qa", "several parts: default/train_sft"),
+        ("", "me/qa", "several parts: de, fr"),
+    ],
+)
+def test_parts_of_a_data_set_are_never_mixed_but_listed(card, name, said, monkeypatch, tmp_path):
+    """Each question of gsm8k would be trained twice, and one held out in one style be trained in the other."""
+    (tmp_path / "README.md").write_text(card)
+    monkeypatch.setattr("train.hub_data.hub_file", lambda *_: tmp_path / "README.md")
+    files = [*(named(card) if card else ("de/train.jsonl", "fr/train.jsonl")), "README.md"]
+    with pytest.raises(BadInput, match=said):
+        training_part(name, lambda _: files)
+
+
+def test_without_readable_files_the_hubs_conversion_is_taken_by_a_launch_as_well(monkeypatch, tmp_path):
+    """The list that a launch fetches by is what `train run` reads."""
+    there = {None: ["data.jsonl.gz"], "refs/convert/parquet": [f"{one}/train/0.parquet" for one in ("de", "en")]}
+
+    class Api:
+        def dataset_info(self, repo, *, revision=None, files_metadata):
+            entries = [SimpleNamespace(rfilename=name, lfs=None, size=1, blob_id="0") for name in there[revision]]
+            return SimpleNamespace(siblings=entries, sha=str(revision))
+
+        def list_repo_files(self, repo, *, repo_type, revision):
+            return there[revision]
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    monkeypatch.setattr("train.hub_data.hub_file", lambda repo, name, kind, revision: (revision, name))
+    listing = list_hub("me/qa:en", "dataset")
+    assert (listing.repo, listing.revision) == ("me/qa", "refs/convert/parquet")
+    assert [file.name for file in listing.files] == ["en/train/0.parquet"]
+    assert hub_dataset("me/qa:en") == [("refs/convert/parquet", "en/train/0.parquet")]
+    for asked in (list_hub, lambda name, _: hub_dataset(name)):
+        with pytest.raises(BadInput, match="several parts: de/train, en/train"):
+            asked("me/qa", "dataset")
+
+
+def test_a_part_of_a_data_set_has_a_name_and_a_folder_of_its_own():
+    data = resolve_dataset("openai/gsm8k:main/train")
+    assert (data.name, data.local_name) == ("gsm8k-main-train", "openai--gsm8k--main--train")
 
 
 def test_a_build_that_fails_leaves_nothing_and_the_next_succeeds(tmp_path):

@@ -168,7 +168,7 @@ def dataset_files(data: Dataset) -> list[Path]:
     if data.embedded:
         return [embedded_dataset()]
     if data.hub:
-        from train.hub import hub_dataset
+        from train.hub_data import hub_dataset
 
         return hub_dataset(data.hub)
     if data.files:

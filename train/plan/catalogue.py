@@ -17,6 +17,8 @@ from train.plan.picture_facts import PictureFacts
 from train.plan.run_name import as_name
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_DATA = re.compile(rf"({HUB_ID.pattern})(:[\w.-]+(/[\w.-]+)*)?")
+"""…:config/split where it has several."""
 FETCHED = ".motley-source.json"
 """Marks a folder that `python -m train fetch` made, and says where its files are from."""
 Source = Literal["catalogue", "hub", "folder", "new"]
@@ -199,7 +201,7 @@ class Dataset:
 
     @property
     def local_name(self) -> str:
-        return self.hub.replace("/", "--") if self.hub and not self.listed else self.name
+        return re.sub("[/:]", "--", self.hub) if self.hub and not self.listed else self.name
 
 
 def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
@@ -224,8 +226,9 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
         raise BadInput(
             "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"
         )
-    if HUB_ID.fullmatch(name) and not file.suffix:
-        return Dataset(name=name.split("/")[1], reason=f"{name} is a Hugging Face hub id", hub=name)
+    if (hub := HUB_DATA.fullmatch(name)) and not Path(hub[1]).suffix:
+        title = as_name(name.partition("/")[2])
+        return Dataset(name=title, reason=f"{name} is a Hugging Face hub id", hub=name)
     if "/" in name or file.suffix:
         raise BadInput(f"there is no file {name}", fix="give the path of a .jsonl, .json, .csv, .txt or .parquet file")
     raise _unknown("data set", name, catalogue()["datasets"])
