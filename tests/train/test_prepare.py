@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
+from train.data.formats import convert
 from train.data.prepare import prepare
 from train.data.rows import FILES, open_rows
 from train.data.split import split_of
@@ -108,12 +109,22 @@ def test_without_packing_each_sample_has_its_row(tmp_path):
 
 def test_the_held_out_part_is_stable():
     """By content: a record stays where it is when others are added, and whatever the order."""
-    items = records(2000)
+    items = [convert("alpaca", item) for item in records(2000)]
     held_out = [item for item in items if split_of(item, 0.1) == "eval"]
     assert 140 < len(held_out) < 260
     assert [item for item in reversed(items) if split_of(item, 0.1) == "eval"] == held_out[::-1]
     assert all(split_of(item, 0.2) == "eval" for item in held_out)
-    assert split_of({"b": 1, "a": 2}, 0.5) == split_of({"a": 2, "b": 1}, 0.5)
+
+
+def test_copies_of_a_held_out_record_are_not_trained_on(tmp_path):
+    """Whatever else stands in them: a number, a date, another order of keys."""
+    items = [{**item, "id": 2 * number + copy} for copy in (0, 1) for number, item in enumerate(records(400))]
+    folder, _ = run(tmp_path, write(tmp_path / "twice.jsonl", items), eval_fraction=0.2, pack=False)
+    rows = [open_rows(folder, split) for split in ("train", "eval")]
+    trained, held_out = ([of.batch([row])["input_ids"].tobytes() for row in range(len(of))] for of in rows)
+    assert len(trained) + len(held_out) == 800
+    assert len(held_out) > 100
+    assert not set(trained) & set(held_out)
 
 
 def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):

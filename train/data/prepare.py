@@ -99,7 +99,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
     hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
-    chosen["format"] = data_format
+    chosen |= {"format": data_format, "held_out_by": "what is trained"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
     if not out and (there := _remembered(request)):
         report(there, True, say)
@@ -252,13 +252,13 @@ def encoded(chat: Chat, answers_only: bool, eval_fraction: float, asked: Asked) 
     read = examples(asked)
     samples = iter(encode(chat, [example for example in read if isinstance(example, Example)], answers_only))
     made: list[Encoded | BadRecord] = []
-    for found, example in zip(asked[1], read, strict=True):
+    for example in read:
         if isinstance(example, BadRecord):
             made.append(example)
         elif isinstance(sample := next(samples), BadRecord):
             made.append(sample)
         else:
-            split, tokens = split_of(found.value, eval_fraction), array("I", sample[0])
+            split, tokens = split_of(example, eval_fraction), array("I", sample[0])
             made.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
     return made
 
