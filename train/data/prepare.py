@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, cache_dir, home_dir
+from train.data import left_out
 from train.data.chat import Chat, encode, load_chat
 from train.data.formats import FORMATS, BadRecord, Example
 from train.data.in_order import processes_for
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad"))
+    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad", "patience"))
     add_settings(parser, ("tokenizer", "vocab_size", "image_size"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
@@ -75,8 +76,13 @@ def main(args: argparse.Namespace) -> int:
         _without_torch(config.model)
     make = importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
+    index = json.loads((folder / "index.json").read_text())
+    lost = left_out.words(index)
+    for text in lost:
+        print(f"careful   {text}", file=out)
+    left_out.require_held_out(config, index["splits"]["eval"]["rows"])
     if args.json:
-        print(json.dumps({"ok": True, "folder": str(folder), **json.loads((folder / "index.json").read_text())}))
+        print(json.dumps({"ok": True, "folder": str(folder), "left_out": lost, **index}))
     return 0
 
 
