@@ -27,7 +27,6 @@ def words(index: Mapping[str, Any]) -> list[str]:
         found.append(
             f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
         )
-    found += [f"{what} is left out" for what in index.get("passed_over", ())]
     if not index["splits"]["eval"]["rows"]:
         found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
     return [f"data: {what}" for what in found]
