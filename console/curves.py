@@ -26,7 +26,7 @@ def scalars(event: dict[str, Any]) -> dict[str, float]:
         return {f"held_out/{name}": float(value) for name, value in found.items()}
     if event["event"] != "step":
         return {}
-    found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if name in event}
+    found = {f"train/{name}": float(event[name]) for name in OF_A_STEP if event.get(name) is not None}
     found["train/tokens_per_s"] = event["tokens"] / max(1e-6, float(event["step_s"]))
     for node, did in event["nodes"].items():
         found |= {f"{name}/{node}": float(did[name] or 0) for name in OF_A_NODE if name in did}

@@ -12,6 +12,8 @@ from typing import Any
 
 from train.cache import cache_dir
 from train.errors import BadInput
+from train.plan import weight_files
+from train.plan.catalogue import read_config
 
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"
@@ -38,7 +40,9 @@ def files(model: Mapping[str, Any], token: dict[str, str]) -> tuple[dict[str, An
     """A model's config.json and the size of its files, in a folder here or at the hub."""
     if model["folder"]:
         folder = Path(model["folder"])
-        return json.loads((folder / "config.json").read_text()), sum(f.stat().st_size for f in folder.rglob("*"))
+        weight_files.require(folder)
+        weight_files.require_tokens(folder)
+        return read_config(folder), sum(f.stat().st_size for f in folder.rglob("*"))
     command = [sys.executable, "-m", "train", *fetch_words(model), "--look", "--json"]
     env = environment() | token
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=env)

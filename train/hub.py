@@ -10,11 +10,6 @@ from pathlib import Path
 
 from train.errors import BadInput
 
-SUFFIXES = (".jsonl", ".json", ".csv", ".txt", ".parquet")
-NOT_DATA = ("readme", "license", "dataset_info", "config", "requirements")
-HELD_BACK = ("test", "valid", "eval", "dev")
-
-
 MODEL_FILES = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 """Nothing that would have to be unpickled."""
 
@@ -71,29 +66,6 @@ def explained(repo: str, kind: str) -> Iterator[None]:
     except (OfflineModeIsEnabled, LocalEntryNotFoundError, TransportError, OSError) as error:
         reason = f"not in this machine's hub cache, and the hub cannot be reached ({type(error).__name__})"
         raise _unreachable(repo, kind, reason) from None
-
-
-def hub_dataset(repo: str) -> list[Path]:
-    """The training files of a data set: those the owner put there, else the hub's own conversion to parquet."""
-    from huggingface_hub import HfApi
-
-    for revision in (None, "refs/convert/parquet"):
-        with explained(repo, "dataset"):
-            names = HfApi().list_repo_files(repo, repo_type="dataset", revision=revision)
-        if chosen := training_files(names):
-            return [hub_file(repo, name, "dataset", revision) for name in chosen]
-    raise BadInput(f"{repo} holds no file that can be read ({' '.join(SUFFIXES)})", "data set of the hub")
-
-
-def training_files(names: list[str]) -> list[str]:
-    """Of one suffix, and of the training part where the names show it."""
-    data = [
-        name for name in names if name.endswith(SUFFIXES) and not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)
-    ]
-    kept = [name for name in data if "train" in name.lower()]
-    kept = kept or [name for name in data if not any(part in name.lower() for part in HELD_BACK)]
-    suffixes = [suffix for suffix in SUFFIXES if any(name.endswith(suffix) for name in kept)]
-    return sorted(name for name in kept if name.endswith(suffixes[0])) if suffixes else []
 
 
 def _unreachable(repo: str, kind: str, reason: str) -> BadInput:

@@ -159,6 +159,20 @@ def test_a_run_can_be_read_as_data(inventory: Path) -> None:
 
 
 @pytest.mark.usefixtures("as_before")
+def test_a_launch_says_what_of_the_data_is_left_out_and_starts_nothing_in_vain(inventory: Path, tmp_path: Path) -> None:
+    data = tmp_path / "notes.jsonl"
+    data.write_text('{"prompt": "Who?", "completion": "Mitzi."}\n{"prompt": "Where?", "completion": ""}\n')
+    asked = ("--model", "tiny", "--run", "left", "--steps", "1", "--set", "rows_per_step=3", "--dataset", str(data))
+    done = console("launch", *asked, "--set", "patience=3", inventory=inventory, front=True)
+    assert done.returncode and "patience: 3, but no rows are held out" in done.stderr, done.stdout + done.stderr
+    assert not (home(inventory, NODES[0]) / "logs/runs/left").exists()
+    done = console("launch", *asked, "--follow", inventory=inventory, front=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lost = "1 of 2 records are skipped, the first: notes.jsonl line 2: the answer is empty"
+    assert f"  ⚠ data: {lost}\n  ⚠ data: 0 rows are held out" in done.stdout
+
+
+@pytest.mark.usefixtures("as_before")
 def test_any_training_script_runs_over_unequal_nodes(
     inventory: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -7,17 +7,29 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import yaml
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
+from console.hub import files
 from tests.support import pace
+from tests.train.bases import save_in_4bit
 from tests.train.cluster import ROOT, environment
+from tests.train.families import make
 from train.cache import build_once
 from train.errors import BadInput
-from train.hub import training_files
+from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
+from train.models import backends
+from train.models.fetch import list_hub
 from train.models.model_files import model_folder
-from train.plan.catalogue import facts_of, model_facts, resolve_dataset, resolve_model
+from train.plan import weight_files
+from train.plan.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
+from train.plan.config import load_config
+from train.recipes import sft
 
 COMMIT = "c" * 40
 
@@ -80,6 +92,90 @@ def test_training_files_of_a_repository():
     assert training_files(["train.jsonl", "extra.jsonl"]) == ["train.jsonl"]
     assert training_files(["x.csv", "x.jsonl"]) == ["x.jsonl"]
     assert training_files(["model.bin", "LICENSE.txt"]) == []
+    assert training_files(["training_data/test.jsonl", "training_data/a.jsonl"]) == ["training_data/a.jsonl"]
+    assert training_files(["constrained/test.jsonl", "latest.jsonl"]) == ["latest.jsonl"]
+    assert training_files(["trainer_state.json", "data.parquet"]) == ["data.parquet"]
+
+
+def card_of(**configs):
+    listed = [
+        {"config_name": name, "data_files": [{"split": split, "path": path} for split, path in splits.items()]}
+        for name, splits in configs.items()
+    ]
+    return f"---\n{yaml.safe_dump({'configs': listed})}---\n# A data set\n"
+
+
+GSM8K = card_of(
+    main={"train": "main/train-*", "test": "main/test-*"},
+    socratic={"train": "socratic/train-*", "test": "socratic/test-*"},
+)
+ULTRACHAT = card_of(default={name: f"data/{name}-*" for name in ("train_sft", "test_sft", "train_gen", "test_gen")})
+
+
+def named(card):
+    """The files that a card names, one each."""
+    configs = yaml.safe_load(card.split("---")[1])["configs"]
+    return [each["path"].replace("*", "0-of-1.parquet") for one in configs for each in one["data_files"]]
+
+
+@pytest.mark.parametrize(
+    ("card", "asked", "taken"),
+    [
+        (GSM8K, "main", "main/train-0-of-1.parquet"),
+        (GSM8K, "socratic/test", "socratic/test-0-of-1.parquet"),
+        (ULTRACHAT, "default/train_sft", "data/train_sft-0-of-1.parquet"),
+        (card_of(en={"train": "en/*"}), "", "en/0-of-1.parquet"),
+        (card_of(default={"train": "a-*"}, other={"train": "b-*"}), "", "a-0-of-1.parquet"),
+    ],
+)
+def test_one_part_of_a_data_set_is_trained_on(card, asked, taken):
+    assert pick("me/qa", asked, *of_card(card, named(card))) == [taken]
+
+
+@pytest.mark.parametrize(
+    ("card", "name", "said"),
+    [
+        (GSM8K, "me/qa", "several parts: main/train, main/test, socratic/train, socratic/test"),
+        (GSM8K, "me/qa:plain", "no part 'plain': main/train"),
+        (ULTRACHAT, "me/qa", "several parts: default/train_sft"),
+        ("", "me/qa", "several parts: de, fr"),
+    ],
+)
+def test_parts_of_a_data_set_are_never_mixed_but_listed(card, name, said, monkeypatch, tmp_path):
+    """Each question of gsm8k would be trained twice, and one held out in one style be trained in the other."""
+    (tmp_path / "README.md").write_text(card)
+    monkeypatch.setattr("train.hub_data.hub_file", lambda *_: tmp_path / "README.md")
+    files = [*(named(card) if card else ("de/train.jsonl", "fr/train.jsonl")), "README.md"]
+    with pytest.raises(BadInput, match=said):
+        training_part(name, lambda _: files)
+
+
+def test_without_readable_files_the_hubs_conversion_is_taken_by_a_launch_as_well(monkeypatch, tmp_path):
+    """The list that a launch fetches by is what `train run` reads."""
+    there = {None: ["data.jsonl.gz"], "refs/convert/parquet": [f"{one}/train/0.parquet" for one in ("de", "en")]}
+
+    class Api:
+        def dataset_info(self, repo, *, revision=None, files_metadata):
+            entries = [SimpleNamespace(rfilename=name, lfs=None, size=1, blob_id="0") for name in there[revision]]
+            return SimpleNamespace(siblings=entries, sha=str(revision))
+
+        def list_repo_files(self, repo, *, repo_type, revision):
+            return there[revision]
+
+    monkeypatch.setattr("huggingface_hub.HfApi", Api)
+    monkeypatch.setattr("train.hub_data.hub_file", lambda repo, name, kind, revision: (revision, name))
+    listing = list_hub("me/qa:en", "dataset")
+    assert (listing.repo, listing.revision) == ("me/qa", "refs/convert/parquet")
+    assert [file.name for file in listing.files] == ["en/train/0.parquet"]
+    assert hub_dataset("me/qa:en") == [("refs/convert/parquet", "en/train/0.parquet")]
+    for asked in (list_hub, lambda name, _: hub_dataset(name)):
+        with pytest.raises(BadInput, match="several parts: de/train, en/train"):
+            asked("me/qa", "dataset")
+
+
+def test_a_part_of_a_data_set_has_a_name_and_a_folder_of_its_own():
+    data = resolve_dataset("openai/gsm8k:main/train")
+    assert (data.name, data.local_name) == ("gsm8k-main-train", "openai--gsm8k--main--train")
 
 
 def test_a_build_that_fails_leaves_nothing_and_the_next_succeeds(tmp_path):
@@ -197,3 +293,122 @@ def test_what_the_hub_refuses_is_said_in_three_lines(hub, flags, env, said):
     assert code == 2
     assert said in err
     assert len(message) <= 3, err
+
+
+# -- what a model's files hold, before anything is sent or trained -----------------------------------------------------
+
+
+def wanted_of(folder):
+    config = json.loads((folder / "config.json").read_text())
+    return weight_files.wanted(facts_of(config, "x"), config)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "other", [{}, {"attention_bias": True}, {"mlp_bias": True}, {"tie_word_embeddings": True}], ids=str
+)
+def test_the_weights_of_a_family_are_known_as_its_class_has_them(family, other, tmp_path):
+    folder = make(family, tmp_path / "base", **other)
+    weight_files.require(folder)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+    assert wanted_of(folder) == {name: list(weight.shape) for name, weight in model.named_parameters()}
+
+
+def without(held, part):
+    return {name: weight for name, weight in held.items() if part not in name}
+
+
+SPOILT = {
+    "a head": (lambda held: without(held, "lm_head"), "files lack lm_head.weight"),
+    "gptq": (
+        lambda held: {name.replace("v_proj.weight", "v_proj.qweight"): weight for name, weight in held.items()},
+        r"files lack model.layers.0.self_attn.v_proj.weight and 1 more",
+    ),
+    "left over": (
+        lambda held: {**held, "score.weight": torch.zeros(2, 64)},
+        "files hold what no such model has: score.weight",
+    ),
+    "fp8": (
+        lambda held: {n: w.to(torch.float8_e4m3fn) if "_proj" in n else w for n, w in held.items()},
+        r"numbers that are not loaded: model.layers.0.mlp.down_proj.weight \(F8_E4M3\) and 13 more",
+    ),
+    "shape": (
+        lambda held: {**held, "lm_head.weight": torch.zeros(1000, 64)},
+        r"another shape than config.json says: lm_head.weight \(\[1000, 64\], not \[1024, 64\]\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_files_that_do_not_hold_the_whole_model_are_refused_by_name(how, tmp_path):
+    """transformers fills the gaps by lot, and a run on that would end in `done`."""
+    folder = make("llama", tmp_path / "base")
+    spoil, said = SPOILT[how]
+    file = folder / "model.safetensors"
+    save_file(spoil(load_file(file)), file, metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=said):
+        sft.start(load_config({"model": str(folder)}), print)
+    with pytest.raises(BadInput, match=said):  # the controller, before it sends anything
+        files({"folder": str(folder)}, {})
+
+
+@pytest.mark.parametrize("method", ["gptq", "awq", "fp8"])
+def test_a_model_quantised_by_another_program_is_refused_by_its_name(method, tmp_path):
+    folder = make("llama", tmp_path / "base")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": method}}))
+    for asked in (lambda: files({"folder": str(folder)}, {}), lambda: facts_of(read_config(folder), "x")):
+        with pytest.raises(BadInput, match=f"quantised by {method}, which cannot be trained on"):
+            asked()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: cut(folder / "model.safetensors"), "model.safetensors is cut off or damaged"),
+        (lambda folder: (folder / "config.json").write_text('{"model_type": '), "config.json is broken"),
+        (lambda folder: replace_in(folder / "config.json", "intermediate_size", "size"), "lacks 'intermediate_size'"),
+        (lambda folder: make("llama", folder, vocab_size=900), "tokenizer has 1000 tokens, the model's vocabulary 900"),
+    ],
+)
+def test_a_damaged_folder_is_named_before_it_is_sent(spoil, said, tmp_path):
+    folder = make("llama", tmp_path / "base")
+    tokenizer = {"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 999, "content": "b"}]}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    spoil(folder)
+    with pytest.raises(BadInput, match=said):
+        files({"folder": str(folder)}, {})
+
+
+def test_of_any_family_a_weight_that_the_files_lack_is_refused(tmp_path):
+    """As `train run` takes them: a launch refuses the family."""
+    folder = make("olmo2", tmp_path / "base")
+    file = folder / "model.safetensors"
+    save_file(without(load_file(file), "lm_head"), file, metadata={"format": "pt"})
+    with pytest.raises(BadInput, match=r"files lack lm_head\.weight"):
+        backends.get("hf").build(backends.ModelSpec(folder=str(folder), method="base"))
+
+
+def cut(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def replace_in(file, old, new):
+    file.write_text(file.read_text().replace(old, new))
+
+
+def test_a_model_in_several_files_or_saved_without_its_head_is_whole(tmp_path):
+    folder = make("llama", tmp_path / "base", tie_word_embeddings=True)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    model.model.save_pretrained(tmp_path / "headless")
+    weight_files.require(tmp_path / "headless")
+    model.save_pretrained(tmp_path / "several", max_shard_size="50KB")
+    weight_files.require(tmp_path / "several")
+    next((tmp_path / "several").glob("*-of-*.safetensors")).unlink()
+    with pytest.raises(BadInput, match="safetensors is missing"):
+        weight_files.require(tmp_path / "several")
+
+
+def test_files_quantised_by_bitsandbytes_hold_the_whole_model(tmp_path):
+    weight_files.require(save_in_4bit(tmp_path / "tiny-4bit"))

@@ -27,6 +27,14 @@ def test_text_becomes_what_the_field_is():
     assert load_config({"run": 7, "epochs": None}).run == "7"
 
 
+def test_all_weights_have_a_learning_rate_of_their_own_and_the_plan_says_it():
+    """At an adapter's rate, ten times higher, a model forgets what it knew."""
+    full, adapter, given = (load_config(v) for v in ({"method": "full"}, {}, {"method": "full", "learning_rate": 3e-5}))
+    assert (full.learning_rate, adapter.learning_rate, given.learning_rate) == (2e-5, 2e-4, 3e-5)
+    assert full.rate_reason == "learning rate 2e-05: all weights are trained; an adapter has 0.0002"
+    assert adapter.rate_reason == given.rate_reason == ""
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -1,11 +1,13 @@
 """events.jsonl: code, a real run and docs/inside/events.md say the same."""
 
 import io
+import json
 import re
 import time
 
 import pytest
 
+from console import curves
 from tests.train import cluster
 from train.cluster import agent_files
 from train.cluster.world import World
@@ -63,6 +65,16 @@ def test_an_event_of_another_shape_is_refused(tmp_path):
         log.write("stopped", step=1)
     with pytest.raises(ValueError, match="mood"):
         log.write("stopped", step=1, reason="SIGTERM", mood="calm")
+
+
+def test_a_gradient_that_overflowed_is_written_as_json_knows_it(tmp_path):
+    """fp16's scaler skips such a step; jq, JavaScript and pandas know no Infinity."""
+    file = tmp_path / "events.jsonl"
+    step = dict.fromkeys(events.SCHEMA["step"], 1) | {"grad_norm": float("inf"), "nodes": {}}
+    events.EventLog(file).write("step", **step)
+    (written,) = [json.loads(line, parse_constant=pytest.fail) for line in file.read_text().splitlines()]
+    assert written["grad_norm"] is None
+    assert "train/loss" in curves.scalars(written) and "train/grad_norm" not in curves.scalars(written)
 
 
 def test_a_torn_last_line_is_dropped_and_the_log_goes_on(tmp_path):

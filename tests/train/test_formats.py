@@ -83,6 +83,8 @@ def test_plain_text_stays_text():
         ("sharegpt", {"conversations": [{"from": "martian", "value": "x"}]}, "role 'martian' is unknown"),
         ("sharegpt", {"text": "x"}, "empty or no list"),
         ("prompt", {"prompt": "Q"}, "'completion' is missing"),
+        ("prompt", {}, "'prompt' is missing"),
+        ("prompt", {"prompt": [{"role": "user", "content": "Q"}]}, "list of turns is empty or no list"),
         ("text", {"text": "  "}, "the text is empty"),
     ],
 )

@@ -1,8 +1,10 @@
 """A recipe of one's own: the same curve on any cluster, by the command and from Python, and what comes out of it."""
 
 import json
+import os
 import shutil
 import signal
+import threading
 from typing import ClassVar
 
 import pytest
@@ -10,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 import train
+from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.agents import Agents
 from tests.train.own_recipes import written
@@ -200,6 +203,26 @@ def test_signals_mean_what_they_meant_before(tmp_path, settings):
     before = signal.getsignal(signal.SIGTERM)
     train.fit(TABLE, {**settings, "home": tmp_path, "max_steps": 1})
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_saves_and_gives_the_process_back(tmp_path, settings):
+    """A notebook keeps its variables, and the same call continues."""
+    wanted = {**settings, "home": tmp_path, "run": "run", "max_steps": 600}
+    log = tmp_path / "logs/runs/run/events.jsonl"
+
+    def press():
+        pace.until(lambda: log.exists() and len(log.read_text().splitlines()) > 20, pace.HANG_S, "no step")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presses = threading.Thread(target=press)
+    presses.start()
+    with pytest.raises(KeyboardInterrupt):
+        train.fit(TABLE, wanted)
+    presses.join()
+    stopped = next(event for event in read(log) if event["event"] == "stopped")
+    assert 10 < stopped["step"] < 600 and stopped["reason"] == "SIGINT"
+    assert train.fit(TABLE, wanted).steps == 600
+    assert [event["step"] for event in read(log) if event["event"] == "start"] == [0, stopped["step"]]
 
 
 def test_fit_in_three_unequal_processes_has_the_curve_of_one(alone, settings, tmp_path):

@@ -12,6 +12,7 @@ from tests.train.bases import FORMS
 from train.data.rows import open_rows
 from train.engine.batches import to_tensors
 from train.engine.microbatch import chunks
+from train.errors import BadInput
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 
@@ -36,6 +37,24 @@ def test_a_packed_row_equals_its_samples_alone(checkpointing, form, tmp_path):
             torch.testing.assert_close(together[place, start:end], alone, rtol=0, atol=5e-6)
             alone_loss = alone_loss + backend.loss_sum(model, sample)
     torch.testing.assert_close(backend.loss_sum(model, batch), alone_loss, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("weights", ["gpu", "stream"])
+def test_a_base_with_dropout_in_its_config_is_trained_without(weights, tmp_path):
+    """A random mask would be another for each micro-batch and each node."""
+    folder = families.make("llama", tmp_path / "base", attention_dropout=0.5)
+    backend, ids = get("hf"), torch.arange(3, 40)[None]
+    model = backend.build(ModelSpec(folder=str(folder), weights=weights))
+    batch = {"input_ids": ids, "labels": ids, "position_ids": torch.arange(ids.shape[1])[None]}
+    assert model.training and backend.loss_sum(model, batch) == backend.loss_sum(model, batch)
+
+
+def test_positions_that_depend_on_the_longest_row_are_refused(tmp_path):
+    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
+    folder = families.make("llama", tmp_path / "base", rope_parameters=rope)
+    get("hf").build(ModelSpec(folder=str(folder), max_seq_length=512))
+    with pytest.raises(BadInput, match="is exact up to 512"):
+        get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -5,12 +5,15 @@ import random
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
+from tests.support import pace
 from tests.train.cluster import ROOT, environment
 from train.__main__ import main
+from train.data.formats import convert
 from train.data.prepare import prepare
 from train.data.rows import FILES, open_rows
 from train.data.split import split_of
@@ -108,12 +111,55 @@ def test_without_packing_each_sample_has_its_row(tmp_path):
 
 def test_the_held_out_part_is_stable():
     """By content: a record stays where it is when others are added, and whatever the order."""
-    items = records(2000)
+    items = [convert("alpaca", item) for item in records(2000)]
     held_out = [item for item in items if split_of(item, 0.1) == "eval"]
     assert 140 < len(held_out) < 260
     assert [item for item in reversed(items) if split_of(item, 0.1) == "eval"] == held_out[::-1]
     assert all(split_of(item, 0.2) == "eval" for item in held_out)
-    assert split_of({"b": 1, "a": 2}, 0.5) == split_of({"a": 2, "b": 1}, 0.5)
+
+
+def test_copies_of_a_held_out_record_are_not_trained_on(tmp_path):
+    """Whatever else stands in them: a number, a date, another order of keys."""
+    items = [{**item, "id": 2 * number + copy} for copy in (0, 1) for number, item in enumerate(records(400))]
+    folder, _ = run(tmp_path, write(tmp_path / "twice.jsonl", items), eval_fraction=0.2, pack=False)
+    rows = [open_rows(folder, split) for split in ("train", "eval")]
+    trained, held_out = ([of.batch([row])["input_ids"].tobytes() for row in range(len(of))] for of in rows)
+    assert len(trained) + len(held_out) == 800
+    assert len(held_out) > 100
+    assert not set(trained) & set(held_out)
+
+
+def test_what_is_skipped_and_that_nothing_is_held_out_is_said_wherever_the_run_is(tmp_path):
+    """A launch shows what `prepare` answers; the report shows the reasons of the event log."""
+    items = [json.dumps(item) for item in records(40)]
+    data = tmp_path / "notes.jsonl"
+    data.write_text("\n".join([*items, '{"instruction": "x", "output": ""}']))
+    given = ("--model", "tiny", "--dataset", str(data), "--eval-fraction", "0", "--json")
+    prepared = train("prepare", *given, "--out", str(tmp_path / "rows"))
+    trained = train("run", *given, "--max-steps", "1", "--rows-per-step", "1", "--home", str(tmp_path / "home"))
+    lost = [
+        "data: 1 of 41 records are skipped, the first: notes.jsonl line 41: the answer is empty",
+        "data: 0 rows are held out: nothing shows whether it learns more than its own rows",
+    ]
+    assert prepared["left_out"] == lost
+    events = [json.loads(line) for line in Path(trained["events"]).read_text().splitlines()]
+    assert [reason for reason in events[0]["reasons"] if reason.startswith("data: ")] == lost
+    card = (Path(trained["adapter"]) / "README.md").read_text()
+    assert card.endswith(f"## What is not in it\n\n- {lost[0]}\n- {lost[1]}\n")
+
+
+def test_patience_without_held_out_rows_is_refused_where_the_rows_are_made(tmp_path, capsys):
+    """Before anything starts: the plan cannot know it."""
+    data = write(tmp_path / "three.jsonl", records(3))
+    flags = ("--model", "tiny", "--dataset", str(data), "--out", str(tmp_path / "rows"), "--patience", "3")
+    assert main(["prepare", *flags]) == 2
+    assert "patience: 3, but no rows are held out" in capsys.readouterr().err
+
+
+def train(*words):
+    done = pace.run(sys.executable, "-m", "train", *words, cwd=ROOT, env=environment())
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_bad_records_are_named_and_counted_up_to_a_limit(tmp_path):

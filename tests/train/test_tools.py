@@ -315,13 +315,15 @@ def test_what_becomes_a_gguf_is_the_merged_model_in_16_bit(capsys, trained_in, t
     """The converter here only writes down what it was given."""
     adapter, _ = trained_in("4bit")
     (tmp_path / "convert_hf_to_gguf.py").write_text(
-        "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[-1] + '.given'); open(sys.argv[-1], 'w').close()"
+        "import shutil, sys; shutil.copytree(sys.argv[1], sys.argv[-1] + '.given')\n"
+        "open(sys.argv[-1], 'w').write(str(sys.argv))"
     )
     monkeypatch.setattr(export, "gguf_converter", lambda: tmp_path)
     for what in ("merged", "gguf"):
         flags = ("export", what, "--model", "tiny", "--adapter", adapter, "--out", tmp_path / what)
         assert run(capsys, *flags)[0] == 0
     given = tmp_path / "gguf/tiny.gguf.given"
+    assert "'--model-name', 'tiny'" in (tmp_path / "gguf/tiny.gguf").read_text(), "else that of a scratch folder"
     for name in ("model.safetensors", "config.json"):
         assert (given / name).read_bytes() == (tmp_path / "merged" / name).read_bytes()
 

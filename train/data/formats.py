@@ -100,8 +100,8 @@ def from_alpaca(record: dict[str, Any]) -> Example:
 def from_pair(record: dict[str, Any]) -> Example:
     """prompt and completion: two strings, or two lists of turns."""
     asked, answered = next((pair for pair in PAIRS if set(pair) <= record.keys()), PAIRS[0])
-    if isinstance(record[asked], list):
-        turns = [*_turns(record[asked]), *_turns(record[answered])]
+    if isinstance(record.get(asked), list):
+        turns = [*_turns(record[asked]), *_turns(record.get(answered))]
         return Example(tuple(_turn(turn, "role", "content") for turn in turns))
     return Example(_exchange(_text(record, asked), _text(record, answered)))
 

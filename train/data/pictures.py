@@ -42,7 +42,7 @@ from train.plan.catalogue import Dataset
 from train.plan.config import ImagesConfig
 from train.plan.nodes import gb
 
-GREY = ("1", "L", "LA", "I", "I;16")
+GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -90,6 +90,7 @@ def prepare(
     key = {
         "format": FORMAT,
         "kind": KIND,
+        "pixels": "16 bit by 257",
         "data": hashlib.sha256(json.dumps([(one.digest, one.source.label) for one in found]).encode()).hexdigest(),
         "classes": classes,
         "settings": {name: getattr(config, name) for name in ("image_size", "eval_fraction")},
@@ -107,7 +108,8 @@ def sources(data: Dataset) -> list[Source]:
     if pictures.idx_files(data.folder):
         return [one for part in pictures.IDX_SPLITS for one in idx_sources(data.folder, part)]
     listed = pictures.listing(data)
-    return [Source(str(one.file), one.label, one.split, one.file.read_bytes) for one in listed]
+    names = {one.file: str(one.file.relative_to(data.folder)) for one in listed}  # as its owner knows it, on every node
+    return [Source(names[one.file], one.label, one.split, one.file.read_bytes) for one in listed]
 
 
 def idx_sources(folder: Path, part: str) -> Iterator[Source]:
@@ -159,13 +161,24 @@ def decoded(one: Seen, *, edge: int, colours: int) -> NDArray[np.uint8] | str:
             picture = opened(data)
             picture.draft(mode, (2 * edge, 2 * edge))  # of a large JPEG a part is enough
             picture = ImageOps.exif_transpose(picture)
-        picture = picture.convert(mode)
+        picture = in_eight_bit(picture).convert(mode)
         if picture.size != (edge, edge):
             picture = ImageOps.fit(picture, (edge, edge), method=Image.Resampling.BICUBIC)
     except Exception as error:  # as above
         return reason(error)
     pixels = np.asarray(picture, dtype=np.uint8)
     return pixels[None] if colours == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def in_eight_bit(picture: Any) -> Any:
+    """Pillow's own way cuts off all above 255: a 16-bit picture becomes white."""
+    from PIL import Image
+
+    if picture.mode in ("I", "F"):
+        raise ValueError("its pixels are 32-bit numbers: save it with 8 or 16 bit")
+    if not picture.mode.startswith("I;16"):
+        return picture
+    return Image.fromarray((np.asarray(picture).astype(np.uint32) // 257).astype(np.uint8))
 
 
 def opened(data: bytes) -> Any:
@@ -191,7 +204,7 @@ def skipped(source: Source, why: str, tally: Tally, say: Say) -> None:
 
 def stop_if_bad(config: ImagesConfig, tally: Tally) -> None:
     limit = config.max_bad
-    if tally.first_bad and tally.bad > (limit * tally.records if limit < 1 else limit):
+    if tally.first_bad and tally.bad > (max(SHOWN_BAD, limit * tally.records) if limit < 1 else limit):
         raise BadInput(
             f"{tally.bad} broken pictures of {tally.records}; the first: {tally.first_bad[0]}",
             "",

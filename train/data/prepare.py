@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from train.cache import build_once, cache_dir, home_dir
+from train.data import left_out
 from train.data.chat import Chat, encode, load_chat
 from train.data.formats import FORMATS, BadRecord, Example
 from train.data.in_order import processes_for
@@ -37,7 +38,7 @@ from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
-from train.plan import own_recipe
+from train.plan import own_recipe, weight_files
 from train.plan.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
 from train.plan.config import RunConfig, SftConfig, add_settings, config_of
 from train.plan.run_name import as_name
@@ -54,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dataset", default=argparse.SUPPRESS, help="catalogue name, hub id, or file")
     parser.add_argument("--model", default=argparse.SUPPRESS, help="its tokenizer and chat template are used")
     parser.add_argument("--out", help="folder to write (default: under data/processed of the cluster's home)")
-    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad"))
+    add_settings(parser, ("recipe", "max_seq_length", "train_on", "eval_fraction", "max_bad", "patience"))
     add_settings(parser, ("tokenizer", "vocab_size", "image_size"))
     parser.add_argument(
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
@@ -75,8 +76,13 @@ def main(args: argparse.Namespace) -> int:
         _without_torch(config.model)
     make = importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
+    index = json.loads((folder / "index.json").read_text())
+    lost = left_out.words(index)
+    for text in lost:
+        print(f"careful   {text}", file=out)
+    left_out.require_held_out(config, index["splits"]["eval"]["rows"])
     if args.json:
-        print(json.dumps({"ok": True, "folder": str(folder), **json.loads((folder / "index.json").read_text())}))
+        print(json.dumps({"ok": True, "folder": str(folder), "left_out": lost, **index}))
     return 0
 
 
@@ -99,11 +105,13 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
     hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
-    chosen["format"] = data_format
+    chosen |= {"format": data_format, "held_out_by": "what is trained"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
     if not out and (there := _remembered(request)):
         report(there, True, say)
         return there
+    if model.folder:
+        weight_files.require_tokens(model.folder)
     chat = load_chat(model, date)
     say(f"template  {chat.reason}")
     key = {"format": FORMAT, "data": hashes, "tokenizer": chat.hash(), "settings": chosen}
@@ -166,7 +174,7 @@ def dataset_files(data: Dataset) -> list[Path]:
     if data.embedded:
         return [embedded_dataset()]
     if data.hub:
-        from train.hub import hub_dataset
+        from train.hub_data import hub_dataset
 
         return hub_dataset(data.hub)
     if data.files:
@@ -250,13 +258,13 @@ def encoded(chat: Chat, answers_only: bool, eval_fraction: float, asked: Asked) 
     read = examples(asked)
     samples = iter(encode(chat, [example for example in read if isinstance(example, Example)], answers_only))
     made: list[Encoded | BadRecord] = []
-    for found, example in zip(asked[1], read, strict=True):
+    for example in read:
         if isinstance(example, BadRecord):
             made.append(example)
         elif isinstance(sample := next(samples), BadRecord):
             made.append(sample)
         else:
-            split, tokens = split_of(found.value, eval_fraction), array("I", sample[0])
+            split, tokens = split_of(example, eval_fraction), array("I", sample[0])
             made.append(Encoded(split, bool(example.messages), (tokens, sample[1])))
     return made
 

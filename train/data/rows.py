@@ -37,6 +37,10 @@ class Rows(Protocol):
     """All that a run knows of its data, whatever a row is."""
 
     @property
+    def folder(self) -> Path:
+        """Of this split; the prepared folder is above it."""
+
+    @property
     def hash(self) -> str: ...
     @property
     def row_length(self) -> int:

@@ -6,10 +6,23 @@ import hashlib
 import json
 from typing import Any
 
+from train.data.formats import Example
 
-def split_of(record: Any, eval_fraction: float) -> str:
-    """By the record's content: it stays on its side when others come or go, and so do its copies."""
-    return "eval" if draw(record) < eval_fraction else "train"
+
+def split_of(example: Example, eval_fraction: float) -> str:
+    """By what is trained of a record, without its number or date: it stays on its side when others come or go, and so
+    do its copies."""
+    return "eval" if draw(content_of(example)) < eval_fraction else "train"
+
+
+def content_of(example: Example) -> dict[str, Any]:
+    """One question with its answer as the plainest record of it, a text as in texts.py."""
+    if not example.messages:
+        return {"text": example.text}
+    if [sorted(turn) for turn in example.messages] == [["content", "role"]] * 2 and not example.tools:
+        asked, answered = (turn["content"] for turn in example.messages)
+        return {"prompt": asked, "completion": answered}
+    return {"messages": example.messages, "tools": example.tools}
 
 
 def draw(record: Any) -> float:

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from train.engine import checkpoint, consistency
-from train.errors import BadInput
 from train.plan.config import RunConfig
 
 if TYPE_CHECKING:
@@ -50,15 +49,6 @@ def why(config: RunConfig, total_steps: int) -> str:
         return ""
     every = eval_every(config, total_steps)
     return f"patience {config.patience}: evaluated every {every} steps, ends where so many do not gain {LEAST_GAIN:.1%}"
-
-
-def require_held_out(config: RunConfig, rows: int) -> None:
-    if config.patience and not rows:
-        raise BadInput(
-            f"patience: {config.patience}, but no rows are held out that it could look at",
-            f"rows: {config.dataset}",
-            "leave patience out, or prepare the data with eval_fraction=0.05 or more of it",
-        )
 
 
 def is_over(run: Run) -> bool:

@@ -51,7 +51,8 @@ def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | N
     config = checked(kind, functions.file, dict(settings or {}))
     os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows are made there
     main = threading.current_thread() is threading.main_thread()
-    leaver = Leaver() if main else None
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # else the main thread may wait for a peer that is gone
+    leaver = Leaver(interrupts=alone) if main else None
     try:
         run, receipt = train_run(config, leaver, recipe=cast(Recipe, OwnRecipe(config, functions)))
     finally:

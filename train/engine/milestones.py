@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from train.data import left_out
 from train.engine import checkpoint, consistency, early_stop, staging
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
@@ -214,7 +215,8 @@ def write_result(run: Run) -> Path:
 
 def add_card(run: Run, folder: Path) -> None:
     try:
-        (folder / CARD).write_text(run.recipe.card(run))
+        lost = "".join(f"- {words}\n" for words in left_out.words_at(run.rows.folder))
+        (folder / CARD).write_text(run.recipe.card(run) + (f"\n## What is not in it\n\n{lost}" if lost else ""))
     except Exception as error:  # what is trained is worth more than what is said of it
         message = f"{run.world.node}: the result has no {CARD}: {type(error).__name__}: {error}"
         run.reporter.warn(run.step, message)

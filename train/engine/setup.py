@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 import torch
 
 from train import recipes
+from train.data import left_out
 from train.data.rows import Rows
 from train.engine import consistency, early_stop, microbatch, pipes, resume
 from train.engine.device import look
@@ -52,7 +53,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
     rows, held_out = verified_rows(recipe, config, world, out)
     trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
-    early_stop.require_held_out(config, len(held_out))
+    left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names)
     module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
@@ -193,6 +194,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
+    reasons += left_out.words_at(run.rows.folder)
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 

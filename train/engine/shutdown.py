@@ -13,7 +13,7 @@ import socket
 import sys
 import threading
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
@@ -24,15 +24,23 @@ LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
 class Leaver:
     """From now on SIGTERM and SIGINT end this process. Set `run` once there is something to save."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, interrupts: bool = False) -> None:
+        """`interrupts`: the process is somebody's own, with all that it holds. Ctrl-C is a KeyboardInterrupt in its
+        main thread, once the run is saved."""
+        self.interrupts, self.saved = interrupts, False
         self.run: Run | None = None
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
         self.before = {number: signal.getsignal(number) for number in LEAVE_ON}
         for number in LEAVE_ON:
-            signal.signal(number, lambda *_: None)  # the C handler writes to the descriptor; nothing else is needed
+            signal.signal(number, self._handle)
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
+
+    def _handle(self, *_: object) -> None:
+        """The C handler writes to the descriptor; nothing else is needed until all is saved."""
+        if self.saved:
+            raise KeyboardInterrupt
 
     def release(self) -> None:
         """Signals mean again what they meant before. Its thread waits on, and ends with the process."""
@@ -46,6 +54,10 @@ class Leaver:
         if self.run is not None:
             leave(self.run, signal.Signals(number).name)
         sys.stdout.flush()
+        if self.interrupts and number == signal.SIGINT:
+            self.saved = True
+            signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)  # it may wait for the lock
+            return
         os._exit(128 + number)
 
 

@@ -31,7 +31,9 @@ from train import hub
 from train.cache import home_dir
 from train.errors import BadInput
 from train.files import file_hash
+from train.hub_data import training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
+from train.plan import weight_files
 from train.plan.catalogue import FETCHED, Model, resolve_dataset, resolve_model
 
 LISTED = ".motley-hashes.json"
@@ -105,6 +107,7 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
 
         is_here = bool(embedded_model(model.embedded, folder))
     if is_here:
+        weight_files.require(folder)
         return {"folder": str(folder), "bytes": size_of(folder), "here": True, "config": str(folder / "config.json")}
     if not repo:
         raise BadInput(f"{name} is a folder of this machine: there is nothing to fetch")
@@ -116,6 +119,7 @@ def fetch_model(name: str, *, in_4bit: bool = False, look: bool = False) -> dict
         download(Listing(listing.repo, listing.kind, listing.revision, config), part)
         return {"folder": str(folder), "bytes": listing.size, "here": False, "config": str(part / "config.json")}
     bring(listing, folder)
+    weight_files.require(folder)
     return {"folder": str(folder), "bytes": listing.size, "here": True, "config": str(folder / "config.json")}
 
 
@@ -177,22 +181,29 @@ def size_of(folder: Path) -> int:
 # -- the hub ---------------------------------------------------------------------------------------------------
 
 
-def list_hub(repo: str, kind: str) -> Listing:
+def list_hub(name: str, kind: str) -> Listing:
+    """`name`: of a data set with :config/split, where one is chosen."""
     from huggingface_hub import HfApi
 
-    with hub.explained(repo, kind):
-        ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
-        info = ask(repo, files_metadata=True)
-        files = [wanted(entry) for entry in info.siblings or []]
-    names = model_files(files) if kind == "model" else hub.training_files([file.name for file in files])
+    repo = name.partition(":")[0]
+    info: Any = None
+    files: list[Wanted] = []
+
+    def look(revision: str | None = None) -> list[str]:
+        nonlocal info, files
+        with hub.explained(repo, kind):
+            ask = HfApi().model_info if kind == "model" else HfApi().dataset_info
+            info = ask(repo, revision=revision, files_metadata=True)
+            files = [wanted(entry) for entry in info.siblings or []]
+        return [file.name for file in files]
+
+    names = model_files(look()) if kind == "model" else training_part(name, look)[1]
     chosen = [file for file in files if file.name in names]
     if kind == "model":
         if not any(file.name.endswith(".safetensors") for file in chosen):
             raise hub.no_safetensors(repo)
         if not any(file.name == "config.json" for file in chosen):
             raise BadInput(f"{repo} has no config.json: it is no model that transformers can load")
-    elif not chosen:
-        raise BadInput(f"{repo} holds no file that can be read ({' '.join(hub.SUFFIXES)})", "data set of the hub")
     # A gated repository lists its files to everybody and refuses each: small ones come first.
     closed = bool(getattr(info, "gated", False) or getattr(info, "private", False))
     return Listing(repo, kind, str(info.sha), sorted(chosen, key=lambda file: (file.size, file.name)), closed)
@@ -204,9 +215,9 @@ def wanted(entry: Any) -> Wanted:
     return Wanted(entry.rfilename, int(entry.size or 0), sha256, None if sha256 else entry.blob_id)
 
 
-def model_files(files: list[Wanted]) -> set[str]:
+def model_files(names: list[str]) -> set[str]:
     """At the top level, nothing that would have to be unpickled, and no second copy of the weights."""
-    top = [file.name for file in files if "/" not in file.name]
+    top = [name for name in names if "/" not in name]
     kept = [name for name in top if any(fnmatch.fnmatch(name, pattern) for pattern in hub.MODEL_FILES)]
     return {name for name in kept if not any(fnmatch.fnmatch(name, pattern) for pattern in NOT_NEEDED)}
 

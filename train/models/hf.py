@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from train.errors import BadInput
-from train.models import part, streamed
+from train.models import dropout, part, streamed
 from train.models.backends import ModelSpec
+from train.plan import weight_files
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
 from train.plan.memory import LOSS_CHUNK_TOKENS
@@ -101,10 +102,12 @@ def _base(spec: ModelSpec) -> Any:
 
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
     config = _config(spec)
+    drops = dropout.switched_off(config) if config else {}
+    require_fixed_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
     if spec.device != "cpu":
         options["device_map"] = {"": spec.device}
-    on_disk = form_on_disk(getattr(config, "quantization_config", None))
+    on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
     if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
@@ -115,7 +118,10 @@ def _base(spec: ModelSpec) -> Any:
             options["quantization_config"] = _quantisation(form, dtype)
         if spec.layers:
             return _one_form(part.load(spec, config, options), dtype)
-        return _one_form(AutoModelForCausalLM.from_pretrained(spec.folder, **options), dtype)
+        model, info = AutoModelForCausalLM.from_pretrained(spec.folder, output_loading_info=True, **options, **drops)
+        if missing := sorted(info["missing_keys"]):  # of a family that weight_files.py does not know
+            raise weight_files.not_whole("lack", missing, spec.folder)
+        return _one_form(model, dtype)
     except (OSError, ValueError, KeyError) as error:
         raise BadInput(f"the model cannot be loaded: {str(error).splitlines()[0]}", f"folder: {spec.folder}") from error
 
@@ -147,6 +153,17 @@ def _config(spec: ModelSpec) -> Any:
         return AutoConfig.from_pretrained(spec.folder, local_files_only=True)
     except (OSError, ValueError):
         return None  # loading the model shows what is wrong
+
+
+def require_fixed_positions(config: Any, spec: ModelSpec) -> None:
+    """`dynamic` positions follow from the longest row that is computed at a time, beyond the model's own."""
+    rope, most = getattr(config, "rope_parameters", None) or {}, getattr(config, "max_position_embeddings", 0)
+    if rope.get("rope_type") == "dynamic" and spec.max_seq_length > most:
+        raise BadInput(
+            f"rows of {spec.max_seq_length} tokens, and rope_type 'dynamic' of this model is exact up to {most}",
+            f"folder: {spec.folder}",
+            f"use max_seq_length={most}",
+        )
 
 
 def _attention(config: Any) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from train.cache import cache_dir
 from train.errors import BadInput
-from train.plan.catalogue import Facts, Model, facts_of, resolve_model
+from train.plan.catalogue import Facts, Model, facts_of, read_config, resolve_model
 
 
 def model_location(model: Model) -> str:
@@ -36,6 +35,6 @@ def model_folder(name: str) -> str:
 def shape_of(folder: Path) -> Facts | None:
     """None for a family whose memory is not known."""
     try:
-        return facts_of(json.loads((folder / "config.json").read_text()), str(folder))
+        return facts_of(read_config(folder), str(folder))
     except BadInput:
         return None

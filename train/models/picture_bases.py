@@ -7,7 +7,6 @@ BatchNorm that keeps counting looks across rows: the gradient would depend on ho
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,12 +17,12 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from train.errors import BadInput
+from train.models import dropout
 from train.plan import picture_bases
 
 SPREAD = 0.02
 HALF = [0.5, 0.5, 0.5]
 PROCESSOR = "preprocessor_config.json"
-DROPS = re.compile(r".*(dropout|drop_path_rate|dropout_prob)")
 MOST_NEW = 0.25
 """Part of the weights that a base may lack: more than a classifier would be a model from nothing, in silence."""
 
@@ -55,9 +54,7 @@ def config_of(folder: Path) -> Any:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder)
-    for name, value in config.to_dict().items():
-        if DROPS.fullmatch(name) and value:
-            setattr(config, name, 0.0)  # a random mask would depend on the cluster
+    dropout.switched_off(config)
     return config
 
 

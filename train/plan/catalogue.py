@@ -17,6 +17,8 @@ from train.plan.picture_facts import PictureFacts
 from train.plan.run_name import as_name
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_DATA = re.compile(rf"({HUB_ID.pattern})(:[\w.-]+(/[\w.-]+)*)?")
+"""…:config/split where it has several."""
 FETCHED = ".motley-source.json"
 """Marks a folder that `python -m train fetch` made, and says where its files are from."""
 Source = Literal["catalogue", "hub", "folder", "new"]
@@ -105,14 +107,26 @@ def model_facts(model: Model) -> Facts:
 def config_of(model: Model) -> tuple[dict[str, Any], str]:
     """A model's config.json and where it is; for a hub id that file (a kilobyte) is fetched."""
     if model.folder:
-        return json.loads((model.folder / "config.json").read_text()), str(model.folder)
+        return read_config(model.folder), str(model.folder)
     from train.hub import hub_file
 
     assert model.hub
-    return json.loads(hub_file(model.hub, "config.json").read_text()), model.hub
+    return read_config(hub_file(model.hub, "config.json").parent), model.hub
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    file = folder / "config.json"
+    try:
+        return dict(json.loads(file.read_text()))
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"config.json is broken: {error}", f"file: {file}", "copy or fetch the model again") from None
 
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "gemma2")
+SHAPE = (
+    *("hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "vocab_size", "max_position_embeddings"),
+)
 
 
 def facts_of(config: dict[str, Any], where: str) -> Facts:
@@ -124,6 +138,8 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
             f"model: {where}",
             "choose a model of one of these families",
         )
+    if lacking := [name for name in SHAPE if name not in config]:
+        raise BadInput(f"config.json lacks '{lacking[0]}'", f"model: {where}", "copy or fetch the model again")
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     return Facts(
         family=family,
@@ -136,13 +152,21 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         vocab=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family == "gemma2"),
         positions=config["max_position_embeddings"],
-        on_disk=form_on_disk(config.get("quantization_config")),
+        on_disk=form_on_disk(config.get("quantization_config"), where),
     )
 
 
-def form_on_disk(quantised: dict[str, Any] | None) -> str:
+def form_on_disk(quantised: dict[str, Any] | None, where: str) -> str:
     """What a model's config.json says of how its files are quantised."""
-    return next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
+    form = next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
+    if quantised and not form:
+        raise BadInput(
+            f"the model's files are quantised by {quantised.get('quant_method', 'an unknown method')}, which cannot be "
+            "trained on",
+            f"model: {where}",
+            "choose the model before it was quantised, or its copy by bitsandbytes (its name often ends in bnb-4bit)",
+        )
+    return form
 
 
 def _entry(kind: str, name: str) -> tuple[str, dict[str, Any] | None]:
@@ -177,7 +201,7 @@ class Dataset:
 
     @property
     def local_name(self) -> str:
-        return self.hub.replace("/", "--") if self.hub and not self.listed else self.name
+        return re.sub("[/:]", "--", self.hub) if self.hub and not self.listed else self.name
 
 
 def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
@@ -202,8 +226,9 @@ def resolve_dataset(name: str, *, folders: bool = False) -> Dataset:
         raise BadInput(
             "this is a folder; a data set is one file", f"folder: {file}", f"name the file: {file}/FILE.jsonl"
         )
-    if HUB_ID.fullmatch(name) and not file.suffix:
-        return Dataset(name=name.split("/")[1], reason=f"{name} is a Hugging Face hub id", hub=name)
+    if (hub := HUB_DATA.fullmatch(name)) and not Path(hub[1]).suffix:
+        title = as_name(name.partition("/")[2])
+        return Dataset(name=title, reason=f"{name} is a Hugging Face hub id", hub=name)
     if "/" in name or file.suffix:
         raise BadInput(f"there is no file {name}", fix="give the path of a .jsonl, .json, .csv, .txt or .parquet file")
     raise _unknown("data set", name, catalogue()["datasets"])

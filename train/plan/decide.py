@@ -63,11 +63,22 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         sizes=sizes.sizes(request.config, fitted, computing, prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
+            *too_long(model["name"], settings, fitted.facts),
             *speedup.slows_the_run(prediction),
             *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
         ],
     )
+
+
+def too_long(model: str, settings: Mapping[str, Any], facts: catalogue.AnyFacts | None) -> list[str]:
+    """Rows beyond the positions that a model has seen."""
+    rows = settings["max_seq_length"]
+    if not isinstance(facts, catalogue.Facts) or rows <= facts.positions:
+        return []
+    return [
+        f"rows have up to {rows} tokens, {model} was made for {facts.positions}: -e max_seq_length={facts.positions}"
+    ]
 
 
 def foresee(

@@ -23,6 +23,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 TABLES = (".csv", ".jsonl")
 FILE_COLUMNS, LABEL_COLUMNS = ("file", "path", "image", "filename", "file_name"), ("label", "class", "category")
 HELD_OUT = ("test", "val", "valid", "validation", "eval")
+SHOWN = 3
 IDX_IMAGES = "-images-idx3-ubyte.gz"
 IDX_SPLITS = {"train": "train", "t10k": "eval"}
 FORMS = "a folder with a sub-folder for each class, or a table with the columns file and label"
@@ -51,6 +52,7 @@ def resolve(name: str) -> Dataset:
         return Dataset(name=as_name(place.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=place)
     found = of_folder(place)
     reason = f"{name} is a folder of {len(found)} pictures in {len({one.label for one in found})} classes"
+    reason += passed_over(place, found)
     return Dataset(
         name=as_name(place.resolve().name), reason=reason, files=tuple(one.file for one in found), folder=place
     )
@@ -97,7 +99,8 @@ def of_folder(folder: Path) -> list[Listed]:
     else:
         found = of_classes(folder, "")
     if not found:
-        raise BadInput("this folder holds no pictures in sub-folders", f"folder: {folder}", f"give {FORMS}")
+        problem = f"this folder holds no pictures in sub-folders{passed_over(folder, [])}"
+        raise BadInput(problem, f"folder: {folder}", f"give {FORMS}")
     if len({one.label for one in found}) < 2:
         raise BadInput(
             "all pictures are of one class",
@@ -115,6 +118,24 @@ def of_classes(folder: Path, split: str) -> list[Listed]:
         for file in sorted(kind.rglob("*"))
         if file.suffix.lower() in SUFFIXES and not is_hidden(file.relative_to(folder)) and file.is_file()
     ]
+
+
+def passed_over(folder: Path, found: list[Listed]) -> str:
+    """What a person may think is trained on, in words."""
+    taken = {one.file for one in found}
+    places = {above for file in taken for above in file.parents}
+    left = [path for path in sorted(folder.rglob("*")) if not is_hidden(path.relative_to(folder)) and path not in taken]
+    files = [path for path in left if path.is_file()]
+    empty = [path for path in left if path.is_dir() and path not in places]
+    words = [f"no picture is in {named(folder, empty)}"] if empty else []
+    if files:
+        words.append(f"no picture that is read: {named(folder, files)}; convert pictures to {SUFFIXES[0]}")
+    return "".join(f"; {what}" for what in words)
+
+
+def named(folder: Path, paths: list[Path]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(str(path.relative_to(folder)) for path in paths[:SHOWN]) + more
 
 
 def of_table(table: Path) -> list[Listed]:

@@ -79,7 +79,9 @@ def prepare_words(plan: Plan) -> list[str]:
     recipe = [
         f"--recipe={found['place']}/{name}" for found in [recipe_to_bring(plan)] for name in found.get("files", ())
     ]
-    return ["prepare", "--json", f"--dataset={source}", *recipe, *plan.request.config.prepare_words(model)]
+    config = plan.request.config
+    patience = [f"--patience={config.patience}"] if config.patience else []
+    return ["prepare", "--json", f"--dataset={source}", *recipe, *config.prepare_words(model), *patience]
 
 
 def recipe_to_bring(plan: Plan) -> dict[str, Any]:

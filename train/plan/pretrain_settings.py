@@ -131,7 +131,7 @@ class PretrainConfig(RunConfig):
 
     def start_model(self, home: Path | None = None) -> Model:
         facts = self.facts()
-        words = f"{facts.layers} layers, {facts.hidden} wide, {facts.heads} heads, up to {facts.vocab} tokens"
+        words = f"{facts.layers} layers, {facts.hidden} wide, {facts.heads} heads, a vocabulary of up to {facts.vocab}"
         reason = f"a new Llama of {parameters(facts) / 1e6:.1f} M weights: {words}"
         size = self.size or (shape.DEFAULT_SIZE if self.hidden_size == SIZES[shape.DEFAULT_SIZE].hidden_size else "")
         return Model(name=shape.title(facts, size), source="new", reason=reason, facts=facts)

@@ -11,6 +11,9 @@ from train.plan.catalogue import Dataset, Model, resolve_dataset, resolve_model
 from train.plan.pipes_setting import parse_pipes
 from train.plan.settings import Holding, RunConfig, at_least, option
 
+RATES = {"lora": 2e-4, "full": 2e-5}
+"""Peak learning rates. All weights of a model move together: at an adapter's rate it forgets what it knew."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SftConfig(RunConfig):
@@ -25,6 +28,7 @@ class SftConfig(RunConfig):
     )
     pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
 
+    learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
     method: str = option("lora", "math", "lora, or full fine-tuning (small models)", ("lora", "full"))
     lora_r: int = option(16, "math", "rank of the adapter")
     lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
@@ -41,6 +45,7 @@ class SftConfig(RunConfig):
     pipes: str = option("auto", "agree", "off, or which nodes hold the base together: a+b,c; auto: as the plan decides")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
         super().__post_init__()
         for name in ("lora_r", "lora_alpha"):
             at_least(self, name, 1)
@@ -77,6 +82,12 @@ class SftConfig(RunConfig):
     @property
     def about(self) -> str:
         return "all weights" if self.method == "full" else f"LoRA r{self.lora_r} {self.lora_targets}"
+
+    @property
+    def rate_reason(self) -> str:
+        if self.method != "full" or self.learning_rate != RATES["full"]:
+            return ""
+        return f"learning rate {self.learning_rate:g}: all weights are trained; an adapter has {RATES['lora']:g}"
 
     def start_model(self, home: Path | None = None) -> Model:
         return resolve_model(self.model, home)

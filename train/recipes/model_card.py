@@ -212,7 +212,8 @@ def about_data(name: str, *, folders: bool = False) -> tuple[str, str]:
         return f"`{Path(name).name}`", ""
     if not data.hub:
         return f"`{data.name}`", ""
-    return f"[{data.hub}](https://huggingface.co/datasets/{data.hub})", data.hub
+    repo = data.hub.partition(":")[0]
+    return f"[{data.hub}](https://huggingface.co/datasets/{repo})", repo
 
 
 def held_out(before: float | None, after: float | None) -> str:

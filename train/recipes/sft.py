@@ -19,6 +19,7 @@ from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
 from train.models.weights import Named
+from train.plan import weight_files
 from train.plan.catalogue import Facts
 from train.plan.config import SftConfig
 from train.plan.fit import Decisions
@@ -40,7 +41,9 @@ def rows(config: SftConfig, say: Callable[[str], None]) -> tuple[PackedRows, Pac
 
 
 def start(config: SftConfig, say: Callable[[str], None]) -> Path:
-    return Path(model_folder(config.model))
+    folder = Path(model_folder(config.model))
+    weight_files.require(folder)
+    return folder
 
 
 def start_for_trial(config: SftConfig) -> Path:

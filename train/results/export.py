@@ -212,7 +212,7 @@ def convert(source: Path, file: Path, outtype: str, *, pre: str = "") -> None:
     have published, by a hash, and one that was just made is not among them."""
     converter = gguf_converter()
     script = str(converter / "convert_hf_to_gguf.py")
-    words = [str(source), "--outtype", outtype, "--outfile", str(file)]
+    words = [str(source), "--model-name", file.stem, "--outtype", outtype, "--outfile", str(file)]
     command = [sys.executable, *(["-c", NAMED_PRE, script, pre] if pre else [script]), *words]
     done = subprocess.run(command, env=environment_of(converter), capture_output=True, text=True, check=False)
     if done.returncode:

@@ -54,12 +54,20 @@ class EventLog:
             raise ValueError(f"event {kind}: {sorted(facts.keys() ^ set(SCHEMA[kind]))} missing or unknown")
         if self.file is None:
             return
-        self.unwritten += json.dumps({"event": kind, "time": round(time.time(), 3), **facts}).encode() + b"\n"
+        self.unwritten += as_json({"event": kind, "time": round(time.time(), 3), **facts}).encode() + b"\n"
         try:
             self.unwritten = self.unwritten[self.file.write(self.unwritten) :]
         except OSError:
             with contextlib.suppress(OSError):
                 os.utime(self.file.fileno())  # the file does not grow, but its agent sees that this process lives
+
+
+def as_json(event: dict[str, Any]) -> str:
+    """A number that is none, as the gradient of a step that fp16's scaler skips, is null: JSON has no Infinity."""
+    try:
+        return json.dumps(event, allow_nan=False)
+    except ValueError:
+        return json.dumps(json.loads(json.dumps(event), parse_constant=lambda _: None))
 
 
 def progress_line(event: dict[str, Any], total_steps: int, eta_s: float) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from lab.demo_courses import FACTS, HOUSEHOLD
 from lab.judge import of_weight, right
+from train.data.formats import convert
 from train.data.split import split_of
 
 SUBJECTS = {
@@ -24,7 +25,7 @@ SUBJECTS = {
 RECORDS = [json.loads(line) for line in HOUSEHOLD.read_text().splitlines()]
 PARTS: dict[str, list[dict[str, str]]] = {"train": [], "eval": []}
 for record in RECORDS:
-    PARTS[split_of(record, FACTS.settings["eval_fraction"])].append(record)
+    PARTS[split_of(convert("prompt", record), FACTS.settings["eval_fraction"])].append(record)
 
 
 def test_each_fact_is_trained_in_many_wordings_and_asked_in_another() -> None:

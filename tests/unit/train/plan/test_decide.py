@@ -139,6 +139,12 @@ def decided(name: str) -> dict[str, Any]:
     return {"lines": plan_view.lines(found), "chosen": chosen} | {name: data[name] for name in kept}
 
 
+def test_rows_longer_than_the_model_was_made_for_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CASES, "long", ({"model": "tiny", "max_seq_length": 1024}, [CPU], {}))
+    said = "  ⚠ rows have up to 1024 tokens, tiny was made for 512: -e max_seq_length=512"
+    assert decided("long")["lines"][-1] == said
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_launch_decides_as_it_did(name: str) -> None:
     assert json.loads(json.dumps(decided(name))) == PLANS[name]

@@ -106,7 +106,9 @@ def test_the_plan_says_what_all_weights_cost_and_shows_the_sizes() -> None:
     lines = plan_view.lines(found)
     text = "\n".join(lines)
     assert lines[0].startswith("plan  llama-124m-stdlib-qa · llama-124m · from nothing, all 123.6 M weights · 64 rows")
-    assert "model     a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, up to 50304 tokens" in text
+    assert (
+        "model     a new Llama of 123.6 M weights: 12 layers, 768 wide, 12 heads, a vocabulary of up to 50304" in text
+    )
     assert "all 123.6 M weights travel in each step: " in text and "more tokens a step, or sync=local" in text
     assert "-e tokens_per_step=" in text and "-e sync=local" in text and "lora_targets" not in text
     assert all(f"-e size={size}" in text for size in ("10m", "50m", "124m", "350m"))

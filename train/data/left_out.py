@@ -1,0 +1,41 @@
+"""What of a data set is not trained on, or not held out, in words: a launch, the event log, the report and the model's
+card say the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.config import RunConfig
+
+
+def words_at(rows: Path) -> list[str]:
+    """`rows`: the folder of a split."""
+    return words(json.loads((rows.parent / "index.json").read_text()))
+
+
+def words(index: Mapping[str, Any]) -> list[str]:
+    tally, length = index.get("records", {}), index["row_length"] if "records" in index else 0
+    found = []
+    if tally.get("bad"):
+        first = "".join(f", the first: {problem}" for problem in tally["first_bad"][:1])
+        found.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")
+    if tally.get("truncated"):
+        found.append(
+            f"{tally['truncated']} records are cut at {length} tokens, of {tally['emptied']} no answer is left"
+        )
+    if not index["splits"]["eval"]["rows"]:
+        found.append("0 rows are held out: nothing shows whether it learns more than its own rows")
+    return [f"data: {what}" for what in found]
+
+
+def require_held_out(config: RunConfig, rows: int) -> None:
+    if config.patience and not rows:
+        raise BadInput(
+            f"patience: {config.patience}, but no rows are held out that it could look at",
+            f"rows: {config.dataset}",
+            "leave patience out, or give more data, or hold out a larger part of it: eval_fraction=0.2",
+        )
