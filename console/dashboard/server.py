@@ -154,10 +154,7 @@ class Dashboard:
     async def draw_for_ever(self) -> None:
         while True:
             if self.streams and self.pages.due():
-                try:
-                    await run_in_threadpool(self.pages.refresh)
-                except Exception as error:  # the page says so, and the next drawing is tried
-                    self.pages.cannot_be_drawn(error)
+                await run_in_threadpool(self.pages.refresh)
                 self.drawn.set()
                 self.drawn = asyncio.Event()
             await asyncio.sleep(EVERY_S)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.requests import Request
 
 from console.__main__ import checked
 from console.dashboard.feed import Feed
@@ -389,6 +390,14 @@ def test_a_drawing_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatc
     first, then = asyncio.run(asyncio.wait_for(a_while(), 60))
     assert "cannot be drawn (KeyError: &#x27;&lt;odd&gt;&#x27;); the run continues" in first
     assert "cannot be drawn" not in then and 'id="word"' in then
+
+
+def test_a_page_that_cannot_be_drawn_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(Feed([], {}), "")
+    monkeypatch.setattr(pages, "_live", lambda: 1 / 0)
+    answer = asyncio.run(Dashboard(pages.feed, pages, Inventory(path=tmp_path)).run(Request({"type": "http"})))
+    assert answer.status_code == 200
+    assert b"cannot be drawn (ZeroDivisionError" in answer.body
 
 
 def test_it_listens_on_this_machine_alone(board: Board) -> None:
