@@ -264,7 +264,7 @@ def _data(axes: Axes, lines: Sequence[Line]) -> str:
         for line in lines
     ]
     text = json.dumps({"x": axes.x_name, "y": axes.y_name, "series": series}, ensure_ascii=False)
-    return f'<script type="application/json">{text.replace("</", "<" + chr(92) + "/")}</script>'
+    return f'<script type="application/json">{text.replace("<", chr(92) + "u003c")}</script>'
 
 
 def finite(points: Sequence[Point]) -> list[Point]:
