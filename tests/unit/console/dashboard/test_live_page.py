@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -352,6 +353,15 @@ def test_no_more_than_sixteen_streams(board: Board) -> None:
     assert [answer.status for answer in answers].count(200) == 16
     for answer in answers:
         answer.close()
+
+
+@pytest.mark.parametrize("says", [b"", b"GET / HT"])
+def test_strangers_who_hold_lines_open_keep_nobody_out(board: Board, says: bytes) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(70):
+            line = held.enter_context(socket.create_connection(("127.0.0.1", board.port), 5))
+            line.sendall(says)
+        assert asks(board, "/").status == 200
 
 
 def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(live: LiveRun, board: Board, browser: Browser) -> None:
