@@ -128,7 +128,7 @@ class Dashboard:
         if self.streams >= MOST_STREAMS:
             return PlainTextResponse("too many pages are open\n", 503)
         boot, _, number = request.headers.get("last-event-id", "").partition("-")
-        seen = int(number) if boot == self.boot and number.isdigit() else 0
+        seen = int(number) if boot == self.boot and number.isdecimal() else 0
         return StreamingResponse(self.stream(seen), media_type="text/event-stream")
 
     async def stream(self, seen: int) -> AsyncIterator[str]:

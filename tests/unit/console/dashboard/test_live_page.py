@@ -348,6 +348,18 @@ def test_a_token_from_another_site_still_only_sets_its_cookie(board: Board) -> N
     assert asks(board, "/?token=wrong", Cookie="").status == 401
 
 
+def test_the_way_to_a_page_with_the_token_leads_to_no_other_host(board: Board) -> None:
+    moved = asks(board, f"//elsewhere.example/?token={board.token}", Cookie="")
+    assert (moved.status, moved.getheader("Location")) == (303, "/elsewhere.example/")
+
+
+def test_a_number_that_is_none_begins_a_stream_again(tmp_path: Path) -> None:
+    pages = Pages(Feed([], {}), "")
+    board = Dashboard(pages.feed, pages, Inventory(path=tmp_path), boot="b")
+    asked = Request({"type": "http", "headers": [(b"last-event-id", "b-²".encode("latin-1"))]})
+    assert asyncio.run(board.events(asked)).status_code == 200
+
+
 def test_no_more_than_sixteen_streams(board: Board) -> None:
     answers = [asks(board, "/events") for _ in range(17)]
     assert [answer.status for answer in answers].count(200) == 16
