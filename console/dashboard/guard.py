@@ -49,7 +49,7 @@ class Guard:
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         from_elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
         if given and not changes and self.is_token(given):
-            moved = RedirectResponse(scope["path"], 303)
+            moved = RedirectResponse(f"/{scope['path'].lstrip('/')}", 303)
             moved.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
             return moved
         if from_elsewhere:

@@ -48,27 +48,31 @@ class Pages:
         self.templates = environment()
 
     def refresh(self) -> None:
-        """The head when its time has come; the charts when something happened, or so seldom that they cost little."""
+        """What cannot be drawn is said on the page; the next drawing is tried."""
         with self.lock:
-            self.head_at = time.monotonic()
-            self._put("live", self._live())
-            urgent = self.feed.urgent
-            pause_s = max(CALM_S, SELDOM * self.cost_s)
-            if urgent == self.urgent and time.monotonic() - self.drawn_at < pause_s:
-                return
-            began = time.thread_time()
-            if history := self.feed.history():
-                shown = live_view(history)
-                for name in REPORT:
-                    self._put(name, self.block(name, shown))
-            self.urgent, self.drawn_at, self.cost_s = urgent, time.monotonic(), time.thread_time() - began
+            try:
+                self._draw()
+            except Exception as error:
+                said = html.escape(f"this page cannot be drawn ({type(error).__name__}: {error}); the run continues")
+                self._put("live", f'<p id="word">{said}</p>')
+
+    def _draw(self) -> None:
+        """The head when its time has come; the charts when something happened, or so seldom that they cost little."""
+        self.head_at = time.monotonic()
+        self._put("live", self._live())
+        urgent = self.feed.urgent
+        pause_s = max(CALM_S, SELDOM * self.cost_s)
+        if urgent == self.urgent and time.monotonic() - self.drawn_at < pause_s:
+            return
+        began = time.thread_time()
+        if history := self.feed.history():
+            shown = live_view(history)
+            for name in REPORT:
+                self._put(name, self.block(name, shown))
+        self.urgent, self.drawn_at, self.cost_s = urgent, time.monotonic(), time.thread_time() - began
 
     def due(self) -> bool:
         return self.feed.urgent != self.urgent or time.monotonic() - self.head_at >= HEAD_S
-
-    def cannot_be_drawn(self, error: Exception) -> None:
-        said = html.escape(f"this page cannot be drawn ({type(error).__name__}: {error}); the run continues")
-        self._put("live", f'<p id="word">{said}</p>')
 
     def block(self, name: str, shown: dict[str, Any]) -> str:
         template = self.templates.get_template("run.html.j2")

@@ -24,6 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from console.dashboard.feed import Feed
 from console.dashboard.guard import Guard
@@ -38,7 +39,7 @@ from console.status import run_lines, status_lines
 from console.words import say
 from train.errors import BadInput
 
-MOST_STREAMS = 16
+MOST_STREAMS, MOST_IDLE = 16, 32
 EVERY_S = 0.25
 ALIVE_S = 10.0
 LONGEST_QUESTION = 4000
@@ -127,7 +128,7 @@ class Dashboard:
         if self.streams >= MOST_STREAMS:
             return PlainTextResponse("too many pages are open\n", 503)
         boot, _, number = request.headers.get("last-event-id", "").partition("-")
-        seen = int(number) if boot == self.boot and number.isdigit() else 0
+        seen = int(number) if boot == self.boot and number.isdecimal() else 0
         return StreamingResponse(self.stream(seen), media_type="text/event-stream")
 
     async def stream(self, seen: int) -> AsyncIterator[str]:
@@ -154,10 +155,7 @@ class Dashboard:
     async def draw_for_ever(self) -> None:
         while True:
             if self.streams and self.pages.due():
-                try:
-                    await run_in_threadpool(self.pages.refresh)
-                except Exception as error:  # the page says so, and the next drawing is tried
-                    self.pages.cannot_be_drawn(error)
+                await run_in_threadpool(self.pages.refresh)
                 self.drawn.set()
                 self.drawn = asyncio.Event()
             await asyncio.sleep(EVERY_S)
@@ -264,6 +262,18 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
     return 0
 
 
+class Connection(H11Protocol):
+    """Of those on which nothing is asked the newest stay: any number of strangers keeps nobody out."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.since = time.monotonic()
+        ours = [one for one in self.connections if isinstance(one, Connection)]
+        idle = [one for one in ours if not one.cycle or one.cycle.response_complete]
+        for one in sorted(idle, key=lambda one: one.since)[:-MOST_IDLE]:
+            one.transport.close()
+
+
 class Server(uvicorn.Server):
     async def main_loop(self) -> None:
         """Looks twice a second whether it is to end: ten times, as it is, cost more than the page itself."""
@@ -274,7 +284,8 @@ class Server(uvicorn.Server):
 async def serve(board: Dashboard, place: socket.socket, hosts: Sequence[str], token: str) -> None:
     config = uvicorn.Config(
         board.app(hosts, token), log_level="error", access_log=False, lifespan="off", server_header=False,
-        ws="none", timeout_graceful_shutdown=1, limit_concurrency=64, h11_max_incomplete_event_size=1 << 15,
+        http=Connection, ws="none", timeout_graceful_shutdown=1,
+        limit_concurrency=64, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
     drawing = asyncio.create_task(board.draw_for_ever())
     try:

@@ -137,7 +137,9 @@ class KubernetesNode(Node):
             while (left := self.listed("pods", f"{RUN}={name}")) and time.time() - began < timeout_s:
                 time.sleep(0.5)
         if not left:
-            self.kube("delete", "job,service,secret,configmap", "-l", f"{RUN}={name}", "--ignore-not-found")
+            self.kube(
+                "delete", "job,service,secret,networkpolicy,configmap", "-l", f"{RUN}={name}", "--ignore-not-found"
+            )
         taken = round(time.time() - began, 2)
         names = [str(pod["metadata"]["name"]) for pod in left]
         return answer | {"was_on": True, "checkpoint": saved.step, "left": names, "pods": names, "seconds": taken}

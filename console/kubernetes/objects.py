@@ -1,4 +1,5 @@
-"""The objects of a run, from its plan: a headless Service, a Secret, a ConfigMap, and an Indexed Job, a pod a process.
+"""The objects of a run, from its plan: a headless Service, a Secret, a NetworkPolicy, a ConfigMap, and an Indexed Job,
+a pod a process.
 
 Pure: plain data in, plain data out. The fields are those of the public API of Kubernetes 1.31 and newer.
 """
@@ -64,6 +65,7 @@ def objects(
         *([_claim(settings)] if settings.storage else []),
         _service(name, plan["run"], settings, ports),
         _object("v1", "Secret", name, plan["run"], settings) | {"type": "Opaque", "stringData": secrets},
+        _policy(name, plan["run"], settings),
         _object("v1", "ConfigMap", name, plan["run"], settings) | {"data": files(plan, name, launch, ports)},
         *([_prepare_job(name, plan["run"], settings, more, hub_token)] if settings.shared else []),
         _job(name, plan, settings, more, hub_token),
@@ -97,6 +99,13 @@ def _service(name: str, run: str, settings: Settings, ports: Mapping[str, Any]) 
         "ports": [{"name": "heartbeat", "port": ports["presence_port"], "protocol": "TCP"}],
     }
     return _object("v1", "Service", name, run, settings) | {"spec": spec}
+
+
+def _policy(name: str, run: str, settings: Settings) -> Object:
+    """Its pods reach each other, and no other pod reaches them: torch's own exchange asks nobody who he is."""
+    own = {"podSelector": {"matchLabels": {RUN: name}}}
+    spec = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
+    return _object("networking.k8s.io/v1", "NetworkPolicy", name, run, settings) | {"spec": spec}
 
 
 # -- what the pods read ----------------------------------------------------------------------------------------------

@@ -83,6 +83,8 @@ SERVICE = {
     "selector": WORDS,
     "ports": [{"name": TEXT, "port!": NUMBER, "protocol": TEXT}],
 }
+PODS = {"podSelector!": {"matchLabels": WORDS}}
+POLICY = {**PODS, "policyTypes": [TEXT], "ingress": [{"from": [PODS]}]}
 CLAIM = {
     "accessModes!": [TEXT],
     "storageClassName": TEXT,
@@ -94,6 +96,7 @@ KINDS: dict[tuple[str, str], dict[str, Any]] = {
     ("v1", "ConfigMap"): {"data": WORDS},
     ("v1", "PersistentVolumeClaim"): {"spec!": CLAIM},
     ("v1", "Pod"): {"spec!": POD},
+    ("networking.k8s.io/v1", "NetworkPolicy"): {"spec!": POLICY},
     ("batch/v1", "Job"): {"spec!": JOB},
 }
 TYPES: dict[str, Any] = {

@@ -58,10 +58,10 @@ class Axes:
 
 
 def line_chart(name: str, lines: Sequence[Line], axes: Axes, marks: Sequence[Mark] = ()) -> str:
-    drawn = [line for line in lines if any(y is not None for _, y in line.points)]
-    if not drawn:
+    thin = [replace(line, points=thinned(line.points)) for line in lines]
+    thin = [line for line in thin if any(y is not None for _, y in line.points)]
+    if not thin:
         return ""
-    thin = [replace(line, points=thinned(line.points)) for line in drawn]
     frame = Frame.around([(x, y) for line in thin for x, y in line.points if y is not None], axes)
     shapes = [frame.path(line) for line in thin]
     return frame.figure(name, [*shapes, *frame.line_ends(thin)], thin, axes, marks)
@@ -264,7 +264,12 @@ def _data(axes: Axes, lines: Sequence[Line]) -> str:
         for line in lines
     ]
     text = json.dumps({"x": axes.x_name, "y": axes.y_name, "series": series}, ensure_ascii=False)
-    return f'<script type="application/json">{text.replace("</", "<" + chr(92) + "/")}</script>'
+    return f'<script type="application/json">{text.replace("<", chr(92) + "u003c")}</script>'
+
+
+def finite(points: Sequence[Point]) -> list[Point]:
+    """What is infinite or no number is as if it had not been measured."""
+    return [(x, y if y is not None and math.isfinite(y) else None) for x, y in points]
 
 
 def unbroken(points: Sequence[Point]) -> list[list[Point]]:
@@ -280,8 +285,9 @@ def unbroken(points: Sequence[Point]) -> list[list[Point]]:
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> list[Point]:
     """About so many points: neighbours become their mean, but for the ends of a piece and the edges in it."""
+    points = finite(points)
     if len(points) <= most:
-        return list(points)
+        return points
     size = math.ceil((len(points) - 2) / (most - 2))
     return [point for piece in unbroken(points) for part in _between_edges(piece) for point in _means(part, size)]
 
@@ -305,7 +311,7 @@ def smoothed(points: Sequence[Point]) -> list[Point]:
     """The mean over a twentieth of the run around each point, so that the trend shows in the noise; where a piece has
     not so much on both sides, nothing: the points beside it would bend it, a single one would be a spike."""
     reach = len(points) // SMOOTHED_FROM
-    return [point for piece in unbroken(points) for point in _smooth(piece, min(reach, (len(piece) - 1) // 2))]
+    return [point for piece in unbroken(finite(points)) for point in _smooth(piece, min(reach, (len(piece) - 1) // 2))]
 
 
 def _smooth(piece: list[Point], reach: int) -> list[Point]:

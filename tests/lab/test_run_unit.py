@@ -31,6 +31,15 @@ WantedBy=multi-user.target
 """
 
 
+SLOW_RULES = """\
+[Service]
+Type=oneshot
+ExecStart=sh -c "sleep 5; touch /dev/shm/rules"
+[Install]
+WantedBy=multi-user.target
+"""
+
+
 @pytest.fixture(scope="module")
 def machine(pair: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Host:
     person = Person(pair, tmp_path_factory.mktemp("person"))
@@ -101,6 +110,16 @@ def test_a_restart_before_the_last_boot_was_complete_keeps_what_is_wanted(pair: 
         runs(host)
         assert host.outcome("systemctl", "is-system-running").stdout.strip() == "starting"
     host.run("systemctl", "disable", "--now", "slow-boot.service")
+
+
+def test_after_a_restart_it_begins_behind_the_rules_of_the_firewall(pair: Cluster, host: Host) -> None:
+    (host.disk.root / "etc/systemd/system/motley-firewall.service").write_text(SLOW_RULES)
+    host.run("systemctl", "--quiet", "enable", "motley-firewall")
+    starts(host, "[ -e /dev/shm/rules ] || touch /dev/shm/too-early")
+    restart(pair, host)
+    runs(host)
+    host.run("systemctl", "--quiet", "disable", "motley-firewall")
+    assert host.run("ls", "/dev/shm").split() == ["begun", "rules"]
 
 
 def test_a_shutdown_that_kills_what_is_too_slow_keeps_what_is_wanted(pair: Cluster, host: Host) -> None:

@@ -30,7 +30,6 @@ def tiny(ready_trio: Person) -> Person:
     ready_trio.writes(motley_render_environment={"OMP_NUM_THREADS": 1})  # three machines share these cores
     said = ready_trio.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="first")
     assert said.rc == 0, said.out
-    (ready_trio.folder / "launch.txt").write_text(said.out)  # as somebody keeps it who asks for help
     return ready_trio
 
 
@@ -69,12 +68,6 @@ def test_everything_lies_on_every_node_alike(tiny: Person) -> None:
     assert len(seen) == 1 and "model.safetensors" in next(iter(seen))[1]
 
 
-def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
-    config = tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/cluster_config.yaml")
-    (token,) = re.findall(r"(?m)^token: *\"?([0-9a-f]{32})", config)
-    assert traces(tiny.cluster.hosts, token, tiny.folder) == []
-
-
 def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
     before = {
         host.name: host.run("sh", "-c", f"cd {HOME}; find . -printf '%p %T@\\n' | sort") for host in tiny.cluster.hosts
@@ -102,6 +95,18 @@ def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> No
         adapters.add(host.run("sha256sum", f"{HOME}/results/first/adapter/adapter_model.safetensors"))
         on(host, f"rm -r {HOME}/results/first {HOME}/models/checkpoints/first {HOME}/logs/runs/first/*.jsonl")
     assert len(adapters) == 1
+
+
+def test_the_runs_token_is_in_its_file_alone(tiny: Person) -> None:
+    said = tiny.launches("-vvv", model="tiny", max_steps=4, rows_per_step=6, run="kept", starts=True)
+    assert said.rc == 0, said.out
+    (tiny.folder / "launch.txt").write_text(said.out)  # as somebody keeps it who asks for help
+    fetched = tiny.types("fetch", "--run", "kept", "--results", str(tiny.folder / "results"))
+    assert fetched.rc == 0, fetched.out
+    config = tiny.cluster["gpu-master"].run("cat", f"{HOME}/config/cluster_config.yaml")
+    (token,) = re.findall(r"(?m)^token: *\"?([0-9a-f]{32})", config)
+    kept = [f"{host.name}: {HOME}/config/cluster_config.yaml" for host in tiny.cluster.hosts]
+    assert traces(tiny.cluster.hosts, token, tiny.folder) == kept
 
 
 def test_a_second_launch_brings_nothing(tiny: Person) -> None:

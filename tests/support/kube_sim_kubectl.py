@@ -18,7 +18,7 @@ from console.kubernetes import check
 from tests.support.kube_sim import Folder, Object, first_process, new, variables
 
 KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
-KINDS |= {"configmap": "ConfigMap"}
+KINDS |= {"configmap": "ConfigMap", "networkpolicy": "NetworkPolicy"}
 
 
 def fail(words: str) -> None:

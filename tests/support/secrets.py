@@ -1,4 +1,4 @@
-"""Where a secret was left that belongs in one file: journals, logs, Ansible's own folders, the controller's state."""
+"""Where a secret was left that belongs in one file: journals, logs, homes, the controller's state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.host import Host
 # As Ansible writes it down: in a list of arguments, or in JSON below it.
 LOOK = r"""
 journalctl --quiet --no-pager -a | grep -qaF -e "$1" && echo its journal
-grep -rlaF -e "$1" /var/log /home/*/.ansible /root/.ansible /tmp /var/tmp 2>/dev/null; true
+grep -rlaF -e "$1" /var/log /home /root /tmp /var/tmp 2>/dev/null; true
 """
 
 

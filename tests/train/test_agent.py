@@ -1,12 +1,17 @@
 """Agents with real workers on loopback addresses: what is lost, what comes back, how a run ends."""
 
+import contextlib
 import os
 import re
 import signal
+import socket
+import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from tests.support import pace
 from tests.train import cluster, reference
@@ -90,6 +95,35 @@ def test_a_machine_that_somebody_needs_leaves_frees_its_memory_and_comes_back(th
             "away",
             "back",
         ]
+
+
+def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):
+    """He reaches its port, lists its keys, and writes beside and over ours what would end the run for all nodes."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 30}, size=2)
+    written, over = set(), threading.Event()
+
+    def stranger() -> None:
+        while not over.is_set():
+            for port in range(agents.port + 1, agents.port + 6):
+                with contextlib.suppress(OSError, RuntimeError):
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    store = dist.TCPStore("127.0.0.1", port, timeout=timedelta(seconds=1), wait_for_workers=False)
+                    places = {key.partition("motley/")[0] for key in store.list_keys() if "motley/" in key}
+                    for place in places | {""}:
+                        store.set(f"{place}motley/failed", "a stranger says so")
+                    written.update(places)
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=stranger)
+    thread.start()
+    try:
+        agents.start()
+        assert agents.ended() == [0, 0]
+    finally:
+        over.set()
+        thread.join()
+    assert written, "he never came in time"
+    assert "a stranger says so" not in agents.said("node-0") + agents.said("node-1")
 
 
 def test_a_launch_for_later_begins_then_and_hours_hold_it_off(data, tmp_path):

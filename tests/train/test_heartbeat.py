@@ -52,6 +52,23 @@ def test_another_launch_is_not_ours():
     assert not alive(one) and not alive(other)
 
 
+def test_an_agent_of_the_version_before_is_named_and_trains_with_its_own_kind():
+    """Its workers have no key of the store: with it each generation would wait in vain, and the eighth end the run."""
+    a, b = network()
+    one, other = beating(a), beating(b)
+    now = other.pack
+
+    def before(nonce: str) -> bytes:
+        text = now(nonce).partition(b" ")[2].rstrip(b"\n").replace(b'"status": {', b'"said": {')
+        return other._mac(text) + b" " + text + b"\n"
+
+    other.pack = before
+    one.start()
+    other.start()
+    pace.until(lambda: one.snapshot()["n1"].how == "runs another version of the agent", 8)
+    assert not alive(one) and not alive(other)
+
+
 def test_a_replayed_status_is_not_believed():
     a, b = network()
     one, other = beating(a), beating(b)

@@ -12,7 +12,7 @@ from tests.train import cluster
 from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
-from train.parallel.world import World
+from train.parallel.world import FAILED, World
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
 OPTIONS |= {"sync": "flat", "balance": "even"}  # each rank has rows that can be broken
@@ -135,17 +135,42 @@ def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
 
 def test_the_host_of_the_store_stays_until_everyone_has_read():
     """Rank 0 may leave right behind a gather, and the store with it."""
-    store = dist.HashStore()
-    host = World(rank=0, size=2, node="a", store=store)
-    store.set("motley/1/1", '"from the other"')
+    host, other = two()
+    other.write("motley/1/1", '"from the other"')
     answer = []
     thread = threading.Thread(target=lambda: answer.extend(host.gather("from the host")), daemon=True)
     thread.start()
     thread.join(0.5)
     assert thread.is_alive(), "the other has spoken, and not yet read"
-    store.set("motley/1/1/read", "")
+    other.write("motley/1/1/read", "")
     thread.join(5)
     assert answer == ["from the host", "from the other"]
+
+
+def two(of_the_other: bytes = b"key") -> tuple[World, World]:
+    store = dist.HashStore()
+    return World(0, 2, store=store, key=b"key"), World(1, 2, store=store, key=of_the_other)
+
+
+def test_what_is_written_without_the_key_counts_as_not_written():
+    host, stranger = two(of_the_other=b"")
+    stranger.write("motley/1/0", '"forged"')
+    stranger.write(FAILED, "forged")
+    assert host.read("motley/1/0") is host.read(FAILED) is None
+    host.report_failure(OSError("its own"))
+    assert host.read(FAILED) == " cannot start: its own"
+    stranger.write("motley/1/1", '"forged"')
+    stranger.store.delete_key(FAILED)
+    host.timeout = timedelta(seconds=0.2)
+    with pytest.raises(CheckFailed, match="rank 1 did not answer"):
+        host.gather("ours")
+
+
+def test_a_value_belongs_to_its_name():
+    host, other = two()
+    host.write("motley/1/0", '"first"')
+    other.store.set("motley/2/0", other.store.get("motley/1/0"))
+    assert (other.read("motley/1/0"), other.read("motley/2/0")) == ('"first"', None)
 
 
 def test_a_rank_that_never_answers_is_named():

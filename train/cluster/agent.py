@@ -100,7 +100,7 @@ class Agent:
         self.gpus, self.wait_s, self.now = gpus, wait_s, world.clock.now
         folder = settings.log_folder
         world.disk.make_folder(folder)
-        self.memory = AgentMemory.load(folder / "epoch.json", cluster.token, world)
+        self.memory = AgentMemory.load(folder / paths.MEMORY, cluster.token, world)
         self.log = MemberLog(folder, cluster.node, world)
         self.file = StatusFile(folder / paths.AGENT, world)
         self.shown: tuple[object, ...] = ()

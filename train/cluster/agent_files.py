@@ -4,6 +4,7 @@ memory), and its reading of the trainer's events.jsonl. docs/inside/events.md de
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -57,13 +58,18 @@ class MemberLog:
             self.unwritten = ""
 
 
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 @dataclass
 class AgentMemory:
     """What an agent must know after it was killed: its newest generation, whether this launch has begun or ended,
     and what somebody was told of it."""
 
     file: Path
-    token: str
+    launch: str
+    """The hash of the launch's token: this file is shown and copied more easily than the one that holds the token."""
     world: World
     number: int = 0
     begun: bool = False
@@ -72,11 +78,11 @@ class AgentMemory:
 
     @classmethod
     def load(cls, file: Path, token: str, world: World) -> AgentMemory:
-        memory = cls(file, token, world)
+        memory = cls(file, _hash(token), world)
         with contextlib.suppress(OSError, *ODD):
             facts = json.loads(world.disk.read(file))
             memory.number = int(facts["epoch"])
-            if facts["token"] == token:
+            if (facts.get("launch") or _hash(facts["token"])) == memory.launch:  # the token: until November 2026
                 memory.begun = bool(facts["begun"])
                 memory.verdict = Verdict(**facts["verdict"]) if facts["verdict"] else None
                 memory.ledger = Ledger.of(facts["notices"])
@@ -84,7 +90,7 @@ class AgentMemory:
 
     def save(self) -> None:
         verdict = vars(self.verdict) if self.verdict else None
-        facts = {"token": self.token, "epoch": self.number, "begun": self.begun, "verdict": verdict}
+        facts = {"launch": self.launch, "epoch": self.number, "begun": self.begun, "verdict": verdict}
         facts |= {"notices": asdict(self.ledger)}
         with contextlib.suppress(OSError):
             self.world.disk.write(self.file, json.dumps(facts))

@@ -26,8 +26,8 @@ class Disk:
         return Tail(file, last_bytes=last_bytes)
 
     def write(self, file: Path, text: str) -> None:
-        """It survives a power cut, or the old one does."""
-        write_atomic(file, text.encode())
+        """It survives a power cut, or the old one does; and nobody else can read it."""
+        write_atomic(file, text.encode(), mode=0o600)
 
     def show(self, file: Path, text: str) -> None:
         """Whole too, but not worth an fsync."""

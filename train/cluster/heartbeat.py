@@ -125,7 +125,8 @@ class Heartbeat:
         if packed[0] is not status:  # often the same for many rounds
             packed = self.packed = status, json.dumps(to_json(status))
         body = json.dumps({"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce})
-        text = f'{body[:-1]}, "said": {packed[1]}}}'.encode()
+        # Its name is another one where workers of two versions could not train together: `said` until November 2026.
+        text = f'{body[:-1]}, "status": {packed[1]}}}'.encode()
         return self._mac(text) + b" " + text + b"\n"
 
     def unpack(self, line: bytes) -> dict[str, Any] | None:
@@ -141,7 +142,7 @@ class Heartbeat:
     def receive(self, body: dict[str, Any], *, answered: bool) -> None:
         """A peer's status. One that it sends unasked must be newer than all before: it could be a replay."""
         beat = (int(body["boot"]), int(body["beat"]))
-        status = from_json(body["said"])
+        status = from_json(body["status"])
         with self.lock:
             peer = self.peers[body["from"]]
             # An answer repeats a number of ours and is fresh; only one that was overtaken is dropped.

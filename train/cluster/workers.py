@@ -6,6 +6,7 @@ Nothing waits here but `finish`: `follow` is called several times a second and d
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
 import signal
@@ -205,6 +206,8 @@ class LocalWorkers:
         """Ranks follow the generation's order, the host's first."""
         own, sizes = self.cluster.node, [self.cluster.of(name).processes for name in generation.members]
         first, stage = sum(sizes[: generation.members.index(own)]), self.stage.open()
+        who = f"store {generation.number} {generation.host} {generation.port}"
+        key = hmac.digest(self.cluster.token.encode(), who.encode(), "sha256").hex()
         processes = []
         for local in range(self.cluster.of(own).processes):
             env = {
@@ -215,6 +218,7 @@ class LocalWorkers:
                 "MASTER_ADDR": self.cluster.of(generation.host).address,
                 "MASTER_PORT": str(generation.port),
                 "MOTLEY_NODE": own,
+                "MOTLEY_STORE_KEY": key,
                 VARIABLE: stage,
             }
             if self.cluster.pipe:

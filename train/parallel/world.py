@@ -3,11 +3,16 @@
 `join` only opens the store that every launcher provides (torchrun or plain environment variables). The process group
 proper starts later, by `start_group`: models must be built before it (unsloth turns its compile cache collective
 otherwise). What is exchanged is JSON and plain numbers; nothing is unpickled from the network.
+
+The store answers anybody who reaches its port, and lists its keys to them. So a value of ours carries a MAC over its
+name and itself, and what has none counts as not written. The key is of one generation, and comes from the agent
+(train/cluster/workers.py). Under another launcher it is empty: there whoever reaches the port takes part.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import os
 import socket
@@ -34,6 +39,7 @@ class World:
     node: str = ""
     store: Any = None
     timeout: timedelta = timedelta(seconds=300)
+    key: bytes = field(default=b"", repr=False)
     _gathers: int = field(default=0, repr=False)
 
     @property
@@ -52,32 +58,46 @@ class World:
             return [json.loads(json.dumps(value))]
         self._gathers += 1
         keys = [f"motley/{self._gathers}/{rank}" for rank in range(self.size)]
-        self.store.set(keys[self.rank], json.dumps(value))
-        self._wait(keys)
-        values = [json.loads(self.store.get(key)) for key in keys]
+        self.write(keys[self.rank], json.dumps(value))
+        values = [json.loads(text) for text in self._wait(keys)]
         # Rank 0 may be the host of the store: it continues, or leaves, only when everyone has read.
-        self.store.set(f"{keys[self.rank]}/read", "")
+        self.write(f"{keys[self.rank]}/read", "")
         if self.rank == 0:
             self._wait([f"{key}/read" for key in keys])
         return values
 
-    def _wait(self, keys: list[str]) -> None:
+    def _wait(self, names: list[str]) -> list[str]:
         deadline = time.monotonic() + self.timeout.total_seconds()
-        while not self.store.check(keys):
-            if self.store.check([FAILED]):
-                raise CheckFailed(self.store.get(FAILED).decode())
+        while not self.store.check(names) or None in (texts := [self.read(name) for name in names]):
+            if failed := self.read(FAILED):
+                raise CheckFailed(failed)
             if time.monotonic() > deadline:
-                missing = [key.split("/")[2] for key in keys if not self.store.check([key])]
+                missing = [name.split("/")[2] for name in names if self.read(name) is None]
                 raise CheckFailed(f"rank {', '.join(missing)} did not answer for {self.timeout.total_seconds():.0f} s")
             time.sleep(0.002)
+        return [text for text in texts if text is not None]
+
+    def write(self, name: str, text: str) -> None:
+        self.store.set(name, self._mac(name, text) + text)
+
+    def read(self, name: str) -> str | None:
+        """What one of us wrote there."""
+        if not self.store.check([name]):
+            return None
+        value = self.store.get(name).decode(errors="replace")
+        mac, text = value[:64], value[64:]
+        return text if hmac.compare_digest(mac.encode(), self._mac(name, text).encode()) else None
+
+    def _mac(self, name: str, text: str) -> str:
+        return hmac.digest(self.key, f"{name} {text}".encode(), "sha256").hex()
 
     def report_failure(self, error: Exception) -> None:
         """Before the first step the others wait in `gather`: they see it at once, not after a time-out."""
         if self.size == 1:
             return
         with contextlib.suppress(RuntimeError):  # the store went down with its host: nobody is left to read it
-            if not self.store.check([FAILED]):
-                self.store.set(FAILED, f"{self.node} cannot start: {error}")
+            if self.read(FAILED) is None:
+                self.write(FAILED, f"{self.node} cannot start: {error}")
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, gpus: bool) -> None:
@@ -115,4 +135,6 @@ def join(timeout_s: float = 300.0) -> World:
         return World(node=node, timeout=timeout)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     store.set_timeout(timeout)
-    return World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, store, timeout)
+    key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
+    store = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
+    return World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, store, timeout, key)

@@ -10,6 +10,7 @@ GPU = "gpu.jsonl"
 TRACES = "trace-*.json.gz"  # what each process of the node did in the steps of `profile`
 TRACE = "trace.json.gz"  # of all nodes, where a run was fetched to
 AGENT = "agent.json"  # the agent's view of this moment
+MEMORY = "epoch.json"  # what the agent must know after a restart; for nobody else
 LAUNCH = "launch.json"  # what was launched, and what was predicted of it
 DECIDED = "decided.json"  # beside the checkpoints: what the run decided by itself
 OUTPUT = "output.jsonl"  # what a script of your own printed (train/cluster/torchrun.py)

@@ -16,6 +16,7 @@ import hashlib
 import hmac
 import json
 import os
+import queue
 import socket
 import struct
 import threading
@@ -31,6 +32,7 @@ from .errors import ModuleError
 
 CHUNK = 1 << 18
 PIECE = 1 << 24  # handed on at a time: how often progress is counted
+GREET_S = 2.0  # for the proof that a caller knows the token
 STALL_S = 15.0  # no byte for so long: the other side is taken for lost
 HASHED_PER_S = 100e6  # bytes that the slowest disk reads and hashes in a second
 GO, OVER, WHY_BYTES = b"g", b"x", 300
@@ -233,28 +235,55 @@ def open_door(address: str, port: int) -> Iterator[socket.socket]:
 
 def receive(door: socket.socket, store: Store, token: str, wait_s: float) -> None:
     """Until everything is here and whoever handed it on knows it. Senders may come, break off, and others follow."""
-    last_word = "nobody called"
-    while True:
-        door.settimeout(wait_s)
-        try:
-            line, _ = door.accept()
-        except TimeoutError:
-            if store.complete:
-                return
-            raise ModuleError(
-                f"nothing came for {wait_s:.0f} s ({last_word}); {megabytes(store.missing)} are missing"
-            ) from None
-        with line:
-            line.settimeout(STALL_S)
+    calls, last_word = Calls(door, token), ""
+    try:
+        while True:
             try:
-                take(line, store, token)
-                return
-            except OSError as wrong:  # Broken and time-outs among them
-                last_word = str(wrong)
+                line = calls.greeted.get(timeout=wait_s)
+            except queue.Empty:
+                if store.complete:
+                    return
+                why = last_word or calls.last_word
+                raise ModuleError(
+                    f"nothing came for {wait_s:.0f} s ({why}); {megabytes(store.missing)} are missing"
+                ) from None
+            with line:
+                line.settimeout(STALL_S)
+                try:
+                    take(line, store)
+                    return
+                except OSError as wrong:  # Broken and time-outs among them
+                    last_word = str(wrong)
+    finally:
+        with suppress(OSError):
+            door.shutdown(socket.SHUT_RDWR)  # so that nobody waits in accept any more
 
 
-def take(line: socket.socket, store: Store, token: str) -> None:
-    greet_as_receiver(line, token)
+class Calls:
+    """Who calls is greeted in a thread of his own: one who says nothing delays nobody else."""
+
+    def __init__(self, door: socket.socket, token: str) -> None:
+        self.door, self.token, self.last_word = door, token, "nobody called"
+        self.greeted: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+        threading.Thread(target=self.answer, daemon=True).start()
+
+    def answer(self) -> None:
+        with suppress(OSError):
+            while True:
+                line, _ = self.door.accept()
+                threading.Thread(target=self.greet, args=(line,), daemon=True).start()
+
+    def greet(self, line: socket.socket) -> None:
+        line.settimeout(GREET_S)
+        try:
+            greet_as_receiver(line, self.token)
+            self.greeted.put(line)
+        except OSError as wrong:
+            self.last_word = str(wrong)
+            line.close()
+
+
+def take(line: socket.socket, store: Store) -> None:
     store.began = store.began or time.monotonic()
     line.sendall(struct.pack(f"!{len(store.have)}Q", *store.have))
     if exactly(line, 1) != GO:

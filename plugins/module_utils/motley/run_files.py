@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import CLUSTER, EVENTS, MEMBERS, SETTINGS, checkpoints, logs, results
+from ..train.runlog.paths import CLUSTER, EVENTS, MEMBERS, MEMORY, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .files import read
 
@@ -50,10 +50,10 @@ def size_of(folder: Path) -> int:
 
 
 def kept_files(home: Path, run: str) -> list[Path]:
-    """What is worth bringing home: results, event logs and settings; no checkpoint, no base model, no token."""
+    """What is worth bringing home: results, event logs, settings; no checkpoint, no base model, no agent's memory."""
     tops = [results(home, run), logs(home, run)]
     files = [path for top in tops for path in sorted(top.rglob("*")) if path.is_file()]
-    return [path for path in files if not path.name.startswith(".")] + [
+    return [path for path in files if not path.name.startswith(".") and path.name != MEMORY] + [
         path for path in [home / SETTINGS] if path.is_file() and named_run(home) == run
     ]
 

@@ -1,6 +1,7 @@
 """One rank of the proof: how fast the slowest link is, and how near an all-reduce comes to it; on request pair by pair.
 
-Started on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON.
+Started on every node (plugins/modules/collective_probe.py); rank 0 prints one line of JSON. Ranks exchange JSON over
+the store: torch's own exchange of objects would execute what anybody on the network sends.
 """
 
 import datetime
@@ -11,6 +12,7 @@ import socket
 import statistics
 import threading
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -28,10 +30,9 @@ def main() -> None:
     group_store = dist.PrefixStore("group", store)
     dist.init_process_group(backend, store=group_store, rank=rank, world_size=world, timeout=WAIT)
     device = "cuda:0" if backend == "nccl" else "cpu"
-    rates: list = [None] * world
-    dist.all_gather_object(rates, slowest_neighbour_mbit(rank, world))
+    rates = gather(store, rank, world, "rate", slowest_neighbour_mbit(store, rank, world))
     times_s = all_reduces(rank, world, device)
-    pairs = pair_by_pair(rank, world, device) if PAIRS and world > 2 else {}
+    pairs = pair_by_pair(store, rank, world, device) if PAIRS and world > 2 else {}
     if rank == 0:
         link_mbit, took_s = min(rates), statistics.median(times_s)
         ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
@@ -43,19 +44,23 @@ def main() -> None:
     dist.destroy_process_group()
 
 
+def gather(store: dist.Store, rank: int, world: int, name: str, value: Any) -> list[Any]:
+    """The value of each rank, in rank order."""
+    store.set(f"{name}/{rank}", json.dumps(value))
+    return [json.loads(store.get(f"{name}/{other}")) for other in range(world)]
+
+
 def agreed_backend(store: dist.Store, rank: int, world: int) -> tuple[str, str]:
     """nccl where every rank has a card, and why not: ranks that chose for themselves would wait for each other."""
-    store.set(f"card/{rank}", str(int(torch.cuda.is_available())))
-    without = [store.get(f"card/{other}") for other in range(world)].count(b"0")
+    without = gather(store, rank, world, "card", int(torch.cuda.is_available())).count(0)
     why = f"{without} of {world} nodes {'has' if without == 1 else 'have'} no card" if 0 < without < world else ""
     return "gloo" if without else "nccl", why
 
 
-def slowest_neighbour_mbit(rank: int, world: int) -> float:
+def slowest_neighbour_mbit(store: dist.Store, rank: int, world: int) -> float:
     """Everybody sends to the next one at the same time over plain TCP: the speed at which it arrives here."""
     with socket.create_server((os.environ["MOTLEY_ADDRESS"], 0)) as door:
-        places: list = [None] * world
-        dist.all_gather_object(places, door.getsockname()[:2])
+        places = gather(store, rank, world, "place", door.getsockname()[:2])
         sender = threading.Thread(target=send, args=(tuple(places[(rank + 1) % world]),))
         sender.start()
         line, _ = door.accept()
@@ -95,7 +100,7 @@ def all_reduces(rank: int, world: int, device: str) -> list[float]:
     return times_s
 
 
-def pair_by_pair(rank: int, world: int, device: str) -> dict[str, float]:
+def pair_by_pair(store: dist.Store, rank: int, world: int, device: str) -> dict[str, float]:
     """ "0-1" → the seconds that those two take alone, the others idle; sent to rank 0."""
     values, mine = torch.ones(FLOATS, device=device), {}
     for one, other in itertools.combinations(range(world), 2):
@@ -109,8 +114,7 @@ def pair_by_pair(rank: int, world: int, device: str) -> dict[str, float]:
                 torch.cuda.synchronize()
             mine[f"{one}-{other}"] = time.perf_counter() - start
             values.fill_(1.0)
-    report: list = [None] * world
-    dist.all_gather_object(report, mine)
+    report = gather(store, rank, world, "times", mine)
     return {pair: max(times[pair] for times in report if pair in times) for pair in {p for t in report for p in t}}
 
 

@@ -7,12 +7,14 @@ import contextlib
 import http.client
 import os
 import signal
+import socket
 import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.requests import Request
 
 from console.__main__ import checked
 from console.dashboard.feed import Feed
@@ -346,11 +348,32 @@ def test_a_token_from_another_site_still_only_sets_its_cookie(board: Board) -> N
     assert asks(board, "/?token=wrong", Cookie="").status == 401
 
 
+def test_the_way_to_a_page_with_the_token_leads_to_no_other_host(board: Board) -> None:
+    moved = asks(board, f"//elsewhere.example/?token={board.token}", Cookie="")
+    assert (moved.status, moved.getheader("Location")) == (303, "/elsewhere.example/")
+
+
+def test_a_number_that_is_none_begins_a_stream_again(tmp_path: Path) -> None:
+    pages = Pages(Feed([], {}), "")
+    board = Dashboard(pages.feed, pages, Inventory(path=tmp_path), boot="b")
+    asked = Request({"type": "http", "headers": [(b"last-event-id", "b-²".encode("latin-1"))]})
+    assert asyncio.run(board.events(asked)).status_code == 200
+
+
 def test_no_more_than_sixteen_streams(board: Board) -> None:
     answers = [asks(board, "/events") for _ in range(17)]
     assert [answer.status for answer in answers].count(200) == 16
     for answer in answers:
         answer.close()
+
+
+@pytest.mark.parametrize("says", [b"", b"GET / HT"])
+def test_strangers_who_hold_lines_open_keep_nobody_out(board: Board, says: bytes) -> None:
+    with contextlib.ExitStack() as held:
+        for _ in range(70):
+            line = held.enter_context(socket.create_connection(("127.0.0.1", board.port), 5))
+            line.sendall(says)
+        assert asks(board, "/").status == 200
 
 
 def test_a_page_that_was_one_too_many_listens_as_soon_as_it_may(live: LiveRun, board: Board, browser: Browser) -> None:
@@ -389,6 +412,14 @@ def test_a_drawing_that_fails_is_said_and_tried_again(tmp_path: Path, monkeypatc
     first, then = asyncio.run(asyncio.wait_for(a_while(), 60))
     assert "cannot be drawn (KeyError: &#x27;&lt;odd&gt;&#x27;); the run continues" in first
     assert "cannot be drawn" not in then and 'id="word"' in then
+
+
+def test_a_page_that_cannot_be_drawn_is_still_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = Pages(Feed([], {}), "")
+    monkeypatch.setattr(pages, "_live", lambda: 1 / 0)
+    answer = asyncio.run(Dashboard(pages.feed, pages, Inventory(path=tmp_path)).run(Request({"type": "http"})))
+    assert answer.status_code == 200
+    assert b"cannot be drawn (ZeroDivisionError" in answer.body
 
 
 def test_it_listens_on_this_machine_alone(board: Board) -> None:

@@ -157,8 +157,19 @@ def test_on_a_shared_volume_one_job_prepares_and_the_pods_wait() -> None:
         "motley-qa",
     ]
     assert pod(job_of(shared))["initContainers"][0]["command"][-1] == "wait"
-    assert [entry["kind"] for entry in each] == ["Service", "Secret", "ConfigMap", "Job"]
+    assert [entry["kind"] for entry in each] == ["Service", "Secret", "NetworkPolicy", "ConfigMap", "Job"]
     assert pod(job_of(each))["initContainers"][0]["command"][-1] == "prepare"
+
+
+def test_only_pods_of_its_own_run_reach_a_pod() -> None:
+    entries = made()
+    (policy,) = [entry["spec"] for entry in entries if entry["kind"] == "NetworkPolicy"]
+    assert policy["policyTypes"] == ["Ingress"], "what a pod fetches is its own affair"
+    ((source,),) = [rule["from"] for rule in policy["ingress"]]
+    chosen = [policy["podSelector"]["matchLabels"], source["podSelector"]["matchLabels"]]
+    jobs = [job_of(run) for run in (entries, made("another"))]
+    own, other = [job["spec"]["template"]["metadata"]["labels"].items() for job in jobs]
+    assert [(want.items() <= own, want.items() <= other) for want in chosen] == [(True, False)] * 2
 
 
 def test_a_queue_lets_it_begin() -> None:

@@ -40,6 +40,17 @@ def test_it_tells_who_was_lost_and_why(fetched: Path) -> None:
     assert [word["what"] for word in read_history(fetched).news] == [f"{WORKER} lost (no answer for 6 s)"]
 
 
+@pytest.mark.parametrize("loss", ["Infinity", "-Infinity", "NaN"])
+def test_a_loss_that_is_no_number_is_a_gap(fetched: Path, loss: str) -> None:
+    """As fp16 and a recipe of one's own can write one."""
+    log = fetched / "nodes" / HEAD / "events.jsonl"
+    log.write_text(
+        log.read_text().replace('"loss": 0.5,', f'"loss": {loss},').replace('"loss": 4.0,', f'"loss": {loss},')
+    )
+    page = write_page(read_history(fetched), fetched / "report.html").read_text()
+    assert loss not in "".join(re.findall(r'<script type="application/json">(.*?)</script>', page))
+
+
 def test_waiting_for_each_other_before_the_start_is_no_news(fetched: Path) -> None:
     early = {
         "event": "waiting",

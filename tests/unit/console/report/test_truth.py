@@ -128,6 +128,16 @@ def test_labels_of_things_at_one_moment_are_printed_as_one() -> None:
     assert svg.count('<text class="mark') == 2 and ">1–3</text>" in svg
 
 
+@pytest.mark.parametrize("name", ["</script>", "<!--<script>", "<![CDATA["])
+def test_a_name_does_not_leave_the_data_of_its_chart(name: str) -> None:
+    """After `<!--<script>` a browser no longer takes `</script>` for the end."""
+    line = charts.Line(name=name, points=[(0.0, 1.0), (100.0, 2.0)], colour="red")
+    _, _, rest = charts.line_chart("a", [line], charts.Axes(x_name="step", y_name="y")).partition('json">')
+    data = rest.partition("</script>")[0]
+    assert "<" not in data
+    assert json.loads(data)["series"][0]["name"] == name
+
+
 # -- cards -------------------------------------------------------------------------------------------------------------
 
 

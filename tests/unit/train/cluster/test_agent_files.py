@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,24 @@ def test_an_odd_memory_is_one_that_lacks_something(tmp_path: Path, odd: dict[str
     memory = AgentMemory.load(file, "t", World())
     assert memory.number == (0 if "epoch" in odd else 3)
     assert "done" in memory.ledger.merged(Ledger(number=4, sent=("done",))).sent
+
+
+def test_a_memory_knows_its_launch_and_gives_its_token_to_nobody(tmp_path: Path) -> None:
+    file, token = tmp_path / "epoch.json", "5f" * 16
+    memory = AgentMemory.load(file, token, World())
+    memory.number, memory.begun = 3, True
+    memory.save()
+    assert token not in file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert AgentMemory.load(file, token, World()).begun
+    assert not AgentMemory.load(file, "another", World()).begun
+
+
+def test_a_memory_that_an_older_version_wrote_continues_its_launch(tmp_path: Path) -> None:
+    file = tmp_path / "epoch.json"
+    file.write_text(json.dumps({"token": "t", "epoch": 3, "begun": True, "verdict": None, "notices": KNOWN}))
+    assert AgentMemory.load(file, "t", World()).begun
+    assert not AgentMemory.load(file, "another", World()).begun
 
 
 def test_what_a_full_disk_does_not_take_is_written_when_there_is_room(

@@ -1,5 +1,6 @@
 """The relay, over real sockets on this machine: every node holds the same bytes, whatever breaks in between."""
 
+import contextlib
 import hashlib
 import random
 import shutil
@@ -156,6 +157,23 @@ def test_a_caller_without_the_token_gets_nothing(source, tmp_path, port) -> None
     assert nodes[0].store.received == 0
     feed(source, nodes, port)
     assert same(source, nodes[0].store.folder)
+
+
+def test_callers_who_say_nothing_delay_nobody(source, tmp_path, port) -> None:
+    nodes = chain(tmp_path, source[1], port, (11,))
+    silent = [pace.until(lambda: connected(port), 5, "its door is not open") for _ in range(20)]
+    start = pace.now()
+    feed(source, nodes, port)
+    assert same(source, nodes[0].store.folder)
+    assert pace.now() - start < 2
+    for line in silent:
+        line.close()
+
+
+def connected(port: int) -> socket.socket | None:
+    with contextlib.suppress(OSError):
+        return socket.create_connection(("127.0.0.11", port), 1)
+    return None
 
 
 @pytest.mark.parametrize("name", ["../up", "/etc/passwd", "", "a/../../b"])

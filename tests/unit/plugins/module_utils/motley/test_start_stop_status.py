@@ -211,6 +211,12 @@ def test_a_run_whose_start_is_far_back_in_its_log_still_has_its_number_of_steps(
     assert (known["step"], known["steps"]) == (3000, 4000)
 
 
+def test_the_memory_of_an_agent_stays_on_its_node(here: ModuleType, home: Path) -> None:
+    for name in ("epoch.json", "members.jsonl"):
+        (home / "logs/runs/r" / name).write_text("")
+    assert list(here.hashes(home, "r")["files"]) == ["logs/runs/r/members.jsonl"]
+
+
 def test_clean_takes_the_named_checkpoints_alone_and_never_those_of_a_run_that_is_on(
     here: ModuleType, home: Path, starts: Starter
 ) -> None:
