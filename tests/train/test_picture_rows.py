@@ -79,7 +79,7 @@ def test_a_broken_picture_is_named(tmp_path):
     (photos / "dots/3.jpg").write_bytes(whole[:-100])
     for number in range(4, 9):
         (photos / f"bars/{number}.jpg").write_text("no picture")
-    with pytest.raises(BadInput, match=r"broken pictures of 60; the first: .*bars/4.jpg: no picture that Pillow knows"):
+    with pytest.raises(BadInput, match=r"broken pictures of 60; the first: .*bars/4.jpg: no picture of a kind"):
         made(photos, tmp_path / "rows")
     said = []
     for number in (4, 5):
@@ -88,6 +88,20 @@ def test_a_broken_picture_is_named(tmp_path):
     assert index_of(folder)["records"]["bad"] == 4
     assert any("skipped   dots/3.jpg: image file is truncated" in line for line in said)
     assert sum(index_of(folder)["splits"][split]["rows"] for split in ("train", "eval")) == 56
+
+
+def test_a_picture_is_of_a_kind_that_is_read_whatever_it_is_called(tmp_path, monkeypatch):
+    """Pillow gives PostScript to Ghostscript, which has been escaped before."""
+    (tmp_path / "gs").write_text(f"#!/bin/sh\ntouch {tmp_path}/asked\n")
+    (tmp_path / "gs").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    photos = pictures.write(tmp_path / "photos")
+    for format_ in ("EPS", "ICNS", "PPM"):
+        Image.new("RGB", (16, 16)).save(photos / f"dots/{format_}.png", format=format_)
+    said = []
+    made(photos, tmp_path / "rows", said)
+    assert sum("png: no picture of a kind that is read" in line for line in said) == 3
+    assert not (tmp_path / "asked").exists()
 
 
 def test_pictures_of_16_bit_keep_what_they_show(tmp_path):

@@ -42,6 +42,7 @@ from train.plan.catalogue import Dataset
 from train.plan.config import ImagesConfig
 from train.plan.nodes import gb
 
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -182,16 +183,17 @@ def in_eight_bit(picture: Any) -> Any:
 
 
 def opened(data: bytes) -> Any:
+    """Whatever a file is called: of other formats Pillow has the reader from strangers, PostScript's is Ghostscript."""
     from PIL import Image
 
-    return Image.open(io.BytesIO(data))
+    return Image.open(io.BytesIO(data), formats=FORMATS)
 
 
 def reason(error: Exception) -> str:
     from PIL import UnidentifiedImageError
 
     if isinstance(error, UnidentifiedImageError):
-        return "no picture that Pillow knows"
+        return f"no picture of a kind that is read ({', '.join(FORMATS)})"
     return str(error).splitlines()[0] if str(error) else type(error).__name__
 
 
