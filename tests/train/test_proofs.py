@@ -160,6 +160,13 @@ def test_a_rank_that_never_answers_is_named():
         world.gather("hello")
 
 
+def test_without_agents_the_limit_of_an_exchange_is_named(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "timeout_s": 6}
+    run = cluster.Cluster(tmp_path, options, 2, program=[BROKEN, "slow_to_begin=13"])
+    assert run.wait() == [1, 1]
+    assert "no answer for 6 s (timeout_s); fix: " in run.said()
+
+
 def test_the_majority_is_right_and_the_odd_one_is_named():
     claims = [("a", {"rows": "1"}), ("b", {"rows": "2"}), ("c", {"rows": "1"})]
     assert disagreement(claims) == "rows differs: b (2); the others have 1"

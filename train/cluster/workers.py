@@ -101,8 +101,8 @@ class Group:
             return Failure(facts["kind"], facts["message"])
         if code == 143:
             return Failure("peer", "ended by SIGTERM from elsewhere")
-        if code == -signal.SIGABRT and len(self.generation.members) > 1 and self.world.processes.has_gpus():
-            return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer")
+        if code == -signal.SIGABRT:
+            return Failure("aborted", "its worker was ended by SIGABRT")
         if code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}")
@@ -137,7 +137,7 @@ class Group:
         return True
 
 
-_WEIGHT = ("input", "check", "odd", "own", "port", "peer")
+_WEIGHT = ("input", "check", "odd", "own", "aborted", "port", "peer")
 
 
 class LocalWorkers:
