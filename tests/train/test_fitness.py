@@ -1,5 +1,6 @@
 """When a node is skipped for its own failures, for how long, and what counts as a sign of life."""
 
+import json
 import os
 import signal
 import subprocess
@@ -185,3 +186,13 @@ def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wan
     me = SimpleNamespace(generation=ours, cluster=SimpleNamespace(node="a"))
     seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, workers=WorkersSeen())
     assert failure and Agent._whose(me, failure, seen) == wanted
+
+
+@pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
+def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_path):
+    (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
+    progress.read()
+    group = Group(None, [Unkillable()], progress, World(), staged=True)
+    group.stop()
+    assert group.kill_at is not None and least_s - 0.1 < group.kill_at - CLOCK.now() < least_s + 1

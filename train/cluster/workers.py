@@ -120,7 +120,7 @@ class Group:
         if self.kill_at is not None:
             return
         self.kill_at = self.world.clock.now()
-        self.kill_at += TIMING.save_s if self.staged else max(TIMING.save_s, self.progress.save_s)
+        self.kill_at += max(TIMING.save_s, self.progress.stage_s if self.staged else self.progress.save_s)
         for process in self.living:
             process.send(signal.SIGKILL if process.is_stopped() else signal.SIGTERM)
 
@@ -190,7 +190,8 @@ class LocalWorkers:
     def finish(self, show: Callable[[], None]) -> None:
         """Until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
         clock = self.world.clock
-        deadline = clock.now() + TIMING.gone_s + (0 if self.group and self.group.staged else self.progress.save_s)
+        staged = self.group is not None and self.group.staged
+        deadline = clock.now() + TIMING.gone_s + (self.progress.stage_s if staged else self.progress.save_s)
         while self.group and clock.now() < deadline:
             self.stop()
             clock.sleep(0.05)
