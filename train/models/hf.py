@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import sys
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from train.errors import BadInput
 from train.models import part, streamed
 from train.models.backends import ModelSpec
+from train.models.picture_bases import DROPS
 from train.plan.catalogue import form_on_disk
 from train.plan.config import nearest
 from train.plan.memory import LOSS_CHUNK_TOKENS
@@ -179,8 +181,31 @@ def _lora(spec: ModelSpec) -> Any:
     )
 
 
+def _without_dropout(model: nn.Module) -> set[str]:
+    """What was switched off, of layers and of numbers that a layer hands to a function."""
+    dropped: set[str] = set()
+    for module in model.modules():
+        names = (
+            ["p"]
+            if isinstance(module, nn.modules.dropout._DropoutNd)
+            else [n for n in vars(module) if DROPS.fullmatch(n)]
+        )
+        for name in names:
+            value = getattr(module, name)
+            if isinstance(value, float) and value > 0:
+                dropped.add(f"{'dropout' if name == 'p' else name} {value:g}")
+                setattr(module, name, 0.0)
+    return dropped
+
+
 def in_train_mode(model: nn.Module) -> nn.Module:
-    """With every trainable weight in fp32: an update may be smaller than bf16 can hold."""
+    """With every trainable weight in fp32: an update may be smaller than bf16 can hold. And without dropout: its mask
+    would depend on the cluster."""
+    if dropped := _without_dropout(model):
+        print(
+            f"the base's {', '.join(sorted(dropped))} is set to 0: the curve would depend on the cluster",
+            file=sys.stderr,
+        )
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
