@@ -277,9 +277,6 @@ class PlayedProcesses(Processes):
         node.cpu_at = now
         return node.cpu_s, 0
 
-    def has_gpus(self) -> bool:
-        return False
-
 
 class PlayedStage:
     """Where a worker that leaves has saved, until it is on the disk."""

@@ -307,6 +307,22 @@ def sick_card() -> None:
     loop.compute, checkpoint.write = ended, gives_nothing
 
 
+def aborts() -> None:
+    """A card's error in a thread of torch's, which ends the process before Python can say why."""
+    loop.compute = lambda *_, **__: os.abort()
+
+
+def slow_to_begin(seconds: int) -> None:
+    """Nothing broken: the second node needs so much longer for its first rows."""
+    compute = loop.compute
+
+    def slow(run, mine, weight):
+        time.sleep(seconds if RANK == 1 and run.step == 0 else 0)
+        return compute(run, mine, weight)
+
+    loop.compute = slow
+
+
 def slow_disk(seconds: int) -> None:
     """The agent's: what it brings to the disk takes long."""
     copy = staging.shutil.copytree

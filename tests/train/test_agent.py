@@ -241,6 +241,26 @@ def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):
     three.together(*three.names, within_s=40)
 
 
+def test_a_node_whose_worker_aborts_is_left_out_and_named(data, tmp_path):
+    """No member is silent: it is its own card, and nobody else's loss."""
+    agents = Agents(tmp_path, ENDLESS | {"dataset": data})
+    agents.start("node-0", "node-1")
+    agents.start("node-2", program="tests/train/broken.py aborts")
+    agents.together("node-0", "node-1", within_s=90)
+    assert "SIGABRT" in agents.members("node-2", "unfit")[-1]["reason"]
+    assert all(event["reason"].startswith("own: ") for event in agents.members("node-2", "failed"))
+    agents.stop()
+
+
+def test_who_is_only_slow_is_waited_for(data, tmp_path):
+    """Both agents hear each other: how long an exchange waits says nothing."""
+    two = Agents(tmp_path, ENDLESS | {"dataset": data, "timeout_s": 6}, size=2)
+    two.start(program="tests/train/broken.py slow_to_begin=13")
+    two.together(*two.names, within_s=90)
+    assert not [event for name in two.names for event in two.members(name, "failed")]
+    two.stop()
+
+
 def test_a_node_with_other_data_is_left_out_by_the_majority(three, tmp_path):
     three.stop("node-2")
     three.together("node-0", "node-1", within_s=40)

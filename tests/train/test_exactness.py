@@ -8,10 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.bases import FORMS
+from train.models.hf import in_train_mode
 from train.models.model_files import model_folder
 
 STEPS, ROWS_PER_STEP, ROWS, SEED = 20, 8, 60, 3407
@@ -199,3 +203,14 @@ def test_two_processes_on_one_node_under_torchrun(data, truth, tmp_path):
     steps = cluster.history(events)
     assert list(steps[0]["nodes"]) == ["pair:0", "pair:1"]
     assert reference.largest_error([event["loss"] for event in steps], truth) < TOLERANCE
+
+
+def test_a_base_that_drops_at_random_trains_without(capfd):
+    """A mask would depend on the micro-batch and on who computes."""
+    sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = LlamaConfig(vocab_size=64, attention_dropout=0.5, **sizes)
+    model = in_train_mode(nn.Sequential(LlamaForCausalLM(config), nn.Dropout(0.5)))
+    ids = torch.arange(32)[None]
+    first, again = (model[1](model[0](input_ids=ids).logits) for _ in range(2))
+    assert torch.equal(first, again)
+    assert "attention_dropout 0.5" in capfd.readouterr().err

@@ -1,5 +1,6 @@
 """When a node is skipped for its own failures, for how long, and what counts as a sign of life."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,13 +11,15 @@ import pytest
 
 from tests.support import pace
 from tests.train.test_membership import seen_by, status
+from train.cluster.agent import Agent
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.fitness import Fitness, Newcomers
 from train.cluster.heartbeat import Peer
-from train.cluster.membership import End, Idle, Propose, Verdict, decide
+from train.cluster.membership import End, Generation, Idle, Propose, Verdict, decide
+from train.cluster.observed import Observed
 from train.cluster.processes import Processes
 from train.cluster.timing import TIMING
-from train.cluster.workers import Group, Work
+from train.cluster.workers import Group, Work, WorkersSeen
 from train.cluster.world import CLOCK, World
 
 
@@ -173,3 +176,23 @@ def test_who_was_there_before_this_node_is_no_newcomer():
     newcomers.note(["a", "b", "c"], 107.0)
     newcomers.note(["a", "b"], 112.0)
     assert not newcomers.welcome({"c": Peer(since=112.0)}, 115.9), "now it comes and goes"
+
+
+@pytest.mark.parametrize(("silent", "wanted"), [(False, "own"), (True, "peer")])
+def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wanted):
+    ours = Generation(number=1, host="a", members=("a", "b"))
+    process = SimpleNamespace(poll=lambda: -signal.SIGABRT, reported=lambda: b"")
+    failure = Group(ours, [process], SimpleNamespace(done=False), World()).new_failure()
+    me = SimpleNamespace(generation=ours, cluster=SimpleNamespace(node="a"))
+    seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, workers=WorkersSeen())
+    assert failure and Agent._whose(me, failure, seen) == wanted
+
+
+@pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
+def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_path):
+    (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
+    progress.read()
+    group = Group(None, [Unkillable()], progress, World(), staged=True)
+    group.stop()
+    assert group.kill_at is not None and least_s - 0.1 < group.kill_at - CLOCK.now() < least_s + 1

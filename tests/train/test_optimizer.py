@@ -65,7 +65,14 @@ def test_a_trial_makes_a_whole_step_and_leaves_nothing_of_it():
         seen.extend(p.detach().clone() for p in weights),
         seen.append(len(optimizer.state)),
     )
-    whole_step(lambda batch: model(batch["x"]).sum(), {"x": torch.ones(2, 4)}, weights, optimizer)
-    assert seen[-1] == 2 and not torch.equal(seen[0], before[0]), "no step was made"
+    held = []
+
+    def loss(batch):
+        held.append([(p.grad is not None, len(optimizer.state.get(p, {}))) for p in weights])
+        return model(batch["x"]).sum()
+
+    whole_step(loss, {"x": torch.ones(2, 4)}, weights, optimizer)
+    assert held == [[(True, 3), (True, 3)]], "a later step has gradients and moments there from its beginning"
+    assert seen[-1] == 2 and not torch.equal(seen[-3], before[0]), "no step was made"
     assert all(torch.equal(a, b) and a.grad is None for a, b in zip(weights, before, strict=True))
     assert not optimizer.state

@@ -1,5 +1,6 @@
 """Silent non-synchronisation must be impossible: broken on purpose, it is caught, named, and costs nothing."""
 
+import json
 import shutil
 import threading
 from datetime import timedelta
@@ -13,6 +14,7 @@ from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
 from train.parallel.world import FAILED, World
+from train.runlog.paths import DECIDED
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
 OPTIONS |= {"sync": "flat", "balance": "even"}  # each rank has rows that can be broken
@@ -125,6 +127,10 @@ def test_out_of_memory_lowers_the_micro_batch_and_continues(sync, data, tmp_path
     assert small.losses() == pytest.approx(plenty.losses(), rel=1e-5)
     assert small.steps()[0]["nodes"]["node-0"]["micro_batch"] == 2
     assert "out of memory, continuing with 2 rows" in small.said()
+    facts = json.loads((small.node_home(0) / "models/checkpoints/run" / DECIDED).read_text())
+    assert [value for name, value in facts.items() if name.startswith("micro_batch node-0:0 ")] == ["2"]
+    again = cluster.train(tmp_path / "small", {**options, "max_steps": 3, "resume": "auto"}, 2)
+    assert "micro-batch 2: as it was found or fell to in this run" in again.said()
 
 
 def test_a_full_disk_costs_the_checkpoint_not_the_run(data, tmp_path):
@@ -177,6 +183,13 @@ def test_a_rank_that_never_answers_is_named():
     world = World(rank=0, size=2, node="a", store=dist.HashStore(), timeout=timedelta(seconds=0.2))
     with pytest.raises(CheckFailed, match="rank 1 did not answer"):
         world.gather("hello")
+
+
+def test_without_agents_the_limit_of_an_exchange_is_named(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "timeout_s": 6}
+    run = cluster.Cluster(tmp_path, options, 2, program=[BROKEN, "slow_to_begin=13"])
+    assert run.wait() == [1, 1]
+    assert "no answer for 6 s (timeout_s); fix: " in run.said()
 
 
 def test_the_majority_is_right_and_the_odd_one_is_named():

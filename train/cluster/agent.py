@@ -253,7 +253,7 @@ class Agent:
             self._record("unfit", self.fitness.stuck, [self.cluster.node])
 
     def _note_failure(self, seen: Observed, failure: Failure) -> None:
-        name, kind, progress = self.cluster.node, failure.kind, self.workers.progress
+        name, kind, progress = self.cluster.node, self._whose(failure, seen), self.workers.progress
         first, *rest = failure.message.removeprefix(f"{name}: ").strip().splitlines() or ["no message"]
         cause = first if kind != "peer" else f"lost contact with another process ({first[:160]})"
         self.fitness.cause = cause
@@ -270,6 +270,13 @@ class Agent:
                 retry = f"; next try in {rests_s / 60:.0f} min" * (condition == "resting")
                 self.reason = cause
                 self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
+
+    def _whose(self, failure: Failure, seen: Observed) -> str:
+        """An abort is most often the node's own card; else a library gave up on a lost peer, and a member is silent."""
+        if failure.kind != "aborted":
+            return failure.kind
+        members = self.generation.members if self.generation else ()
+        return "own" if {*members} <= {self.cluster.node, *seen.peers} else "peer"
 
     def _wake(self) -> None:
         self.heartbeat.woke.clear()

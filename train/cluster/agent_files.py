@@ -140,12 +140,16 @@ class TrainerProgress:
     touched_ns: int = 0
     save_s: float = 0.0
     """What a checkpoint may take: by its size, until one has been seen."""
+    stage_s: float = 0.0
+    """And one into main memory, by its size."""
     saved: bool = False
     old: bool = True
     """Whether what is read was there before this agent: it shows the step, it is no progress."""
 
     SLOW_DISK = 30e6
     """Bytes a second, written, hashed and on the disk."""
+    MEMORY = 150e6
+    """The same into main memory, where hashing on a busy processor is most of it."""
     SAVED_BYTES = 12
     """Of each trained weight: itself and the optimizer's two moments."""
 
@@ -179,6 +183,8 @@ class TrainerProgress:
                 self.setup_s = max(self.setup_s, at - self.started)
             self.stepped = True
             self.step_s = max(self.step_s, float(event["step_s"]))
+        if kind == "start":
+            self.stage_s = float(event["weights"]) * self.SAVED_BYTES / self.MEMORY
         if kind == "start" and not self.saved:
             self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
         if kind == "checkpoint" and not self.old and not event.get("staged"):

@@ -76,9 +76,6 @@ class Processes:
                     read_bytes += int(read[1]) if read else 0
         return ticks / os.sysconf("SC_CLK_TCK"), read_bytes
 
-    def has_gpus(self) -> bool:
-        return Path("/dev/nvidiactl").exists()
-
 
 def _start_cold(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, *command], env=env, stdin=subprocess.DEVNULL, start_new_session=True)

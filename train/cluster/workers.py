@@ -102,8 +102,8 @@ class Group:
             return Failure(facts["kind"], facts["message"])
         if code == 143:
             return Failure("peer", "ended by SIGTERM from elsewhere")
-        if code == -signal.SIGABRT and len(self.generation.members) > 1 and self.world.processes.has_gpus():
-            return Failure("peer", "ended by SIGABRT: NCCL gave up on a lost peer")
+        if code == -signal.SIGABRT:
+            return Failure("aborted", "its worker was ended by SIGABRT")
         if code < 0:
             hint = " (out of memory?)" if -code == signal.SIGKILL else ""
             return Failure("own", f"its worker was ended by {signal.Signals(-code).name}{hint}")
@@ -121,7 +121,7 @@ class Group:
         if self.kill_at is not None:
             return
         self.kill_at = self.world.clock.now()
-        self.kill_at += TIMING.save_s if self.staged else max(TIMING.save_s, self.progress.save_s)
+        self.kill_at += max(TIMING.save_s, self.progress.stage_s if self.staged else self.progress.save_s)
         for process in self.living:
             process.send(signal.SIGKILL if process.is_stopped() else signal.SIGTERM)
 
@@ -138,7 +138,7 @@ class Group:
         return True
 
 
-_WEIGHT = ("input", "check", "odd", "own", "port", "peer")
+_WEIGHT = ("input", "check", "odd", "own", "aborted", "port", "peer")
 
 
 class LocalWorkers:
@@ -191,7 +191,8 @@ class LocalWorkers:
     def finish(self, show: Callable[[], None]) -> None:
         """Until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
         clock = self.world.clock
-        deadline = clock.now() + TIMING.gone_s + (0 if self.group and self.group.staged else self.progress.save_s)
+        staged = self.group is not None and self.group.staged
+        deadline = clock.now() + TIMING.gone_s + (self.progress.stage_s if staged else self.progress.save_s)
         while self.group and clock.now() < deadline:
             self.stop()
             clock.sleep(0.05)

@@ -65,6 +65,8 @@ class Run:
     """Speeds and shares: itself, by what it learns of each step."""
     micro_batch: int
     """Rows at a time: `compute`, after an out-of-memory."""
+    micro_batch_name: str
+    """Under which it is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows: `train`."""
     step: int = 0
@@ -122,9 +124,8 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
+            decided.keep(run.config, **{run.micro_batch_name: str(max(1, run.micro_batch // 2))})
             if run.strategy.interrupted_exchange:  # the peers wait in it; only a restart helps
-                if run.workers.cut:
-                    decided.keep(run.config, pipe_micro_batch=str(max(1, run.micro_batch // 2)))
                 raise
         run.trained.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":

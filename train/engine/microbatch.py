@@ -96,11 +96,15 @@ def gpu_trial(
 
 
 def whole_step(module: LossModule, batch: Batch, parameters: list[nn.Parameter], optimizer: Any) -> None:
-    """Forward, backward and the optimizer's step, whose state takes memory too; afterwards all is as it was."""
+    """Forward, backward and the optimizer's step, with all there that later steps have: the optimizer's state, and
+    gradients of an earlier micro-batch. Afterwards all is as it was."""
     import torch
 
     before = [parameter.detach().to("cpu", copy=True) for parameter in parameters]
     try:
+        for parameter in parameters:
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
         module(batch).backward()
         optimizer.step()
     finally:

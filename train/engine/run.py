@@ -104,6 +104,10 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any
     return receipt
 
 
+TIMED_OUT = ("timed out waiting", "collective operation timeout")
+"""As gloo and NCCL say it."""
+
+
 class StepFailedError(CheckFailed):
     """What went wrong in the loop, with the node and the step in which it did."""
 
@@ -111,6 +115,7 @@ class StepFailedError(CheckFailed):
 def fail(run: Run, error: Exception) -> Exception:
     """Keep what is good, write down what happened, and name node and step."""
     from train.engine import consistency, milestones, shutdown, step_event
+    from train.parallel.world import HINT
 
     run.trained.lock.acquire()  # and kept, as in shutdown.py: one of the two ends this process
     node, step = run.world.node, run.step + 1
@@ -132,4 +137,6 @@ def fail(run: Run, error: Exception) -> Exception:
         )
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]
+    if any(sign in str(error).lower() for sign in TIMED_OUT):
+        first = f"no answer for {run.world.patience.total_seconds():.0f} s{HINT}"
     return StepFailedError(f"{node}, step {step}: {first}", *rest[:2])

@@ -61,11 +61,14 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     mixed = is_mixed(devices) or workers.cut
     trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
-    micro_batch, why_micro = (
-        pipes.micro_batch(config, world, workers, rows.row_length, known)
-        if workers.cut
-        else choose_micro_batch(config, recipe, module, trained, rows)
-    )
+    micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
+    if workers.cut:
+        micro_batch_name = "pipe_micro_batch"
+        micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
+    elif kept := known.get(micro_batch_name):
+        micro_batch, why_micro = int(kept), "as it was found or fell to in this run"
+    else:
+        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
     total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
@@ -85,6 +88,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         trained=trained,
         balance=make_balance(config, workers.labels),
         micro_batch=micro_batch,
+        micro_batch_name=micro_batch_name,
     )
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
@@ -183,12 +187,17 @@ def device_of(trained: Trained) -> str:
 def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str]) -> None:
     """At the step where the run resumes, with what was decided kept and announced."""
     config, world = run.config, run.world
+    by_trial = not run.workers.cut and config.micro_batch is None and run.device != "cpu"
+    found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
+    own = f"{decided.MICRO_BATCH}{world.node}:"
+    micro_batches = {name: value for one in found for name, value in one.items() if name.startswith(own)}
     why_start = resume.bring_up_to_date(run)
     if world.speaks and config.tensorboard:
         run.reporter.open_board(config, run.step)
     if world.writes:
         measured = {"wire": wire} if world.size > 1 else {}
         measured |= {"cut_proven": "true"} if run.workers.cut else {}
+        measured |= micro_batches
         decided.keep(config, **decisions.as_dict(), **measured)
     sync_name = run.strategy.kind if run.workers.cut else config.sync
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
@@ -243,6 +252,13 @@ def choose_micro_batch(
     full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
     trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
     return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
+
+
+def micro_batch_name_of(config: RunConfig, world: World, decisions: Decisions, device: str, row_length: int) -> str:
+    card = device if device == "cpu" else torch.cuda.get_device_name(device)
+    on = (decisions.gradient_checkpointing, config.memory_ceiling, config.micro_batch or "auto")
+    rows = f"{config.rows_per_step}x{row_length}"
+    return f"{decided.MICRO_BATCH}{world.node}:{world.local_rank} {card} {rows} {' '.join(map(str, on))}"
 
 
 def check_shares(config: RunConfig, ranks: int) -> None:

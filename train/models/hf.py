@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import sys
 from functools import partial
 from typing import Any
 
@@ -197,7 +198,13 @@ def _lora(spec: ModelSpec) -> Any:
 
 
 def in_train_mode(model: nn.Module) -> nn.Module:
-    """With every trainable weight in fp32: an update may be smaller than bf16 can hold."""
+    """With every trainable weight in fp32: an update may be smaller than bf16 can hold. And without dropout: its mask
+    would depend on the cluster."""
+    if dropped := dropout.switched_off_in(model):
+        print(
+            f"the base's {', '.join(dropped)} is set to 0: the curve would depend on the cluster",
+            file=sys.stderr,
+        )
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()

@@ -29,6 +29,7 @@ from train.errors import CheckFailed
 from train.runlog.trace import FIGURES
 
 FAILED = "motley/failed"
+HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
 
 @dataclass
@@ -39,6 +40,7 @@ class World:
     node: str = ""
     store: Any = None
     timeout: timedelta = timedelta(seconds=300)
+    """For connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
     _gathers: int = field(default=0, repr=False)
 
@@ -51,6 +53,12 @@ class World:
     def writes(self) -> bool:
         """One process of each node writes its files."""
         return self.local_rank == 0
+
+    @property
+    def patience(self) -> timedelta:
+        """How long a peer may compute while this one waits. Agents tell a lost machine by its heartbeat and a hung one
+        by their stall limit: waiting proves nothing, as where a base is streamed to a small card beside a fast one."""
+        return timedelta(days=7) if os.environ.get("MOTLEY_AGENT") else self.timeout
 
     def gather(self, value: Any) -> list[Any]:
         """The value of each rank, in rank order; also a barrier. A rank that failed meanwhile ends it for all."""
@@ -67,13 +75,15 @@ class World:
         return values
 
     def _wait(self, names: list[str]) -> list[str]:
-        deadline = time.monotonic() + self.timeout.total_seconds()
+        deadline = time.monotonic() + self.patience.total_seconds()
         while not self.store.check(names) or None in (texts := [self.read(name) for name in names]):
             if failed := self.read(FAILED):
                 raise CheckFailed(failed)
             if time.monotonic() > deadline:
                 missing = [name.split("/")[2] for name in names if self.read(name) is None]
-                raise CheckFailed(f"rank {', '.join(missing)} did not answer for {self.timeout.total_seconds():.0f} s")
+                raise CheckFailed(
+                    f"rank {', '.join(missing)} did not answer for {self.patience.total_seconds():.0f} s{HINT}"
+                )
             time.sleep(0.002)
         return [text for text in texts if text is not None]
 
@@ -107,9 +117,14 @@ class World:
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
         # Half an exchange is never applied: the step's figures travel over gloo before the update, and need every peer.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
+        # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
+        os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
+        os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")  # or it sleeps for up to a minute before it gives up
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+        self.gather("ready")  # a model may load for longer than connecting may take
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
+        dist.distributed_c10d._set_pg_timeout(self.patience)
 
     def numbers(self, mine: list[float]) -> list[list[float]]:
         """The same few numbers of each rank, in rank order: one round trip over the process group."""
@@ -134,7 +149,8 @@ def join(timeout_s: float = 300.0) -> World:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return World(node=node, timeout=timeout)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
-    store.set_timeout(timeout)
     key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
-    store = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
-    return World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, store, timeout, key)
+    own = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
+    world = World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, own, timeout, key)
+    store.set_timeout(world.patience)
+    return world

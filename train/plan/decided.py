@@ -17,6 +17,8 @@ from train.plan.config import RunConfig
 from train.runlog.paths import DECIDED
 
 NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
+MICRO_BATCH = "micro_batch "
+"""How a name begins that says whose micro-batch it is, and what it depends on."""
 
 
 def read(config: RunConfig) -> dict[str, str]:
@@ -27,7 +29,7 @@ def read(config: RunConfig) -> dict[str, str]:
     for run in runs:
         try:
             found = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
-            return {name: str(found[name]) for name in NAMES if name in found}
+            return {name: str(found[name]) for name in found if name in NAMES or name.startswith(MICRO_BATCH)}
         except (OSError, ValueError):
             continue
     return {}
