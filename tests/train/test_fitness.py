@@ -184,7 +184,7 @@ def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wan
     process = SimpleNamespace(poll=lambda: -signal.SIGABRT, reported=lambda: b"")
     failure = Group(ours, [process], SimpleNamespace(done=False), World()).new_failure()
     me = SimpleNamespace(generation=ours, cluster=SimpleNamespace(node="a"))
-    seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, workers=WorkersSeen())
+    seen = Observed(at=1.0, peers={} if silent else {"b": Peer()}, no_agent_s={}, workers=WorkersSeen())
     assert failure and Agent._whose(me, failure, seen) == wanted
 
 

@@ -129,6 +129,7 @@ def test_a_node_brings_its_own_events_alone() -> None:
 def test_a_report_is_written_below_no_other_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["console", "report", "--results", str(tmp_path), "--run", "../x"])
     monkeypatch.setattr("console.interrupt.listen_to_sigterm", lambda: None)
+    monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
     monkeypatch.setattr("console.report.history.read_history", lambda _: pytest.fail("it would be read"))
     assert main() == 2
 
