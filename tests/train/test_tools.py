@@ -62,8 +62,8 @@ def trained(trained_in, form):
 
 def short_run(home, form):
     data = home / "data.jsonl"
-    pairs = [{"prompt": f"Say {n % 5}.", "completion": "blue red blue red"} for n in range(400)]
-    data.write_text("".join(json.dumps({**pair, "id": n}) + "\n" for n, pair in enumerate(pairs)))
+    pairs = [{"prompt": f"Say {n}.", "completion": "blue red blue red"} for n in range(400)]
+    data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     folder = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), str, out=str(home / "rows"))
     options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
     options |= {"learning_rate": 0.01, "save_every": 100, "device": "cpu"}
