@@ -76,7 +76,7 @@ def skipped(progress: Progress, show: Callable[[str], None]) -> None:
     for node in progress.nodes.values():
         if node.off:
             show(f"– {node.name} was skipped: {node.off}")
-            show(f"    fix: {node.off_fix}")
+            show("    fix: switch it on (and check its cable), then run again")
 
 
 def failures(progress: Progress, show: Callable[[str], None]) -> None:

@@ -303,9 +303,7 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
     """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
     others = [address for address in stanza.get("addresses", []) if _stays(address, params)]
-    gateway = params["gateway"] or nic.get("gateway")  # none is named where there is no router; what is there stays
-    out = [{"to": "default", "via": gateway}] if gateway else []
-    routes = [*out, *(route for route in stanza.get("routes", []) if not _is_default(route))]
+    routes = [route for route in stanza.get("routes", []) if not _is_default(route)]
     named = stanza.get("nameservers") or {}
     servers = list(params["dns"] or named.get("addresses") or nic["dns"]["servers"])
     search = list(named.get("search") or nic["dns"]["search"])
@@ -318,7 +316,7 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
         **kept,
         "dhcp4": False,
         "addresses": [f"{params['address']}/{params['prefix']}", *others],
-        **({"routes": routes} if routes else {}),
+        "routes": [{"to": "default", "via": params["gateway"]}, *routes],
         **({"nameservers": nameservers} if nameservers else {}),
     }
 
