@@ -13,13 +13,14 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from threading import Thread
+from functools import partial
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
 from console.rent.market import Declined, Offer, Order, Request, Unanswered
+from console.rent.within import within
 
 URL = "https://api.clore.ai/v1"
 MARK = "MOTLEY_LEASE"
@@ -90,21 +91,10 @@ class Clore:
         return judged(name, self._send(name, body), ordering=name == "create_order")
 
     def _send(self, name: str, body: Facts | None) -> Any:
-        answers: list[Any] = []
-
-        def call() -> None:
-            try:
-                answers.append(self._call(name, body))
-            except Unanswered as why:
-                answers.append(why)
-
-        thread = Thread(target=call, daemon=True)
-        thread.start()
-        thread.join(self.timeout_s)
-        answer = (answers or [Unanswered(f"no answer to {name} within {self.timeout_s:g} s")])[0]
-        if isinstance(answer, Unanswered):
-            raise answer
-        return answer
+        try:
+            return within(self.timeout_s, partial(self._call, name, body))
+        except TimeoutError:
+            raise Unanswered(f"no answer to {name} within {self.timeout_s:g} s") from None
 
     def _call(self, name: str, body: Facts | None) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -15,7 +15,7 @@ from console.rent.clore import Clore
 from console.rent.lease import Lease
 
 ROOT = Path(__file__).parents[2]
-SENT = ("console.rent.market", "console.rent.clore", "console.rent.unit_words", "console.rent.keeper_on_node")
+SENT = tuple(f"console.rent.{name}" for name in ("market", "within", "clore", "unit_words", "keeper_on_node"))
 AFTER_S = 30.0
 """Its turn comes after the watcher's."""
 EVERY_S = 20.0

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from console.rent import lease as leases
@@ -19,6 +20,7 @@ from console.rent.lease import RETURNING, Book, Lease
 from console.rent.market import Market
 from console.rent.reconcile import Clock, reconcile, want_back
 from console.rent.shop import market
+from console.rent.within import within
 
 POLL_S, SELDOM_S = 20.0, 60.0
 ROOT = Path(__file__).parents[2]
@@ -58,7 +60,7 @@ def watch(
     """
 
     def tell(line: str) -> None:
-        with contextlib.suppress(OSError):  # the disk below its log is full
+        with contextlib.suppress(Exception):  # the disk below its log is full, or the words are no text
             say(f"{time.strftime('%F %T')}  {line}")
 
     if lease.state == leases.ORDERING:  # the market answers one at a time, and the order comes first
@@ -69,7 +71,8 @@ def watch(
             current = replace(lease, state=RETURNING, why="its lease is gone from this machine")
         lease = current or lease
         try:
-            if lease.state == leases.READY and lease.left_s(clock()) > 0 and (why := look(lease)):
+            left_s = lease.left_s(clock()) if lease.state == leases.READY else 0.0
+            if left_s > 0 and (why := within(left_s, partial(look, lease))):  # what it sends may have no end
                 lease = want_back(book, lease, why)
         except Exception as error:
             tell(f"what {lease.name} answers cannot be understood ({error!r:.200}): looked at again")
@@ -84,7 +87,20 @@ def watch(
         if book.receipt(lease.mark) is None:
             left = lease.left_s(clock())
             sleep(min(POLL_S, left) if left > 0 else POLL_S)
-    while book.was_never_answered(lease.mark) and lease.left_s(clock()) > 0:  # it may still be made, long after
+    give_back_late(market, book, lease, clock=clock, sleep=sleep, tell=tell)
+
+
+def give_back_late(
+    market: Market,
+    book: Book,
+    lease: Lease,
+    *,
+    clock: Clock,
+    sleep: Callable[[float], None],
+    tell: Callable[[str], None],
+) -> None:
+    """An order that was never answered may still be made, long after."""
+    while book.was_never_answered(lease.mark) and lease.left_s(clock()) > 0:
         sleep(SELDOM_S)
         with contextlib.suppress(Exception):
             for order in market.orders():

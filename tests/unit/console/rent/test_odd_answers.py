@@ -137,12 +137,23 @@ def test_a_look_that_breaks_is_said_and_ends_nothing(error: Exception, tmp_path:
     assert any("cannot be understood" in line for line in said)
 
 
-def test_a_full_disk_below_the_log_ends_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), UnicodeEncodeError("utf-8", "\ud800", 0, 1, "no")]
+)
+def test_a_line_that_cannot_be_written_ends_nothing(error: Exception, tmp_path: Path) -> None:
     def say(_: str) -> None:
-        raise OSError(28, "No space left on device")
+        raise error
 
     world, lease = rented(tmp_path)
     watched(world, lease, say=say)
+    cost_no_more(world)
+
+
+def test_a_look_that_has_no_end_is_given_up_at_the_time(tmp_path: Path) -> None:
+    world = World(place=tmp_path)
+    with world.book.alone():
+        lease = ready(world, take(world.shop(), world.terms(0.001)))
+    watched(world, lease, lambda _: str(Event().wait()))
     cost_no_more(world)
 
 

@@ -1,0 +1,30 @@
+"""A call that is given up after its time, whatever it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Thread
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def within(limit_s: float, call: Callable[[], Found]) -> Found:
+    """TimeoutError: it is still at it, in a thread that ends with this process."""
+    answers: list[Found] = []
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            answers.append(call())
+        except Exception as error:
+            errors.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    for error in errors:
+        raise error
+    for answer in answers:
+        return answer
+    raise TimeoutError(f"not within {limit_s:g} s")
