@@ -27,7 +27,7 @@ StartLimitIntervalSec=0
 [Service]
 User=user
 WorkingDirectory={HOME}/scripts
-Environment=OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
+Environment=MOTLEY_HOME={HOME} OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1
 ExecStart={AGENT} --cluster {HOME}/config/cluster_config.yaml --config {HOME}/config/training_config.yaml
 KillMode=mixed
 TimeoutStopSec=60
@@ -123,6 +123,7 @@ class Training:
             folder = host.disk.root / HOME.lstrip("/") / "config"
             (folder / "cluster_config.yaml").write_text(json.dumps(facts))
             (folder / "training_config.yaml").write_text(json.dumps(SETTINGS | settings))
+            (folder / "run-wanted").touch()  # as a launch does: an agent of the unit that nobody wants ends
         self.start(*chosen)
 
     def start(self, *names: str) -> None:
