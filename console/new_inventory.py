@@ -24,7 +24,6 @@ cluster:
     ansible_user: {user}
     motley_subnet: {subnet}
     motley_gateway: {gateway}
-    motley_dns: [{gateway}]
 
   # The first one is the head. The names become the machines' own. motley_address: its permanent address;
   # reserve it in your router, or choose one outside the range that the router assigns (DHCP).

@@ -268,7 +268,7 @@ def beyond_netplan(name: str, stanzas: Data) -> str:
 
 
 def from_ifupdown(stanzas: list[Data]) -> Data:
-    """netplan's words for what is to stay of a NIC's settings in ifupdown; its IPv4 address is not."""
+    """netplan's words for what may stay of a NIC's settings in ifupdown."""
     kept: Data = {}
     for stanza in stanzas:
         options = dict(stanza["options"])
@@ -280,10 +280,13 @@ def from_ifupdown(stanzas: list[Data]) -> Data:
         kept["nameservers"] = {key: [*kept.get("nameservers", {}).get(key, []), *named[key]] for key in named}
         if stanza["family"] == "inet6" and stanza["method"] == "dhcp":
             kept["dhcp6"] = True
-        if stanza["family"] == "inet6" and stanza["method"] == "static":
-            address = options["address"]
-            kept["addresses"] = [address if "/" in address else f"{address}/{options.get('netmask', '64')}"]
-            kept["routes"] = [{"to": "::/0", "via": options["gateway"]}] if "gateway" in options else []
+        if stanza["method"] == "static":
+            address, _, prefix = options["address"].partition("/")
+            prefix = prefix or options.get("netmask", "64" if stanza["family"] == "inet6" else "32")
+            own = str(ipaddress.ip_interface(f"{address}/{prefix}"))
+            kept["addresses"] = [*kept.get("addresses", []), own]
+            if stanza["family"] == "inet6" and "gateway" in options:
+                kept["routes"] = [{"to": "::/0", "via": options["gateway"]}]
     return {key: value for key, value in kept.items() if value not in ([], {"addresses": [], "search": []})}
 
 
@@ -294,12 +297,12 @@ def resolv_conf(stanza: Data) -> str:
 
 
 def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: bool) -> Data:
-    """The NIC's settings with the fixed address; IPv6, Wi-Fi passwords, MTU and further routes stay.
+    """The NIC's settings with the fixed address; IPv6, other subnets, Wi-Fi passwords, MTU and further routes stay.
 
     Where no name servers are asked for those stay that its settings name, else those that the node uses by it.
     """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
-    others = [address for address in stanza.get("addresses", []) if _is_ipv6(address)]
+    others = [address for address in stanza.get("addresses", []) if _stays(address, params)]
     routes = [route for route in stanza.get("routes", []) if not _is_default(route)]
     named = stanza.get("nameservers") or {}
     servers = list(params["dns"] or named.get("addresses") or nic["dns"]["servers"])
@@ -324,9 +327,11 @@ def passed_on(stanza: Data) -> Data:
     return {key: value for key, value in theirs.items() if not key.startswith(DECIDED_HERE)}
 
 
-def _is_ipv6(address: Any) -> bool:
-    text = next(iter(address)) if isinstance(address, dict) else str(address)
-    return ipaddress.ip_interface(text).version == 6
+def _stays(address: Any, params: Data) -> bool:
+    """IPv6, and of another subnet what is not left."""
+    own = ipaddress.ip_interface(next(iter(address)) if isinstance(address, dict) else str(address))
+    subnet = ipaddress.ip_interface(f"{params['address']}/{params['prefix']}").network
+    return own.version == 6 or (own.ip not in subnet and str(own.ip) != params["reached_at"])
 
 
 def _is_default(route: dict[str, Any]) -> bool:

@@ -51,7 +51,7 @@ options: {
   "leaving": {"type": "list", "elements": "str", "default": [],
     "description": "MACs that may still have the address as they move"},
   "rollback_s": {"type": "float", "default": 60, "description": "Seconds until an unconfirmed change is taken back"},
-  "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, for the undo later"},
+  "reached_at": {"type": "str", "default": "", "description": "Where the node answered before, which it leaves"},
   "moved": {"type": "str", "default": "", "description": "OLD → NEW, for the sentence at the end"},
   "waited_s": {"type": "float", "default": 0,
     "description": "How long the controller needed to reach it, for that sentence"},
@@ -63,6 +63,9 @@ armed_s: {type: float, returned: when files were written, description: Seconds u
 gone_back: {type: bool, returned: with O(step=back), description: Whether the old settings are applied}
 """
 FOLDER = Path("/var/lib/motley/rollback")
+RESTORE = FOLDER / "restore.sh"
+BEGUN = FOLDER / "begun"
+"""The way back is under way: nothing stops it any more."""
 APPLIED = FOLDER / "applied"
 RESOLVES = FOLDER / "resolves"
 LAN = f"python3 {FOLDER}/lan.py"
@@ -78,7 +81,7 @@ After=network.target
 
 [Service]
 Type=oneshot
-ExecStart=/var/lib/motley/rollback/restore.sh
+ExecStart=/bin/sh /var/lib/motley/rollback/restore.sh
 """
 
 
@@ -128,7 +131,7 @@ def begin(module: AnsibleModule) -> None:
 def settle_unconfirmed(module: AnsibleModule, wanted: Texts, *, same: bool) -> None:
     """A change whose controller was stopped: the same one goes on, an undo goes back, another begins anew."""
     params = module.params
-    in_time = disarm()
+    in_time = stops_timer()
     if same and in_time:
         arm(params["rollback_s"])
         if params["phase"]:
@@ -158,6 +161,7 @@ def write(module: AnsibleModule, nic: str, old: Texts, wanted: Texts) -> str:
     refused = write_and_generate(wanted)
     if refused:
         put(old)
+        stops_timer()
         disarm()
         module.fail_json(msg=f"{refused}\nnothing was applied, all files are as they were")
     return apply
@@ -181,7 +185,8 @@ def shown(text: str | None) -> str:
 def stands(nic: str, params: dict[str, Any]) -> bool:
     if not params["address"]:
         return True
-    return lan.carries(nic, params["address"]) and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
+    there = lan.carries(nic, params["address"], params["reached_at"])
+    return there and (not params["gateway"] or lan.gateway_of(nic) == params["gateway"])
 
 
 def refuse_taken(module: AnsibleModule, nic: str, params: dict[str, Any]) -> None:
@@ -240,7 +245,7 @@ def by_netplan(device: str, *, manager: bool) -> str:
 def save_way_back(old: Texts, apply: str) -> None:
     """A plain script that the machine runs by itself, whatever becomes of the controller."""
     lines = ["#!/bin/sh", "# Written by Motley: puts the network back as it was before an unconfirmed change."]
-    lines.append(f"rm -f {AT_BOOT_WANTED} {AT_BOOT} {APPLIED}")
+    lines.append(f"touch {BEGUN}; rm -f {APPLIED}")
     for number, (path, text) in enumerate(old.items()):
         if text is None:
             lines.append(f"rm -f {shlex.quote(str(path))}")
@@ -248,10 +253,11 @@ def save_way_back(old: Texts, apply: str) -> None:
         copy = FOLDER / f"{number:02d}-{path.name}"
         write_file(copy, text, path.stat().st_mode & 0o777, (0, 0))
         lines.append(f"cp -p {shlex.quote(str(copy))} {shlex.quote(str(path))}")
-    lines.append(apply)
-    APPLIED.unlink(missing_ok=True)
+    lines += [apply, f"rm -f {AT_BOOT_WANTED} {AT_BOOT}"]
+    for mark in (APPLIED, BEGUN):
+        mark.unlink(missing_ok=True)
     write_file(FOLDER / "lan.py", inspect.getsource(lan), 0o600, (0, 0))
-    write_file(FOLDER / "restore.sh", "\n".join(lines) + "\n", 0o700, (0, 0))
+    write_file(RESTORE, "\n".join(lines) + "\n", 0o700, (0, 0))
 
 
 def put(files: Texts) -> None:
@@ -268,18 +274,21 @@ def arm(seconds: float) -> None:
     write_file(AT_BOOT, AT_BOOT_TEXT, 0o644, (0, 0))
     if not AT_BOOT_WANTED.is_symlink():
         AT_BOOT_WANTED.symlink_to(AT_BOOT)
-    run_later(UNIT, seconds, str(FOLDER / "restore.sh"))
+    run_later(UNIT, seconds, "/bin/sh", str(RESTORE))  # /var may be noexec
 
 
-def disarm() -> bool:
+def stops_timer() -> bool:
     """False: too late, it is going back already."""
     stopped = subprocess.run(["systemctl", "stop", f"{UNIT}.timer"], check=False, capture_output=True)
     if stopped.returncode != NOT_LOADED:
         stopped.check_returncode()
-    in_time = AT_BOOT.exists()  # the rollback begins with removing it
+    return not BEGUN.exists()
+
+
+def disarm() -> None:
+    """Nothing takes the change back any more; not before all is proven, or all files are as they were."""
     AT_BOOT_WANTED.unlink(missing_ok=True)
     AT_BOOT.unlink(missing_ok=True)
-    return in_time
 
 
 def run_later(unit: str, seconds: float, *command: str) -> None:
@@ -299,11 +308,12 @@ def confirm(module: AnsibleModule) -> None:
         module.exit_json(changed=False)
     reason = "" if wait_until_applied() else "the new settings were not applied in time"
     reason = reason or wait_until_right(params)
-    if not disarm() and not params["back_to"]:
+    if not stops_timer() and not params["back_to"]:
         module.fail_json(msg="it went back before the change could be confirmed")
     if reason:
         go_back()
         module.fail_json(msg=reason)
+    disarm()
     gateway = " gateway answers," if params["gateway"] else ""
     names = " names resolve," if read_text(RESOLVES) else ""
     say = f"{params['moved']}: reached there after {params['waited_s']:.1f} s,{gateway}{names} rollback disarmed"
@@ -312,12 +322,12 @@ def confirm(module: AnsibleModule) -> None:
 
 def go_back() -> None:
     APPLIED.unlink(missing_ok=True)
-    run_later(UNIT + "-now", 1, str(FOLDER / "restore.sh"))
+    run_later(UNIT + "-now", 1, "/bin/sh", str(RESTORE))
 
 
 def back(module: AnsibleModule) -> None:
     """A node that is reached at its old address may not have left it yet, with the new settings still in its files."""
-    if not module.check_mode and AT_BOOT.exists() and disarm():
+    if not module.check_mode and AT_BOOT.exists() and stops_timer():
         go_back()
     module.exit_json(changed=False, gone_back=wait_until_applied())
 
@@ -345,8 +355,10 @@ def fault_of(params: dict[str, Any]) -> str:
     address = params["address"].split("/")[0]
     if not address:
         return ""
-    if not lan.carries(nic, params["address"]):
-        return f"{nic} does not have {params['address']} after the change"
+    left = params["reached_at"]
+    for leaves, wrong in (("", f"does not have {params['address']}"), (left, f"has {left} still")):
+        if not lan.carries(nic, params["address"], leaves):
+            return f"{nic} {wrong} after the change"
     if params["gateway"] and lan.gateway_of(nic) != params["gateway"]:
         return f"{nic} has no default route via {params['gateway']} after the change"
     if params["gateway"] and not lan.who_has(nic, params["gateway"], sender=address, timeout_s=2):

@@ -75,6 +75,8 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "os": os_release(),
         "python": list(sys.version_info[:3]),
         "wsl": "microsoft" in platform.release().lower(),
+        "proxmox": Path("/etc/pve").is_dir(),
+        "container": output("systemd-detect-virt", "--container"),
         "home": home,
         "own_key": read(Path(home, ".ssh", f"{key}.pub")) if key else "",
         "hostname": socket.gethostname(),
@@ -90,6 +92,7 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "cloud_init": Path("/etc/cloud").is_dir(),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin") is not None,
         "ufw": ufw_active(),
+        "firewalld": unit_active("firewalld.service"),
         **listening_ports.look(),
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
@@ -161,10 +164,20 @@ def ufw_active() -> bool:
 
 def time_service() -> str:
     """The unit that keeps this machine's time; empty where nothing does or could."""
-    units = ("chrony.service", "ntpsec.service", "ntp.service", "systemd-timesyncd.service")
-    command = ["systemctl", "list-unit-files", "--no-legend", "--plain", *units]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()
+    units = ["chrony.service", "ntpsec.service", "ntp.service", *time_daemons(), "systemd-timesyncd.service"]
+    listed = output("systemctl", "list-unit-files", "--no-legend", "--plain", *units).split()
     return next((unit for unit in units if unit in listed), "")
+
+
+def time_daemons() -> list[str]:
+    """Of openntpd, ntpd-rs and what else may come: apt would take them away for another."""
+    told = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Provides}\\n").splitlines()
+    rows = [line.replace(",", " ").split() for line in told]
+    return [f"{row[1]}.service" for row in rows if row[0] == "installed" and "time-daemon" in row[2:]]
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def wait_for_way_back(limit_s: float = 60) -> float:

@@ -50,7 +50,29 @@ def python_of(person: Person) -> str:
 
 @pytest.fixture(scope="module")
 def before(person: Person) -> Photographs:
+    has_keys_of_its_own(person.cluster)
     return photographed(person)
+
+
+def has_keys_of_its_own(cluster: Cluster) -> None:
+    """Of the login user and of root, on the head and on a worker; each opens root's account on the other."""
+    for name in NODES[:2]:
+        for user in (USER, "root"):
+            made = "umask 077; mkdir -p ~/.ssh; ssh-keygen -q -t ed25519 -N '' -f ~/.ssh/id_ed25519; cat ~/.ssh/*.pub"
+            key = cluster[name].run("runuser", "-u", user, "--", "sh", "-c", f"cd; {made}")
+            for other in NODES[:2]:
+                add = "mkdir -p -m 700 /root/.ssh && cat >> /root/.ssh/authorized_keys"
+                cluster[other].run("sh", "-c", add, stdin=key)
+    for user in (USER, "root"):
+        assert all(opens(cluster, user, *way) for way in (NODES[:2], NODES[1::-1])), user
+
+
+def opens(cluster: Cluster, user: str, here: str, there: str, *, by_name: bool = False) -> bool:
+    addresses = cluster[there].run("hostname", "-I").split()
+    where = there if by_name else next(a for a in addresses if a.startswith("10.77."))
+    unknown = ["-o", "StrictHostKeyChecking=accept-new", "-o", "UserKnownHostsFile=/dev/null"]
+    words = ["ssh", "-o", "BatchMode=yes", *unknown, f"root@{where}", "true"]
+    return cluster[here].outcome("runuser", "-u", user, "--", *words).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +148,16 @@ def test_the_head_reaches_the_workers_by_name_without_a_password(bootstrapped: P
 
 def test_a_worker_does_not_reach_the_head_by_key(bootstrapped: Person) -> None:
     worker = bootstrapped.cluster[NODES[1]]
-    asked = ["runuser", "-u", USER, "--", "ssh", "-o", "BatchMode=yes", NODES[0], "true"]
+    own = ["-i", f"/home/{USER}/.ssh/motley_ed25519", "-o", "UserKnownHostsFile=/etc/ssh/motley_known_hosts"]
+    asked = ["runuser", "-u", USER, "--", "ssh", "-o", "BatchMode=yes", *own, NODES[0], "true"]
     assert "Permission denied" in worker.outcome(*asked).stderr
+
+
+def test_what_keys_of_ones_own_open_they_open_still(bootstrapped: Person) -> None:
+    for user in (USER, "root"):
+        for way in (NODES[:2], NODES[1::-1]):
+            assert opens(bootstrapped.cluster, user, *way), (user, way)
+            assert opens(bootstrapped.cluster, user, *way, by_name=True), (user, way)
 
 
 def test_a_stranger_reaches_ssh_but_no_training_port(bootstrapped: Person) -> None:

@@ -77,6 +77,8 @@ def netplan_files(person: Person, name: str) -> str:
 
 
 def test_a_wrong_gateway_is_taken_back_and_the_right_one_works(person: Person) -> None:
+    """Also where nothing below /var may be started."""
+    person.cluster[VICTIM].run("sh", "-ec", "mount --bind /var /var; mount -o remount,bind,noexec /var")
     files = netplan_files(person, VICTIM)
     person.writes(motley_gateway="10.77.0.250", **taken_back_soon())
     said = person.types("bootstrap", limit=VICTIM, phase="static_ip")

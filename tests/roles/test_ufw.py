@@ -5,14 +5,16 @@ A machine whose owner uses ufw keeps it: Motley's rules are ufw's rules, and go 
 
 import os
 import signal
-from contextlib import suppress
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from lab.host import Host
 from lab.shell import run
-from tests.support import pace
+from tests.support import one_node, pace
 from tests.support.artifacts import hand_on
 from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
@@ -28,10 +30,10 @@ def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     """The first test gives back what it has changed."""
     person = Person(trio, tmp_path_factory.mktemp("person"))
     person.writes(motley_static_ip_manage=False)
-    install = "apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install ufw >&2"
+    installs_beside_a_dead_source(person.cluster[HEAD], "ufw")
     # The owner lets in what no rule names; one of the rules denies the LAN: Motley's must stand before it.
     rules = "ufw default allow incoming; ufw allow ssh; ufw deny from 10.77.0.0/24 to any port 29500 proto tcp"
-    person.cluster[HEAD].run("sh", "-ec", f"{install}; {rules}; ufw --force enable")
+    person.cluster[HEAD].run("sh", "-ec", f"{rules}; ufw --force enable")
     for name, port in SSH_PORTS.items():
         listens_elsewhere(person.cluster[name], port, by_socket=name == SOCKET)
     # Addresses are left to the router here: the ones that they have are the ones that they shall have.
@@ -41,6 +43,15 @@ def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     }
     person.writes(nodes, motley_static_ip_manage=False)
     return person
+
+
+def installs_beside_a_dead_source(host: Host, package: str) -> None:
+    """Its lists are empty, as those of a fresh machine, and one source is gone."""
+    gone = "/etc/apt/sources.list.d/gone.list"
+    host.run("sh", "-c", f"echo 'deb http://127.0.0.1:9 gone main' > {gone}")
+    told = [one_node.runs(host, "apt_packages", names=[package]).get("changed") for _ in range(2)]
+    assert told == [True, False]
+    host.run("rm", gone)
 
 
 def listens_elsewhere(host: Host, port: int, *, by_socket: bool) -> None:
@@ -64,13 +75,33 @@ def knock(host: Host, port: int, read: str = "") -> list[str]:
     return ["timeout", "3", "bash", "-c", f"exec 3<>/dev/tcp/{host.spec.installed_address}/{port} {read}"]
 
 
+@contextmanager
+def downloads(cluster: Cluster, host: Host) -> Iterator[Callable[[], int]]:
+    """From a machine that is nobody's friend, as long as the block lasts; gives how much has come."""
+    serve = "import socket,time\ns=socket.create_server(('',8000)).accept()[0]\nwhile 1: s.send(b'x'); time.sleep(.1)"
+    inside = ["ip", "netns", "exec", cluster.lab.place.stranger]
+    with subprocess.Popen([*inside, "python3", "-c", serve]) as server:
+        pace.until(lambda: ":8000 " in run(*inside, "ss", "-Hltn"), 60, "nobody serves")
+        fetch = f"exec cat </dev/tcp/{cluster.lab.profile.stranger}/8000 >/run/fetched"
+        host.run("systemd-run", "--quiet", "--collect", "--unit=download", "bash", "-c", fetch)
+        try:
+            yield lambda: int(host.run("sh", "-c", "cat /run/fetched | wc -c"))
+        finally:
+            server.kill()
+            host.outcome("systemctl", "stop", "download")
+
+
 def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     hosts = person.cluster
     head = hosts[HEAD]
     before = head.run("ufw", "show", "added")
     listens(head, 29500)
     listens(hosts[FRIEND], 51413)
-    said = person.bootstraps(phase="firewall")
+    with downloads(hosts, hosts[FRIEND]) as fetched:
+        pace.until(lambda: fetched() > 0, 30, "nothing comes")
+        said = person.bootstraps(phase="firewall")
+        so_far = fetched()
+        pace.until(lambda: fetched() > so_far + 5, 10, "the guard has cut off what was open before")
     assert "python3 on port 51413" in said.out
     assert head.outcome("nft", "list", "table", "inet", "motley").returncode != 0
     pace.until(lambda: hosts[FRIEND].outcome(*knock(head, 29500)).returncode == 0, 30, "a friend is not let in")

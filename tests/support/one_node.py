@@ -68,7 +68,7 @@ class Move:
         """As the controller asks, once the node answers at its new address."""
         address = f" {self.plan['address']} "
         pace.until(lambda: address in self.host.run("ip", "-br", "-4", "address") + " ", 60, f"it has no{address}")
-        return self._runs("confirm")
+        return self._runs("confirm", reached_at=self.reached_at)
 
     def goes_back(self) -> bool:
         return bool(self._runs("back")["gone_back"])

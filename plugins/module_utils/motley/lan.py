@@ -47,12 +47,12 @@ def ip(*arguments: str) -> list[dict[str, Any]]:
     return [entry for entry in json.loads(done.stdout or "[]") if entry]
 
 
-def carries(nic: str, address: str) -> bool:
-    """Whether the NIC has exactly this "address/prefix", and no other of IPv4."""
+def carries(nic: str, address: str, left: str = "") -> bool:
+    """Whether the NIC has this "address/prefix", and no more the one that it leaves; others may be its owner's."""
     found = [
         f"{a['local']}/{a['prefixlen']}" for link in ip("-4", "address", "show", "dev", nic) for a in link["addr_info"]
     ]
-    return found == [address]
+    return address in found and (left in address.split("/") or left not in [one.split("/")[0] for one in found])
 
 
 def gateway_of(nic: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
+CONTAINERS = ("docker", "lxc", "lxc-libvirt", "openvz", "podman", "pouch", "proot", "rkt")
+"""As systemd-detect-virt names them; one of systemd-nspawn may have its own network and boot."""
 PYTHON = ((3, 11), (3, 14))
 """The oldest and the newest that the locked sets serve."""
 
 
 def judge(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
     """Findings as {what, fix}; an empty list is a good node."""
-    checks = (_system, _wsl, _python, _disk, _apt)
+    checks = (_system, _whole, _python, _disk, _apt)
     return [finding for check in checks for finding in check(report, disk_gb)]
 
 
@@ -31,11 +33,19 @@ def _system(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     return []
 
 
-def _wsl(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
-    if not report["wsl"]:
-        return []
-    fix = "boot Linux on it; WSL2 hides the machine behind Windows' own network and firewall"
-    return [{"what": "is Windows' WSL2, not a machine of its own", "fix": fix}]
+def _whole(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+    """A machine of its own, whose name, network and drivers bootstrap may set."""
+    if report["wsl"]:
+        fix = "boot Linux on it; WSL2 hides the machine behind Windows' own network and firewall"
+        return [{"what": "is Windows' WSL2, not a machine of its own", "fix": fix}]
+    if report["proxmox"]:
+        fix = "pass its card through to a virtual machine (Proxmox: PCI Passthrough) and name that one in hosts.yml"
+        return [{"what": "runs Proxmox VE, which knows its guests by the name that the machine has now", "fix": fix}]
+    if report["container"] in CONTAINERS:
+        fix = "name the machine that it runs on, or a virtual machine with the card passed through, in hosts.yml"
+        what = f"is a container ({report['container']}), whose network and drivers are those of the machine below"
+        return [{"what": what, "fix": fix}]
+    return []
 
 
 def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:

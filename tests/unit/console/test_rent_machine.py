@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from console import rent_machine
-from console.infra.node import Silent
+from console.infra.node import MARK, Silent
 from console.rent.lease import READY, Book, Lease, now
 from train.files import file_hash
 
@@ -119,7 +119,7 @@ def test_what_a_run_can_be_resumed_from_is_unpacked_and_compared(
 
         def command(self, words: list[str]) -> list[str]:
             assert "step-7" in words[-1]
-            return ["tar", "-C", str(made.parent), "-cf", "-", "step-7"]
+            return ["sh", "-c", f"echo a word of its shell; echo '{MARK}'; tar -C {made.parent} -cf - step-7"]
 
     monkeypatch.setattr(rent_machine, "node_of", lambda _: Node())
     monkeypatch.setattr(rent_machine, "RESULTS", tmp_path / "results")

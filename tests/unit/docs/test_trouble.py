@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/trouble.md").read_text()
 MODULES = (
     *("artifacts", "collective_probe", "first_contact", "mesh_probe", "netplan_change", "node_info", "undoable_state"),
-    *("node_undo", "python_env", "workspace"),
+    *("apt_packages", "node_undo", "python_env", "workspace"),
 )
 PYTHON = (
     *(f"plugins/modules/{name}.py" for name in MODULES),

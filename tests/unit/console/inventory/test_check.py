@@ -126,6 +126,7 @@ def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path, capsys: py
     assert inventory.findings == []
     assert "ansible_ssh_common_args" in inventory.nodes["gpu-master"]
     assert inventory.nodes["gpu-worker-1"]["ansible_user"] == "bert"
+    assert "motley_dns" not in inventory.nodes["gpu-master"]  # a node keeps its own, such as a Pi-hole
 
 
 @pytest.mark.parametrize("words", ["192.168.1.3", "anna@", "anna@192.168.1.999", ""])

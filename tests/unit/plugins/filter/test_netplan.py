@@ -95,6 +95,19 @@ network:
     assert "gateway4" not in own
 
 
+def test_addresses_of_other_subnets_are_kept_and_the_one_that_it_leaves_is_not() -> None:
+    text = """
+network:
+  ethernets:
+    enp5s0:
+      addresses: [172.16.0.9/16, 10.20.0.5/24, 192.168.1.50/24, {10.30.0.5/32: {label: "enp5s0:vip"}}]
+"""
+    nic = {**NIC, "addresses": ["172.16.0.9/16", "10.20.0.5/24"]}
+    plan = planned({"/etc/netplan/01.yaml": text}, {"reached_at": "172.16.0.9"}, nics=[nic])
+    kept = ["10.20.0.5/24", {"10.30.0.5/32": {"label": "enp5s0:vip"}}]
+    assert stanza(plan, "ethernets", "enp5s0")["addresses"] == ["192.168.1.100/24", *kept]
+
+
 def test_a_default_route_of_another_table_is_kept() -> None:
     text = """
 network:
@@ -420,14 +433,15 @@ ADOPT = {"adopt": "netplan"}
 @pytest.mark.parametrize("has_netplan", [True, False])
 def test_a_card_that_ifupdown_has_is_taken_over_with_consent(has_netplan: bool) -> None:
     auto6 = {"family": "inet6", "method": "auto", "options": []}
-    more = {"has_netplan": has_netplan, "ifupdown": by_ifupdown(STATIC, auto6), "resolv_conf": "file"}
+    second = {**STATIC, "options": [["address", "10.20.0.5"], ["netmask", "255.255.0.0"]]}
+    more = {"has_netplan": has_netplan, "ifupdown": by_ifupdown(STATIC, second, auto6), "resolv_conf": "file"}
     refused = planned({}, **more)
     assert (
         "enp5s0 is set up without netplan" in refused["error"] and "motley_static_ip_adopt: netplan" in refused["fix"]
     )
     plan = planned({}, ADOPT | {"dns": []}, dns={"enp5s0": {"servers": ["192.168.1.5"], "search": ["home"]}}, **more)
     own = stanza(plan, "ethernets", "enp5s0")
-    assert own["addresses"] == ["192.168.1.100/24"] and own["mtu"] == 9000
+    assert own["addresses"] == ["192.168.1.100/24", "10.20.0.5/16"] and own["mtu"] == 9000
     assert own["nameservers"] == {"addresses": ["192.168.1.5"], "search": ["home"]}
     assert "/etc/resolv.conf" not in plan["files"]
     settled = planned(

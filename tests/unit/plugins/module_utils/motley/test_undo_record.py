@@ -229,6 +229,8 @@ def test_a_block_goes_without_a_trace(text: str) -> None:
 GOOD = {
     "os": {"ID": "ubuntu", "VERSION_ID": "24.04", "PRETTY_NAME": "Ubuntu 24.04"},
     "wsl": False,
+    "proxmox": False,
+    "container": "none",
     "python": [3, 12, 3],
     "free_gb": {"home": 100.0, "system": 100.0},
     "places": {"home": "/home/anna", "system": "/var"},
@@ -250,6 +252,21 @@ def test_all_that_stands_in_the_way_is_named() -> None:
         "apt_lock": "apt-get (process 7)",
     }
     assert len(judge(bad, 20)) == 6
+
+
+@pytest.mark.parametrize(
+    ("odd", "what", "fix"),
+    [
+        ({"proxmox": True}, "runs Proxmox VE", "PCI Passthrough"),
+        ({"wsl": True, "container": "wsl"}, "is Windows' WSL2", "boot Linux"),
+        ({"container": "lxc"}, "is a container (lxc)", "the machine that it runs on"),
+        ({"container": "docker"}, "is a container (docker)", "the machine that it runs on"),
+    ],
+)
+def test_what_is_no_machine_of_its_own_is_refused_by_name(odd: dict[str, object], what: str, fix: str) -> None:
+    (finding,) = judge(GOOD | odd, 0)
+    assert what in finding["what"] and fix in finding["fix"]
+    assert not judge(GOOD | {"container": "systemd-nspawn"}, 0)
 
 
 def test_old_releases_are_refused_and_testing_is_not() -> None:
