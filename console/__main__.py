@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -56,6 +57,11 @@ OF_A_FOLDER = ("python_env", "workspace")
 
 def main() -> int:
     verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    os.environ.setdefault("ANSIBLE_CONFIG", str(ROOT / "ansible.cfg"))  # Ansible reads none in a folder open to all
+    if ROOT.stat().st_mode & stat.S_IWOTH:
+        print(
+            f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
+        )
     with may_be_unread(), hints.translated(verb, data="--json" in sys.argv):
         return run_verb(verb, sys.argv[2:])
 
@@ -253,8 +259,15 @@ def do_undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
         raise BadInput(
             f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
         )
-    only = "" if phase == "all" else phase
-    request = play.PlaybookRun(verb="undo", playbook="undo", inventory=inventory, phase=only, limit=",".join(limit))
+    whole = phase == "all"
+    request = play.PlaybookRun(
+        verb="undo",
+        playbook="undo",
+        inventory=inventory,
+        phase="" if whole else phase,
+        limit=",".join(limit),
+        variables={"motley_undo_all": whole},
+    )
     return play.run(request, play.ask_passwords(inventory))
 
 

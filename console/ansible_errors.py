@@ -41,6 +41,16 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
         "in ~/.ssh/config here, put each IdentityFile below the Host that it is for; then again",
     ),
     (
+        r"must have a tty to run sudo",
+        "its sudo works in a terminal only (requiretty)",
+        "on {host}, with sudo visudo: take 'Defaults requiretty' out, or add 'Defaults:USER !requiretty'; then again",
+    ),
+    (
+        r"password (has|is|has been) expired|Password change required|required to change your password",
+        "the login user's password has expired",
+        "log in on {host} by hand (ssh asks for a new one there); then again with the new one",
+    ),
+    (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
         "the password works for logging in, but not for sudo",
         "if sudo wants another one: make bootstrap SUDO_PASSWORD=ask",

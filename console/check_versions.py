@@ -46,7 +46,8 @@ def _note(verdict: VersionTable, key: str) -> str:
         return f"✗ all nodes: {odd[0].what} → make bootstrap PHASE={odd[0].phase}"
     if all(entry.cause != key for entry in odd):
         return f"✗ {names} {odd[0].what}"
-    return f"✗ {names} {odd[0].what} → {odd[0].fix.replace(odd[0].node, names)}"
+    told = "; ".join(dict.fromkeys(f"{','.join(e.node for e in odd if e.what == one.what)} {one.what}" for one in odd))
+    return f"✗ {told} → {odd[0].fix.replace(odd[0].node, names)}"
 
 
 def last_line(verdict: VersionTable) -> str:

@@ -76,7 +76,7 @@ def skipped(progress: Progress, show: Callable[[str], None]) -> None:
     for node in progress.nodes.values():
         if node.off:
             show(f"– {node.name} was skipped: {node.off}")
-            show("    fix: switch it on (and check its cable), then run again")
+            show(f"    fix: {node.off_fix}")
 
 
 def failures(progress: Progress, show: Callable[[str], None]) -> None:

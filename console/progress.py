@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.ansible_errors import Cause, explain
+from console.doctor.access import KNOCKS
 
 HIDDEN_TASKS = ("Validating arguments against",)
+NOBODY = ("nobody answers at {at}", "switch it on (and check its cable), then run again")
 FINDING = "contact"  # the phase that looks for the nodes
 PASSING_OVER = "as_left"  # the phase that looks which of the others need not run
 
@@ -35,6 +37,7 @@ class NodeProgress:
     phase: str = ""
     task: str = ""
     off: str = ""  # why it was skipped
+    off_fix: str = ""
     since: float = 0
     phases: dict[str, Phase] = field(default_factory=dict)
 
@@ -140,7 +143,9 @@ class Progress:
         for name, contact in contacts.items():
             node = self.nodes.setdefault(name, NodeProgress(name=name, since=time.monotonic()))
             if contact["state"] == "off":
-                node.off = f"nobody answers at {' or '.join(contact['tried'])}"
+                at = " or ".join(contact["tried"])
+                what, node.off_fix = KNOCKS["closed"] if contact.get("knock") == "closed" else NOBODY
+                node.off = what.format(at=at)
                 if contact["twin"]:
                     node.off += f" but {contact['twin']}"
 

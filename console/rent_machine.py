@@ -17,7 +17,7 @@ from pathlib import Path
 from console import processes, script_view
 from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
-from console.infra.node import Facts, Node, Silent
+from console.infra.node import MARK, Facts, Node, Silent, behind_mark
 from console.inventory.check import check
 from console.rent import keeper
 from console.rent.clore import Clore
@@ -190,9 +190,9 @@ def checkpoint_brought(lease: Lease, run: str) -> bool:
     name = f"step-{int(step)}"
     kept = RESULTS / run / "checkpoint" / name
     folder = shlex.quote(f"{paths.checkpoints(Path(node.home), run)}").replace("'~/", "~/'", 1)
-    words = node.command(["sh", "-c", f"tar -C {folder} -cf - {name}"])
+    words = node.command(["sh", "-c", f"echo {shlex.quote(MARK)}; tar -C {folder} -cf - {name}"])
     with (
-        subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process,
+        behind_mark(subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)) as process,
         tarfile.open(fileobj=process.stdout, mode="r|") as archive,
     ):
         for member in archive:  # plain files of that folder alone; Debian 12's tarfile has no filters yet

@@ -1,4 +1,6 @@
-"""Fetch the wheels of locked sets for a machine with another Python: fetch_wheels.py FOLDER PYTHON SET [SET…]
+"""Fetch the wheels of locked sets for a machine with another Python, or another processor:
+
+    fetch_wheels.py [--machine=aarch64] FOLDER PYTHON SET [SET…]
 
     .venv/bin/python requirements/fetch_wheels.py wheels 3.13 node-cpu
 
@@ -7,6 +9,7 @@ Every wheel is checked against its lock's hash. WHEELS.txt, written last, lists 
 
 from __future__ import annotations
 
+import argparse
 import platform
 import subprocess
 import sys
@@ -23,32 +26,35 @@ GLIBC = ("2_28", "2_27", "2_24", "2_17", "2_12", "2_5")
 
 
 def main() -> int:
-    if len(sys.argv) < 4:
-        print(__doc__, file=sys.stderr)
-        return 2
-    folder, python, sets = Path(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--machine", default=platform.machine())
+    asked.add_argument("folder", type=Path)
+    asked.add_argument("python")
+    asked.add_argument("sets", nargs="+")
+    args = asked.parse_args()
+    folder, target = args.folder, (args.python, args.machine)
     folder.mkdir(parents=True, exist_ok=True)
-    for name in sets:
-        fetch(folder, python, for_python((HERE / f"{name}.txt").read_text(), python), hashed=True)
+    for name in args.sets:
+        fetch(folder, *target, for_python((HERE / f"{name}.txt").read_text(), *target), hashed=True)
         if name in UNHASHED:
-            wanted = for_python((HERE / f"{UNHASHED[name]}.txt").read_text(), python)
+            wanted = for_python((HERE / f"{UNHASHED[name]}.txt").read_text(), *target)
             try:
-                fetch(folder, python, wanted, hashed=False, quiet=True)
+                fetch(folder, *target, wanted, hashed=False, quiet=True)
             except subprocess.CalledProcessError:
-                fetch(folder, python, wanted, "--retries=2", f"--requirement={CPU_INDEX}", hashed=False)
+                fetch(folder, *target, wanted, "--retries=2", f"--requirement={CPU_INDEX}", hashed=False)
     wheels = sorted(path.name for path in folder.glob("*.whl"))
     (folder / "WHEELS.txt").write_text("\n".join(wheels) + "\n")
     return 0
 
 
-def for_python(lock: str, python: str) -> str:
+def for_python(lock: str, python: str, machine: str = platform.machine()) -> str:
     """The lock's lines that hold for that Python on Linux; pip itself would ask the Python that it runs on."""
     environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
         "sys_platform": "linux",
         "platform_system": "Linux",
-        "platform_machine": platform.machine(),
+        "platform_machine": machine,
         "os_name": "posix",
         "implementation_name": "cpython",
         "platform_python_implementation": "CPython",
@@ -65,8 +71,9 @@ def for_python(lock: str, python: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def fetch(folder: Path, python: str, requirements: str, *more: str, hashed: bool, quiet: bool = False) -> None:
-    machine = platform.machine()
+def fetch(
+    folder: Path, python: str, machine: str, requirements: str, *more: str, hashed: bool, quiet: bool = False
+) -> None:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write(requirements)
         file.flush()

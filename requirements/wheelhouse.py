@@ -1,8 +1,8 @@
-"""The wheels of locked sets, fetched once and kept on the controller: wheelhouse.py [--id] PYTHON SET [SET…]
+"""The wheels of locked sets, fetched once and kept on the controller: wheelhouse.py [OPTIONS] PYTHON SET [SET…]
 
-    .venv/bin/python requirements/wheelhouse.py 3.12 node-gpu unsloth
+    .venv/bin/python requirements/wheelhouse.py --machine=aarch64 3.12 node-gpu unsloth
 
-Prints JSON: the folder, its id (a hash of the locks and the Python), and name, size and SHA-256 of every wheel.
+Prints JSON: the folder, its id (a hash of locks, Python and processor), and name, size and SHA-256 of every wheel.
 What is in the cache is read again each time; a wheel that is no longer what was fetched is removed and fetched again.
 --id prints the id alone and touches nothing. The cache is $MOTLEY_CACHE or ~/.cache/motley.
 The set `uv`, which installs the others, is fetched by itself and has no part in their id.
@@ -32,13 +32,14 @@ UV = ("uv",)
 def main() -> int:
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--id", action="store_true")
+    asked.add_argument("--machine", default=platform.machine(), help="the processor that they are for")
     asked.add_argument("python")
     asked.add_argument("sets", nargs="+")
     args = asked.parse_args()
     apart = [[name for name in args.sets if (name in UV) is wanted] for wanted in (False, True)]
     parts = [sets for sets in apart if sets]
     try:
-        ids = [lock_id(args.python, sets) for sets in parts]
+        ids = [lock_id(args.python, sets, machine=args.machine) for sets in parts]
     except FileNotFoundError as wrong:
         print(f"there is no locked set {Path(wrong.filename).stem} in {HERE}", file=sys.stderr)
         return 2
@@ -48,7 +49,7 @@ def main() -> int:
     cache = Path(os.environ.get("MOTLEY_CACHE") or Path.home() / ".cache/motley") / "wheels"
     folders = [cache / name for name in ids]
     try:
-        kept = [ensure(folder, args.python, sets) for folder, sets in zip(folders, parts, strict=True)]
+        kept = [ensure(folder, args.python, args.machine, sets) for folder, sets in zip(folders, parts, strict=True)]
     except subprocess.CalledProcessError as wrong:
         print(explain(wrong.stderr or "", args.python, args.sets), file=sys.stderr)
         return 1
@@ -60,15 +61,15 @@ def main() -> int:
     return 0
 
 
-def lock_id(python: str, sets: list[str], locks: Path = HERE) -> str:
+def lock_id(python: str, sets: list[str], locks: Path = HERE, machine: str = platform.machine()) -> str:
     """Changes with any lock, with the Python and with the processor; nothing else."""
-    digest = hashlib.sha256(f"{python} {platform.machine()}\n".encode())
+    digest = hashlib.sha256(f"{python} {machine}\n".encode())
     for name in [part for entry in sets for part in (entry, UNHASHED.get(entry)) if part]:
         digest.update((locks / f"{name}.txt").read_bytes())
     return digest.hexdigest()[:12]
 
 
-def ensure(folder: Path, python: str, sets: list[str]) -> tuple[dict[str, Any], bool]:
+def ensure(folder: Path, python: str, machine: str, sets: list[str]) -> tuple[dict[str, Any], bool]:
     """The wheels' facts, and whether anything had to be fetched."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f".{folder.name}.lock").open("w") as lock:
@@ -77,7 +78,7 @@ def ensure(folder: Path, python: str, sets: list[str]) -> tuple[dict[str, Any], 
             return files, False
         unfinished = folder.with_name(f"{folder.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        fetch = [sys.executable, str(HERE / "fetch_wheels.py"), str(unfinished), python, *sets]
+        fetch = [sys.executable, str(HERE / "fetch_wheels.py"), f"--machine={machine}", str(unfinished), python, *sets]
         subprocess.run(fetch, check=True, capture_output=True, text=True)
         files = {path.name: facts(path) for path in sorted(unfinished.glob("*.whl"))}
         (unfinished / LIST).write_text(json.dumps(files, indent=1) + "\n")

@@ -6,6 +6,10 @@ from console.doctor.probe_helpers import FOLDERS, Found, Skipped, bootstrap, exp
 from console.doctor.readings_and_findings import Finding, NodeReadings, Readings
 
 KNOCKS = {
+    "closed": (
+        "its SSH server closes each connection from here at {at}: it holds this computer off for a moment",
+        "wait two minutes, then again (sshd does so after failed logins; on it: journalctl -u ssh)",
+    ),
     "silent": (
         "it hangs: its kernel takes connections at {at}, its programs do not answer",
         "look at its screen; otherwise press its power button",

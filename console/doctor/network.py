@@ -79,7 +79,7 @@ def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
         what = f"another machine ({facts['also_has_address']}) also answers for {node.address}"
         add(what, "find it (its hardware address is on its label) and give it another address")
     nic = (node.part("files") or {}).get("interface", "")
-    if nic and nic != facts["nic"]:
+    if nic not in ("", "lo", facts["nic"]):  # a run of this node alone has no other: it names lo
         what = f"the settings of its last run name {nic}, it is {facts['nic']} now: it would not rejoin that run"
         add(what, "make launch RESUME=RUN writes them again")
     return wrong

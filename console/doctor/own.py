@@ -21,10 +21,9 @@ def software(readings: Readings) -> Found:
     for odd in verdict.odd:
         if odd.cause != odd.key or (odd.key.startswith("driver") and odd.node in broken):
             continue
-        is_ = f" is {odd.value}, not {odd.expected}" if odd.value and odd.expected else ""
-        what = f"{odd.key.replace('_', ' ')}{is_}: {odd.what}"
+        what = odd.what if odd.what == verdict.rules[odd.key].needed else f"{odd.key.replace('_', ' ')} {odd.what}"
         if drift := odd_versions.changed(odd.key, odd.value):
-            what = f"environment {odd.what}: {drift}"
+            what = f"{what}: {drift}"
         wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
     compared = f"{counted(len(verdict.rows), 'row')} compared on {counted(len(versions_of), 'node')}"
     seen = f"{compared} (make check-versions shows them)"

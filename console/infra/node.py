@@ -7,6 +7,7 @@ and a node that is off delays nobody.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -17,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, cast
 
 from train.runlog.paths import MEMBERS
 
@@ -35,6 +36,10 @@ STOP_S = 60.0
 HASHES_S = 300.0
 """30 GB on an old disk. A machine that dies meanwhile is noticed by its connection."""
 
+MARK = "-- motley answers --"
+"""The line before each answer: what stands above it a shell has printed, such as an echo in ~/.bashrc."""
+MARKS = f"print({MARK!r}, flush=True)"
+
 Facts = dict[str, Any]
 
 
@@ -49,6 +54,7 @@ def text(name: str) -> str:
 def program(brings: Sequence[str], answers_by: str) -> IO[bytes]:
     """What a node reads on its standard input: the module that answers, behind those of ours that it imports."""
     lines = [
+        MARKS,
         "import sys, types",
         "def bring(name, text):",
         "    module = sys.modules[name] = types.ModuleType(name)",
@@ -58,10 +64,40 @@ def program(brings: Sequence[str], answers_by: str) -> IO[bytes]:
         f"__package__ = {MOTLEY!r}",
         f"exec({text(answers_by)!r})",
     ]
+    return sendable(lines)
+
+
+def sendable(lines: Sequence[str]) -> IO[bytes]:
     sent = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     sent.write("\n".join(lines).encode())
     sent.seek(0)
     return sent
+
+
+class Answer(io.RawIOBase):
+    """What comes behind the mark."""
+
+    def __init__(self, stream: io.BufferedReader) -> None:
+        self.stream, self.begun = stream, False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        while not self.begun and (line := self.stream.readline()):
+            self.begun = line.endswith(f"{MARK}\n".encode())
+        part = self.stream.read1(len(into))
+        into[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self.stream.close()
+        super().close()
+
+
+def behind_mark(process: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    process.stdout = io.BufferedReader(Answer(cast(io.BufferedReader, process.stdout)))
+    return process
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,17 +170,8 @@ class Node(ABC):
 
     def _read_by(self, module: str, expression: str, timeout_s: float) -> Facts:
         """What a module that needs none of ours finds there."""
-        lines = [module, "import json", f"print(json.dumps({expression}))"]
-        words = self.command([self.python, "-"])
-        try:
-            done = subprocess.run(
-                words, input="\n".join(lines), capture_output=True, text=True, timeout=timeout_s, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise Silent(f"it gave no answer within {timeout_s:.0f} s") from None
-        if done.returncode:
-            raise Silent(self.why(done.stderr.strip().splitlines()))
-        return dict(json.loads(done.stdout))
+        lines = [module, "import json", MARKS, f"print(json.dumps({expression}))"]
+        return self._answer(self.command([self.python, "-"]), sendable(lines), timeout_s)
 
     def files(self, run: str) -> Facts:
         """What fetch() would bring, each with its hash: all of it is read for that."""
@@ -184,29 +211,33 @@ class Node(ABC):
         return self.command([self.python, "-", verb, json.dumps({"home": self.home, **params})])
 
     def _ask(self, verb: str, timeout_s: float = 0.0, **params: Any) -> Facts:
-        timeout_s = timeout_s or self.answer_s
-        with program(self.brings, self.answers_by) as sent, tempfile.TemporaryFile() as errors:
+        sent = program(self.brings, self.answers_by)
+        return self._answer(self._control(verb, params), sent, timeout_s or self.answer_s)
+
+    def _answer(self, command: list[str], sent: IO[bytes], timeout_s: float) -> Facts:
+        with sent, tempfile.TemporaryFile() as errors:
             try:
                 done = subprocess.run(
-                    self._control(verb, params),
-                    stdin=sent,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    timeout=timeout_s,
-                    check=False,
+                    command, stdin=sent, stdout=subprocess.PIPE, stderr=errors, timeout=timeout_s, check=False
                 )
             except subprocess.TimeoutExpired:
                 raise Silent(f"it gave no answer within {timeout_s:.0f} s") from None
             errors.seek(0)
             words = errors.read().decode(errors="replace").strip().splitlines()
-        if done.returncode or not done.stdout:
+        printed, _, answer = done.stdout.decode(errors="replace").partition(f"{MARK}\n")
+        if printed.strip() and not answer and not words:
+            raise Silent(
+                f"its shell answers {printed.strip().splitlines()[-1]!r} and runs nothing: "
+                "look at ~/.bashrc, or ~/.config/fish/config.fish, on it"
+            )
+        if done.returncode or not answer:
             raise Silent(self.why(words))
-        return dict(json.loads(done.stdout))
+        return dict(json.loads(answer.splitlines()[0]))
 
     def _stream(self, verb: str, **params: Any) -> subprocess.Popen[bytes]:
         """In a session of its own, so that Ctrl-C is ours alone to answer."""
         with program(self.brings, self.answers_by) as sent:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 self._control(verb, params),
                 stdin=sent,
                 stdout=subprocess.PIPE,
@@ -214,6 +245,7 @@ class Node(ABC):
                 start_new_session=True,
                 env=dict(os.environ, PYTHONDONTWRITEBYTECODE="1"),
             )
+        return behind_mark(process)
 
 
 def ask_all(nodes: Sequence[Node], verb: Callable[[Node], Facts]) -> tuple[dict[str, Facts], dict[str, str]]:

@@ -78,9 +78,9 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
     for name, values in nodes.items():
         if values.get("motley_manage_host") is False:
             continue
-        for key in ("motley_subnet", "motley_gateway"):
-            if key not in values:
-                yield Finding(what=f"{key} is missing", where=f"{where}, vars", fix=f"it expects {KEYS[key].expects}")
+        if "motley_subnet" not in values:
+            fix = f"it expects {KEYS['motley_subnet'].expects}"
+            yield Finding(what="motley_subnet is missing", where=f"{where}, vars", fix=fix)
         subnet, gateway, address = (values.get(f"motley_{part}") for part in ("subnet", "gateway", "address"))
         if not is_network(subnet):
             return
@@ -93,7 +93,9 @@ def _networks(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]
         for server in values.get("motley_dns") or []:
             if str(server).startswith("127."):
                 what = f"motley_dns: {server} is each machine itself"
-                yield Finding(what=what, where=f"{where}, vars", fix=f"write your router's: {gateway}")
+                yield Finding(
+                    what=what, where=f"{where}, vars", fix=f"write your router's: {gateway or 'ip route shows it'}"
+                )
         if is_address(gateway) and ipaddress.IPv4Address(str(gateway)) not in network:
             fix = (
                 "your router's address lies inside your network; `ip route` on any machine shows it after 'default via'"

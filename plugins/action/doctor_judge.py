@@ -1,8 +1,7 @@
-"""Hands what every node reported to console/doctor, which judges it; knocks where a node gave no answer."""
+"""Hands what every node reported to console/doctor, which judges it."""
 
 from __future__ import annotations
 
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,8 +12,6 @@ from console.doctor import show
 from console.doctor.judge import judge
 from console.doctor.readings_and_findings import NodeReadings, Readings
 from console.on_controller import Facts, OnController
-
-KNOCK_S = 1.5
 
 
 class ActionModule(OnController):
@@ -48,8 +45,6 @@ def node_of(name: str, hostvars: Any) -> NodeReadings:
     look = looked["look"] | {"clock": {"skew_s": looked["clock_off_s"]}} if looked.get("look") else None
     found = reported("motley_doctor_contact")
     contact = dict((found.get("contacts") or {}).get(name) or {})
-    if contact.get("state") == "off":
-        contact["knock"] = knock(contact["tried"], int(values.get("ansible_port") or 22))
     gone = next((str(answer["msg"]) for answer in (root, user) if answer.get("unreachable")), "")
     took = {"contact": float(found.get("waited_s") or 0)} | dict(links.get("took") or {})
     took |= {"collective": float(together.get("took_s") or 0)}
@@ -91,29 +86,3 @@ def refused(root: dict[str, Any]) -> str | None:
     """Why sudo did not work; None where no password was there to try it with, empty where it worked."""
     words = message(root)
     return None if "Missing sudo password" in words or not root or root.get("skipped") else words
-
-
-def knock(addresses: list[str], port: int) -> str:
-    """What an SSH client would find: nobody, a refusal, a connection without a word, or a greeting."""
-    worst = "nobody"
-    for address in addresses:
-        try:
-            with socket.create_connection((address, port), KNOCK_S) as line:
-                line.settimeout(KNOCK_S)
-                return "greets" if line.recv(4) else "silent"
-        except ConnectionRefusedError:
-            worst = "refused"
-        except TimeoutError as late:
-            if "timed out" in str(late) and worst == "nobody" and connected(address, port):
-                return "silent"
-        except OSError:
-            continue
-    return worst
-
-
-def connected(address: str, port: int) -> bool:
-    try:
-        with socket.create_connection((address, port), KNOCK_S):
-            return True
-    except OSError:
-        return False

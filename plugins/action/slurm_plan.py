@@ -105,7 +105,7 @@ def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:
 
 def with_brought(versions: dict[str, Any], sets: list[str]) -> dict[str, Any]:
     """As they are when the run begins."""
-    lock = lock_id(str(versions["python"]), sets)
+    lock = lock_id(str(versions["python"]), sets, machine=str(versions["machine"]))
     cuda = sets[0] if sets[0] != CPU else None
     return versions | {"environment": lock, "cuda": cuda, "unsloth": lock if "unsloth" in sets else None}
 

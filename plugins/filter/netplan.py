@@ -303,7 +303,9 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
     """
     kept = {key: value for key, value in stanza.items() if key not in REPLACED}
     others = [address for address in stanza.get("addresses", []) if _stays(address, params)]
-    routes = [route for route in stanza.get("routes", []) if not _is_default(route)]
+    gateway = params["gateway"] or nic.get("gateway")  # none is named where there is no router; what is there stays
+    out = [{"to": "default", "via": gateway}] if gateway else []
+    routes = [*out, *(route for route in stanza.get("routes", []) if not _is_default(route))]
     named = stanza.get("nameservers") or {}
     servers = list(params["dns"] or named.get("addresses") or nic["dns"]["servers"])
     search = list(named.get("search") or nic["dns"]["search"])
@@ -316,7 +318,7 @@ def with_address(stanza: Data, section: str, nic: Data, params: Data, manager: b
         **kept,
         "dhcp4": False,
         "addresses": [f"{params['address']}/{params['prefix']}", *others],
-        "routes": [{"to": "default", "via": params["gateway"]}, *routes],
+        **({"routes": routes} if routes else {}),
         **({"nameservers": nameservers} if nameservers else {}),
     }
 

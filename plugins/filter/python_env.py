@@ -80,8 +80,8 @@ def motley_env_record(recorded: Data, sets: list[str], names: Any) -> Data:
     return {"sets": list(recorded.get("sets", [])), "nodes": left} if left else {}
 
 
-def motley_lock_id(sets: list[str], python: str, requirements: str) -> str:
-    return lock_id(python, sets, Path(requirements))
+def motley_lock_id(sets: list[str], look: Data, requirements: str) -> str:
+    return lock_id(look["python"], sets, Path(requirements), look["machine"])
 
 
 def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str]:
@@ -98,10 +98,13 @@ def motley_env_wheels(files: Data, looks: list[Data]) -> Data:
     return {name: facts for name, facts in files.items() if of_wheel(name) in harmed or name.startswith("uv-")}
 
 
-def motley_env_itself(sets: list[str], python: str, requirements: str) -> list[Data]:
-    """The locks of these sets as a machine with this Python reads them, where it fetches the wheels itself."""
+def motley_env_itself(sets: list[str], look: Data, requirements: str) -> list[Data]:
+    """The locks of these sets as such a machine reads them, where it fetches the wheels itself."""
     parts = [part for name in sets for part in (name, UNHASHED.get(name)) if part]
-    texts = {part: for_python((Path(requirements) / f"{part}.txt").read_text(), python) for part in parts}
+    texts = {
+        part: for_python((Path(requirements) / f"{part}.txt").read_text(), look["python"], look["machine"])
+        for part in parts
+    }
     return [{"text": text, "hashed": part not in UNHASHED.values()} for part, text in texts.items()]
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from ansible.module_utils.motley import hostkeys
@@ -59,6 +60,11 @@ def main() -> None:
         contacts = [hostkeys.wait_for(place, known_hosts, wants["prefer_s"], wants["wait_s"]) for place in places]
     else:
         contacts = hostkeys.look(places, known_hosts)
+    ports = {place.name: place.port for place in places}
+    off = [contact for contact in contacts if contact.state == "off" and not contact.twin]
+    with ThreadPoolExecutor(max(1, len(off))) as pool:
+        for contact, found in zip(off, pool.map(lambda one: hostkeys.knock(one.tried, ports[one.name]), off)):  # noqa: B905
+            contact.knock = found
     if wants["accept"]:
         hostkeys.pin(contacts, known_hosts)
     module.exit_json(

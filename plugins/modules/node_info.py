@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import platform
 import pwd
 import re
@@ -33,8 +34,9 @@ description:
   - Reads system, Python, network interfaces, netplan files, free space and services; changes nothing.
   - With O(strict=true) it fails with all that blocks a bootstrap, each with its fix.
 options: {
-  "user": {"type": "str", "required": true, "description": "Whose home the cluster will live in"},
-  "disk_gb": {"type": "float", "default": 0, "description": "Least free space in the home"},
+  "user": {"type": "str", "required": true, "description": "The login user, whose the cluster's folder is"},
+  "folder": {"type": "str", "default": "~/ai-cluster", "description": "The cluster's folder"},
+  "disk_gb": {"type": "float", "default": 0, "description": "Least free space where that folder lies, or will"},
   "strict": {"type": "bool", "default": true, "description": "Whether findings are a failure"},
   "key": {"type": "str", "default": "", "description": "Name of the user's key pair that Motley made, in ~/.ssh"},
   "apt_wait_s": {"type": "float", "default": 0, "description": "How long to wait for apt's locks"}
@@ -53,7 +55,7 @@ def main() -> None:
     wants = module.params
     went_back_s = wait_for_way_back()
     began = time.time()
-    report = look(wants["user"], wants["key"])
+    report = look(wants["user"], wants["key"], wants["folder"])
     report["apt_lock"], report["apt_waited_s"] = wait_for_apt(wants["apt_wait_s"])
     findings = judge(report, wants["disk_gb"]) if wants["strict"] else []
     if findings:
@@ -67,19 +69,22 @@ def main() -> None:
     module.exit_json(changed=False, node=report, clock=[began, time.time()], motley_say=", ".join(parts))
 
 
-def look(user: str, key: str = "") -> dict[str, Any]:
+def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> dict[str, Any]:
     home = pwd.getpwnam(user).pw_dir
-    places = {"home": home, "system": "/var"}
+    cluster = cluster_folder(user, folder)
+    places = {"home": cluster["at"], "system": "/var"}
     found = nics()
     return {
         "os": os_release(),
         "python": list(sys.version_info[:3]),
+        "machine": platform.machine(),
         "wsl": "microsoft" in platform.release().lower(),
         "proxmox": Path("/etc/pve").is_dir(),
         "container": output("systemd-detect-virt", "--container"),
         "home": home,
         "own_key": read(Path(home, ".ssh", f"{key}.pub")) if key else "",
         "hostname": socket.gethostname(),
+        "cluster": cluster,
         "places": places,
         "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},
         "nics": found,
@@ -97,6 +102,19 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }
+
+
+def cluster_folder(user: str, folder: str) -> dict[str, Any]:
+    """The nearest folder that is there, and whether the user can work there: bootstrap makes the rest of the way."""
+    who = pwd.getpwnam(user)
+    path = Path(folder.replace("~", who.pw_dir, 1))
+    nearest = next(place for place in [path, *path.parents] if os.path.exists(place))  # noqa: PTH110 - NFS may refuse root
+    own, at = nearest == path or nearest.is_relative_to(who.pw_dir), str(nearest)
+    test = ["test", "-d", at, "-a", "-x", at, *(["-a", "-O", at, "-a", "-w", at] if own else [])]
+    groups = os.getgrouplist(user, who.pw_gid)
+    asked = subprocess.run(test, user=who.pw_uid, group=who.pw_gid, extra_groups=groups, check=False)
+    filesystem = subprocess.run(["stat", "-f", "-c", "%T", at], capture_output=True, text=True, check=False).stdout
+    return {"path": str(path), "at": at, "open": asked.returncode == 0, "filesystem": filesystem.strip()}
 
 
 def os_release() -> dict[str, Any]:

@@ -12,6 +12,7 @@ import ctypes
 import fcntl
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,7 @@ def look(home: Path, lock: str, *, write: bool = True) -> dict[str, Any]:
     return {
         "changed": False,
         "python": this_python(),
+        "machine": platform.machine(),
         "driver": nvidia_driver.loaded().get("version", ""),
         "current": target(link),
         "lock": has,

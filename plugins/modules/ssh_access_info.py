@@ -41,6 +41,7 @@ options: {
 """
 RETURN = r"""
 others: {type: list, returned: always, description: The other controllers that have a key here}
+key_files: {type: list, returned: always, description: "Where its sshd looks for this user's keys, empty: unknown"}
 ours: {type: bool, returned: always, description: Whether this controller has one}
 logins: {type: list, returned: always, description: How one can log in once the controller's key is gone}
 reason: {type: str, returned: always, description: Why nobody could, where it is none}
@@ -55,7 +56,8 @@ def main() -> None:
     others = [line.split()[-1] for line in of_others(block, params["own"], params["others"])]
     who = connection().split() or [params["address"]]
     settings = settings_of(ask_sshd(module, params["user"], who))
-    files = [read_text(path) or "" for path in key_files(settings, account.pw_name, account.pw_dir, account.pw_uid)]
+    paths = key_files(settings, account.pw_name, account.pw_dir, account.pw_uid)
+    files = [read_text(path) or "" for path in paths]
     left = [without_own(text, params["own"], params["others"]) for text in files]
     keys = {key for text in left for key in real_keys(text, settings, who[0], time.time())}
     password = has_password(account.pw_name, read_text(Path("/etc/shadow")) or "")
@@ -63,6 +65,7 @@ def main() -> None:
     module.exit_json(
         changed=False,
         others=others,
+        key_files=[str(path) for path in paths],
         ours=" ".join(params["own"].split()[:2]) in block,
         logins=logins(settings, len(keys), password=password, root=account.pw_uid == 0),
         reason=why_none(settings, sum(map(lines_with_keys, left)), len(keys)),

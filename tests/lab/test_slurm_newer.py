@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from console import slurm_files
-from console.infra.node import program
+from console.infra.node import MARK, program
 from console.infra.slurm import SlurmNode
 from tests.support import pace
 from tests.support.cluster import REPOSITORY
@@ -109,7 +109,7 @@ def furnish(account: Account) -> None:
 def ask(account: Account, verb: str, **arguments: object) -> dict[str, object]:
     """As the console does over ssh."""
     words = json.dumps({"home": HOME, **arguments})
-    found: dict[str, object] = json.loads(account.slurm("python3", f"{HOME}/ask.py", verb, words))
+    found: dict[str, object] = json.loads(account.slurm("python3", f"{HOME}/ask.py", verb, words).partition(MARK)[2])
     assert "failed" not in found, found
     return found
 

@@ -178,3 +178,25 @@ def test_other_code_is_found_and_an_off_node_is_no_success(checker: Checker) -> 
     host.power_cut()
     said = checker.asks()
     assert said.rc == 1 and "gpu-worker-1 was not looked at: nobody answers" in said.out, said.out
+
+
+def test_a_folder_outside_the_home_is_made_for_the_login_user_and_taken_back(checker: Checker) -> None:
+    """The folder that Motley's own messages propose; what nobody may enter is refused before anything is changed."""
+    person, host = checker.person, checker.person.cluster["gpu-worker-2"]
+    shared = json.loads((person.inventory / "hosts.yml").read_text())["cluster"]["vars"]
+
+    def at(home: str, word: str, phase: str) -> Said:
+        person.writes(**shared | {"motley_home": home})
+        return person.types(word, limit=host.name, phase=phase, MOTLEY_CACHE=checker.cache)
+
+    refused = at("/root/cluster", "bootstrap", "workspace")
+    assert refused.rc == 1 and "does not let the login user work in /root" in refused.out, refused.out
+    assert not host.run("sh", "-c", "ls -A /root | grep cluster || true")
+    for phase in ("python_env", "workspace"):
+        done = at("/srv/cluster", "bootstrap", phase)
+        assert done.rc == 0, done.out
+    assert host.run("stat", "-c", "%U %a", "/srv/cluster").strip() == f"{USER} 755"
+    assert host.run("sh", "-c", "ls /srv/cluster/env/bin/python /srv/cluster/code/train/__init__.py")
+    assert at("/srv/cluster", "bootstrap", "workspace").changed() == {host.name: 0}
+    assert [at("/srv/cluster", "undo", phase).rc for phase in ("workspace", "python_env")] == [0, 0]
+    assert host.run("ls", "-A", "/srv").strip() == ""

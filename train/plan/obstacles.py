@@ -35,12 +35,12 @@ def unequal(versions: Mapping[str, Versions]) -> list[str]:
     for key, same in itertools.groupby(causes, key=lambda entry: entry.key):
         entries = list(same)
         where = ",".join(entry.node for entry in entries)
-        has = entries[0].value or "none"
-        usual = f", the others {entries[0].expected}" if len(entries) < len(versions) and entries[0].expected else ""
         fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
         fix = fix if len(entries) < len(versions) else fix.replace(f" LIMIT={where}", "")
-        what = f"{where}: {entries[0].what}" if entries[0].value is None else f"{where}: {key} is {has}{usual}"
-        findings.append(f"{what}\nfix: {fix}   (make check-versions shows all)")
+        needed = entries[0].what == verdict.rules[key].needed
+        findings.append(
+            f"{where}: {'' if needed else f'{key} '}{entries[0].what}\nfix: {fix}   (make check-versions shows all)"
+        )
     return findings
 
 

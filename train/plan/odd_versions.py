@@ -18,6 +18,7 @@ Versions = dict[str, str | None]
 class VersionRule:
     key: str
     agree: str = "all"
+    or_none: bool = False
     follows: str = ""
     equals: str = ""
     """Another row that it must be equal to on the same node."""
@@ -61,7 +62,9 @@ def read_rules(path: Path = RULES) -> tuple[list[VersionRule], list[VersionRule]
 
 
 def _rule(entry: dict[str, Any]) -> VersionRule:
-    known = {key: entry[key] for key in ("key", "agree", "follows", "phase", "fix", "needed") if key in entry}
+    known = {
+        key: entry[key] for key in ("key", "agree", "or_none", "follows", "phase", "fix", "needed") if key in entry
+    }
     return VersionRule(**known, equals=entry.get("with", ""))
 
 
@@ -96,11 +99,11 @@ def _odd_ones(
         elif changed(key, value):
             what = "is not as it was installed"
         elif rule.equals:
-            what = f"is not {rule.equals.replace('_', ' ')}'s {expected or 'none'}"
+            what = f"is {value}, not {rule.equals.replace('_', ' ')}'s {expected}"
         elif cause != key:
             what = f"follows {rule.follows}"
         else:
-            what = "must agree" if expected else "differs from the others"
+            what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
         fix = rule.fix or f"make bootstrap PHASE={rule.phase} LIMIT={{host}}"
         fix = fix.replace("{host}", node).replace("{name}", key.partition(" ")[2])
         odd = Odd(node=node, key=key, value=value, expected=expected, cause=cause, what=what, fix=fix, phase=rule.phase)
@@ -114,7 +117,7 @@ def _fits(value: str | None, expected: str | None, rule: VersionRule, key: str) 
     if rule.agree == "no":
         return True
     if value is None:
-        return expected is None and not rule.needed
+        return (rule.or_none or expected is None) and not rule.needed
     if key == "environment" and not value.isalnum():
         return False  # it was changed, or is not ours: wrong, even when it is so on all nodes
     return _part(value, rule) == _part(expected, rule)
@@ -135,6 +138,8 @@ def _usual(row: Versions, rule: VersionRule, versions: Mapping[str, Versions]) -
     counts = Counter(_part(value, rule) for value in row.values() if value)
     if not counts:
         return None
+    if "not loaded" in counts:
+        counts["not loaded"] = 0  # a card without its driver is no example for others, however many there are
     most = max(counts.values())
     best = [node for node, value in row.items() if value and counts[_part(value, rule)] == most]
     return row[min(best, key=lambda node: not str(versions[node].get("environment") or "-").isalnum())]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..train.files import write_atomic
 
+KNOCK_S = 1.5
 SLOWER = 4  # times as long, for a machine that showed only a part in time
 PREFERRED = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa")
 MARK = "motley-pinned-"
@@ -46,6 +47,7 @@ class Contact:
     twin: str = ""
     twin_at: str = ""  # where the twin's key was seen
     tried: list[str] = field(default_factory=list)
+    knock: str = ""  # of one that is off: nobody, refused, silent, closed, greets
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -196,6 +198,34 @@ def _mark_doubles(contacts: list[Contact]) -> None:
         if answers and answers.address not in ("", contact.twin_at):
             contact.state, contact.address, contact.key = "double", contact.twin_at, answers.key
             contact.fingerprint = answers.fingerprint
+
+
+def knock(addresses: list[str], port: int) -> str:
+    """What an SSH client would find: nobody, a refusal, a connection without a word or closed at once, a greeting."""
+    worst = "nobody"
+    for address in addresses:
+        try:
+            with socket.create_connection((address, port), KNOCK_S) as line:
+                line.settimeout(KNOCK_S)
+                return "greets" if line.recv(4).startswith(b"SSH-") else "closed"
+        except ConnectionRefusedError:
+            worst = "refused"
+        except ConnectionResetError:
+            return "closed"
+        except socket.timeout as late:  # noqa: UP041  Python 3.9 has two
+            if "timed out" in str(late) and worst == "nobody" and connected(address, port):
+                return "silent"
+        except OSError:
+            continue
+    return worst
+
+
+def connected(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), KNOCK_S):
+            return True
+    except OSError:
+        return False
 
 
 def wait_for(place: NodeAddresses, known_hosts: Path, prefer_s: float, timeout_s: float) -> Contact:

@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+TOUCH_S = 30.0
+"""How long a key that wants a touch (FIDO) may wait for one."""
 DEFAULT_NAMES = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 
 
@@ -52,4 +54,8 @@ def opens(keys: list[str], node: dict[str, Any], state_folder: str) -> bool:
     }
     words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     command = ["ssh", *keys, *words, "-i", f"{state_folder}/controller_ed25519", node["address"], "true"]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=TOUCH_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0

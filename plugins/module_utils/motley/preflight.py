@@ -7,13 +7,15 @@ from typing import Any
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
 CONTAINERS = ("docker", "lxc", "lxc-libvirt", "openvz", "podman", "pouch", "proot", "rkt")
 """As systemd-detect-virt names them; one of systemd-nspawn may have its own network and boot."""
+SHARED = ("nfs", "cifs", "smb2")
+"""As stat calls file systems that several machines have in common."""
 PYTHON = ((3, 11), (3, 14))
 """The oldest and the newest that the locked sets serve."""
 
 
 def judge(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:
     """Findings as {what, fix}; an empty list is a good node."""
-    checks = (_system, _whole, _python, _disk, _apt)
+    checks = (_system, _whole, _python, _folder, _disk, _apt)
     return [finding for check in checks for finding in check(report, disk_gb)]
 
 
@@ -55,6 +57,20 @@ def _python(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
     fix = "upgrade the system" if found < oldest else "a newer Motley may know it (git pull)"
     served = f"{'.'.join(map(str, oldest))} to {'.'.join(map(str, newest))}"
     return [{"what": f"has Python {'.'.join(map(str, report['python']))}", "fix": f"it needs {served}: {fix}"}]
+
+
+def _folder(report: dict[str, Any], _: float) -> list[dict[str, Any]]:
+    folder = report["cluster"]
+    path, at = folder["path"], folder["at"]
+    if folder["filesystem"] in SHARED:
+        what = f"has {path} on {folder['filesystem']}, of another machine: each node needs a folder of its own"
+        return [{"what": what, "fix": "motley_home in hosts.yml: a folder on its own disk, such as /srv/cluster"}]
+    if folder["open"]:
+        return []
+    fix = f"sudo chown $(id -un): {at}   (on that machine, as the login user)"
+    if at != path:
+        fix = f"sudo chmod a+x {at} on that machine, or another motley_home in hosts.yml"
+    return [{"what": f"does not let the login user work in {at} (motley_home is {path})", "fix": fix}]
 
 
 def _disk(report: dict[str, Any], disk_gb: float) -> list[dict[str, Any]]:

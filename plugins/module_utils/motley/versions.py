@@ -12,7 +12,7 @@ from pathlib import Path
 from ..train import nvidia_driver
 from ..train.files import file_hash
 from ..train.package import package_hash
-from . import env_files
+from . import env_files, graphics
 from .relay import read_memo
 
 
@@ -22,15 +22,22 @@ def collect(home: Path, packages: list[str], *, full: bool = False, write: bool 
         "os": first_match(Path("/etc/os-release"), r'PRETTY_NAME="?([^"\n]+)'),
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "machine": platform.machine(),
         "environment": environment(home / "env", full=full, write=write),
         **{name: installed.get(name.replace("-", "_").lower()) for name in packages},
         "cuda": torch_cuda(home / "env"),
         "nccl": next((version for name, version in installed.items() if name.startswith("nvidia_nccl_cu")), None),
         **nvidia_driver.versions(),
+        **({"driver": "not loaded"} if card_without_driver() else {}),
         "train": package_hash(code) if code.is_dir() else None,
         **{f"model {path.name}": content_hash(path, full=full) for path in folders(home / "models/base")},
         **{f"data {path.name}": content_hash(path, full=full) for path in folders(home / "data/processed")},
     }
+
+
+def card_without_driver() -> bool:
+    """What has no card may do without a driver; a card that its owner has not switched off may not."""
+    return not nvidia_driver.loaded() and bool(graphics.nvidia_cards()) and not graphics.switched_off()
 
 
 def installed_packages(env: Path) -> dict[str, str]:

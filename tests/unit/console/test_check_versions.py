@@ -39,6 +39,8 @@ def test_equal_nodes_are_good() -> None:
         {"kernel": "6.8.0-45", "os": "Ubuntu 24.04"},
         {"python": "3.11.9"},
         {"driver": "580.82.07", "driver_library": "580.82.07", "driver_on_disk": "580.82.07"},
+        {"driver": None, "driver_library": None, "driver_on_disk": None},  # no graphics card
+        {"model smollm2": None, "data chat": "77"},  # a run on the others alone, and one of its own
     ],
 )
 def test_what_may_differ_may_differ(odd: dict[str, str | None]) -> None:
@@ -51,6 +53,11 @@ def test_what_may_differ_may_differ(odd: dict[str, str | None]) -> None:
         ({"python": "3.13.1"}, "python", "same release of the system on gpu-worker-2"),
         ({"driver_library": "580.105.08"}, "driver_library", "sudo reboot on gpu-worker-2"),
         ({"driver": "570.1", "driver_library": None, "driver_on_disk": None}, "driver", "PHASE=gpu_driver"),
+        (
+            {"driver": "not loaded", "driver_library": None, "driver_on_disk": None},
+            "driver",
+            "PHASE=gpu_driver LIMIT=gpu-worker-2",
+        ),
         ({"environment": "50729b9b53ec, changed: torch"}, "environment", "PHASE=python_env LIMIT=gpu-worker-2"),
         ({"environment": None}, "environment", "PHASE=python_env"),
         ({"train": "def"}, "train", "PHASE=workspace LIMIT=gpu-worker-2"),
@@ -69,12 +76,22 @@ def test_the_head_can_be_the_odd_one() -> None:
     verdict = judge(cluster(gpu_master={"torch": "2.10.0"}))
     assert [entry.node for entry in verdict.odd] == ["gpu-master"]
     assert verdict.odd[0].expected == "2.13.0"
+    assert verdict.odd[0].what == "is 2.10.0, the others 2.13.0"
 
 
 def test_of_two_the_one_with_the_untouched_environment_is_right() -> None:
     pair = {name: cluster()[name] for name in NODES[:2]}
     pair["gpu-master"] |= {"torch": "2.10.0", "environment": "50729b9b53ec, changed: torch"}
     assert {entry.node for entry in judge(pair).odd} == {"gpu-master"}
+
+
+def test_a_library_without_its_module_follows_the_driver() -> None:
+    """A node whose card has no driver would train on its processor, silently."""
+    verdict = judge(cluster(gpu_worker_1={"driver": "not loaded"}))
+    assert {entry.cause for entry in verdict.odd} == {"driver"}
+    assert verdict.odd[0].what == "is not loaded, the others 580.95.05"
+    most = judge(cluster(gpu_worker_1={"driver": "not loaded"}, gpu_worker_2={"driver": "not loaded"}))
+    assert [entry.node for entry in most.odd if entry.key == "driver"] == ["gpu-worker-1", "gpu-worker-2"]
 
 
 def test_effects_follow_their_cause() -> None:

@@ -1,12 +1,15 @@
 """Each verb's options are what its function takes."""
 
 import inspect
+import shutil
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 
 import pytest
 
-from console.__main__ import ACTS, from_where_it_was_called, typed
+from console.__main__ import ACTS, ROOT, from_where_it_was_called, typed
 from console.verbs import VERBS, parser
 
 
@@ -16,6 +19,48 @@ def test_a_verbs_options_are_its_functions_parameters(verb: str) -> None:
     if "inventory" in args:
         args.pop("infra", None)  # a word for one
     inspect.signature(ACTS[verb]).bind(*(["an inventory"] if args.pop("inventory", None) else []), **args)
+
+
+def test_a_checkout_that_others_may_write_works_and_says_so(tmp_path: Path) -> None:
+    """Ansible leaves the ansible.cfg of such a folder out: Windows' disks in WSL, some others."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    for path in ROOT.iterdir():
+        (checkout / path.name).symlink_to(path)
+    checkout.chmod(0o777)
+    words = ["undo", "--phase", "workspace", "--inventory", folders(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-m", "console", *words], cwd=checkout, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "was not found" not in done.stdout, done.stdout + done.stderr
+    assert f"others may change what Motley runs: fix: chmod o-w {checkout}" in done.stderr, done.stderr
+
+
+def folders(tmp_path: Path) -> str:
+    """An inventory of three folders of this machine."""
+    shutil.copytree(ROOT / "inventory/loopback", tmp_path / "inventory")
+    hosts = tmp_path / "inventory/hosts.yml"
+    hosts.write_text(hosts.read_text().replace("cluster:\n", f"cluster:\n  vars: {{motley_state: {tmp_path}/state}}\n"))
+    return str(tmp_path / "inventory")
+
+
+def test_a_phase_that_is_none_is_refused_and_an_undo_wants_one(tmp_path: Path) -> None:
+    """Typed at Ansible itself, as ./motley says so before."""
+    inventory = folders(tmp_path)
+
+    def plays(*words: str) -> tuple[int, str]:
+        program = Path(sys.executable).parent / "ansible-playbook"
+        command = [program, "-i", inventory, f"playbooks/{words[0]}.yml", *words[1:]]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    code, said = plays("bootstrap", "--tags", "hostnme")
+    assert code == 2 and "there is no such phase: hostnme" in said, said
+    code, said = plays("undo")
+    assert code == 2 and "undo wants a phase" in said and "./motley undo --phase all" in said, said
+    assert plays("undo", "--tags", "workspce")[0] == 2 and plays("undo", "--tags", "workspace", "--check")[0] == 0
+    code, said = plays("bootstrap", "--list-tasks", "--tags", "hostname")
+    assert code == 0 and "motley_hostname : Give the machine its name" in said and "motley_clock" not in said, said
 
 
 def call(folder: Path, *words: str) -> Namespace:

@@ -132,12 +132,24 @@ def test_a_node_that_is_off_is_named_with_the_addresses_tried() -> None:
     assert "one was skipped: nobody answers at 192.168.1.5 or 192.168.1.6" in lines(progress)[0]
 
 
+def test_a_node_whose_sshd_holds_us_off_is_not_called_off() -> None:
+    progress = Progress()
+    contacts = {"one": {"state": "off", "tried": ["192.168.1.5"], "twin": "", "knock": "closed"}}
+    progress.take(event("runner_on_ok", "two", role="motley_contact", task="See", res={"contacts": contacts}))
+    said = "\n".join(lines(progress))
+    assert "closes each connection from here at 192.168.1.5" in said and "fix: wait two minutes" in said, said
+    assert "switch it on" not in said
+
+
 @pytest.mark.parametrize(
     ("message", "what"),
     [
         ("Task failed: Incorrect sudo password", "not for sudo"),
         ("Task failed: Missing sudo password", "sudo wants a password"),
         ("user is not in the sudoers file.", "may not use sudo"),
+        ("Module result deserialization\nsudo: sorry, you must have a tty to run sudo", "a terminal only (requiretty)"),
+        ("WARNING: Your password has expired.\nPassword change required but no TTY available.", "password has expired"),
+        ("sudo: Account or password is expired, reset your password and try again", "password has expired"),
         ("sudo-rs: I'm sorry user. I'm afraid I can't do that", "may not use sudo"),
         (
             "The module interpreter '/usr/bin/python3' was not found.\nenv: ‘sudo’: No such file or directory",

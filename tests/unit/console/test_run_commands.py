@@ -229,6 +229,36 @@ def test_a_result_of_gigabytes_may_take_long_to_be_hashed(
     assert f"results/{DONE}/adapter/weights" in node.files(DONE)["files"]
 
 
+SHELL = LocalNode.command
+NOISE = 'echo "{welcome}"; printf "now 5\\nno line"; exec "$@"'
+
+
+def test_a_shell_that_prints_something_spoils_no_answer(
+    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An echo in ~/.bashrc, a machine that greets: before an answer, an archive, and lines that are followed."""
+    monkeypatch.setattr(LocalNode, "command", lambda self, words: ["sh", "-c", NOISE, "sh", *SHELL(self, words)])
+    (tmp_path / "a/logs/runs" / DONE / "events.jsonl").write_text('{"event": "start", "time": 1}\n')
+    node = LocalNode(name="a", home=str(tmp_path / "a"))
+    assert node.status()["on"] is False and node.slurm_facts() is not None
+    assert run_commands.stop(inventory) == 0
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert (tmp_path / f"results/{DONE}/adapter/weights").read_text() == "the same"
+    capsys.readouterr()
+    with node.events_after(DONE, 0) as process:
+        assert process.stdout and json.loads(process.stdout.readline())["offset"] == 0
+        assert json.loads(process.stdout.readline())["event"] == "start"
+    with node.events(DONE) as process:
+        assert process.stdout and process.stdout.readline().split()[0] in (b"event", b"now")
+        process.terminate()
+
+
+def test_a_shell_that_answers_itself_is_named_with_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LocalNode, "command", lambda *_: ["sh", "-c", "echo; echo choose a menu"])
+    with pytest.raises(Silent, match=r"its shell answers 'choose a menu' .*~/\.bashrc"):
+        LocalNode(name="a", home="").status()
+
+
 def test_follow_reads_first_from_a_node_that_trains(
     inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

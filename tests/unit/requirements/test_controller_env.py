@@ -1,7 +1,9 @@
 """The environments: which ansible-core each Python gets, what a Python that is too new is told, and which agree."""
 
 import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from requirements.fetch_wheels import for_python
+from requirements.wheelhouse import lock_id
 
 REQUIREMENTS = Path(__file__).parents[3] / "requirements"
 
@@ -26,6 +29,23 @@ def test_each_python_gets_an_ansible_core_that_runs_on_it(lock: str, python: str
     wanted = for_python((REQUIREMENTS / f"{lock}.txt").read_text(), python)
     (found,) = re.findall(r"^ansible-core==(\S+)", wanted, re.MULTILINE)
     assert re.match(branch, found)
+
+
+def test_a_lock_is_read_for_the_processor_of_the_nodes_not_of_the_controller(tmp_path: Path) -> None:
+    """A Raspberry Pi may be the controller of nodes that are PCs."""
+    lock = "a==1 ; platform_machine == 'x86_64'\nb==2 ; platform_machine == 'aarch64'\n"
+    assert [for_python(lock, "3.12", machine) for machine in ("x86_64", "aarch64")] == ["a==1\n", "b==2\n"]
+    ids = {lock_id("3.12", ["uv"], machine=machine) for machine in ("x86_64", "aarch64", platform.machine())}
+    assert len(ids) == 2 and lock_id("3.12", ["uv"]) in ids
+    asked = []
+    pip = tmp_path / "pip.py"
+    pip.write_text("import sys; print(sys.argv)")
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{REQUIREMENTS.parent}", "MOTLEY_CACHE": str(tmp_path)}
+    for machine in ("x86_64", "aarch64"):
+        fetch = [sys.executable, REQUIREMENTS / "fetch_wheels.py", f"--machine={machine}", tmp_path / "w", "3.12", "uv"]
+        done = subprocess.run(fetch, env=environment, capture_output=True, text=True, check=True)
+        asked.append(set(re.findall(r"--platform=\w+?_(x86_64|aarch64)'", done.stdout)))
+    assert asked == [{"x86_64"}, {"aarch64"}]
 
 
 @pytest.mark.parametrize("lock", ["node-gpu", "node-gpu-r570", "node-cpu", "parquet", "dev"])
@@ -74,6 +94,19 @@ def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
     program = "import console, plugins.module_utils.motley.relay, train.plan; print(console.__file__)"
     found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(found.stdout.strip()).is_relative_to(REQUIREMENTS.parent)
+
+
+def test_a_fresh_clone_says_what_to_type_before_a_launch(tmp_path: Path) -> None:
+    """Ansible would say no more than that it failed to parse."""
+    (tmp_path / "inventory").mkdir()
+    for path in REQUIREMENTS.parent.iterdir():
+        if path.name != "inventory":
+            (tmp_path / path.name).symlink_to(path)
+    shutil.copytree(REQUIREMENTS.parent / "inventory/homelab/group_vars", tmp_path / "inventory/homelab/group_vars")
+    words = [Path(sys.executable).parent / "ansible-playbook", "launch.yml", "-e", "model=tiny"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode and "no machines are described yet" in said and "./motley inventory" in said, said
 
 
 def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_path: Path) -> None:

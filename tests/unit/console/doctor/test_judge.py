@@ -27,6 +27,7 @@ FAULTS: dict[str, tuple[Spoil, str, str, str]] = {
     # what happened: (how the readings change, finding, words of its cause, words of its fix)
     "off": (contact(state="off"), "reach", "nobody answers at 10.0.0.2", "wake it"),
     "hangs": (contact(state="off", knock="silent"), "reach", "it hangs", "power button"),
+    "held off": (contact(state="off", knock="closed"), "reach", "holds this computer off", "wait two minutes"),
     "no sshd": (contact(state="off", knock="refused"), "reach", "no SSH server", "openssh-server"),
     "reinstalled": (contact(state="changed", pinned_on="2026-01-01"), "host key", "pinned on 2026-01-01", "REPIN=left"),
     "copied": (contact(state="double", twin="head"), "host key", "same host key as head", "ssh_host_"),
@@ -88,6 +89,10 @@ def test_a_fault_is_one_finding_on_its_node_with_cause_and_mend(name: str) -> No
     assert (finding.probe, finding.node) == (probe, "left")
     assert cause in finding.what and fix in finding.fix, finding
     assert "\n" not in finding.what + finding.fix and "{" not in finding.what + finding.fix
+
+
+def test_a_run_of_one_node_alone_names_no_network_card_to_compare() -> None:
+    assert judge(part("files", interface="lo")(healthy())).ok
 
 
 def test_every_finding_marks_the_line_of_a_probe() -> None:

@@ -37,6 +37,15 @@ def test_the_example_is_good_and_checked_in_a_moment() -> None:
     assert pace.now() - start < 1
 
 
+def test_a_network_may_have_no_router(tmp_path: Path) -> None:
+    """Two PCs on one cable, or a switch beside the home network."""
+    hosts = {
+        "cluster": {"vars": {k: v for k, v in GOOD["vars"].items() if k != "motley_gateway"}, "hosts": GOOD["hosts"]}
+    }
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(hosts, sort_keys=False))
+    assert check(tmp_path).findings == []
+
+
 def test_a_fresh_checkout_describes_nobodys_machines(tmp_path: Path) -> None:
     """Shipped addresses would be somebody's: bootstrap and undo act on whoever answers there."""
     shipped = subprocess.run(

@@ -42,7 +42,7 @@ def test_a_first_launch_is_planned_with_the_environment_that_it_brings(sets: lis
     node = {"name": "n1", "address": "10.0.0.1", "cards": ["a100_80gb"], "cores": 8, "memory_bytes": 1 << 36}
     seen = look() | {"nodes": [node | {"processes": 1}], "free_bytes": 1 << 40, "runs": {}}
     absent: dict[str, Any] = dict.fromkeys(("environment", "cuda", "unsloth", "train"), None)
-    versions = slurm_plan.with_brought(absent | {"python": "3.11.2"}, sets)
+    versions = slurm_plan.with_brought(absent | {"python": "3.11.2", "machine": "x86_64"}, sets)
     facts = slurm_plan.facts_of(seen, versions, {"slurm_gpu_gb": None, "sweep": []}, {})
     found, _ = slurm_plan.plan_all({"values": {"model": "tiny"}, "sweep": []}, facts)
     assert [node.device for node in found.nodes] == [device]

@@ -51,6 +51,17 @@ network:
 """
 
 
+def test_a_network_without_a_router_gets_no_default_route_and_one_that_is_there_stays() -> None:
+    """Two PCs on one cable name no motley_gateway; whoever forgot it keeps the way out."""
+    unnamed = {"gateway": "", "dns": []}
+    kept = stanza(planned({"/etc/netplan/50-cloud-init.yaml": SERVER}, unnamed), "ethernets", "enp5s0")
+    assert kept["routes"] == [{"to": "default", "via": "192.168.1.1"}]
+    alone = {"nics": [NIC | {"gateway": ""}, WIFI]}
+    assert "routes" not in stanza(
+        planned({"/etc/netplan/50-cloud-init.yaml": SERVER}, unnamed, **alone), "ethernets", "enp5s0"
+    )
+
+
 def test_the_card_moves_to_our_file_by_its_mac_and_the_other_card_stays() -> None:
     plan = planned({"/etc/netplan/50-cloud-init.yaml": SERVER}, cloud_init=True)
     own = stanza(plan, "ethernets", "enp5s0")

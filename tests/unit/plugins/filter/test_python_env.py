@@ -99,15 +99,16 @@ def test_no_sequence_of_runs_mixes_sets(steps: list[tuple[set[str], dict[str, An
 def test_a_machine_that_fetches_its_wheels_itself_gets_the_locks_with_their_hashes(tmp_path: Path) -> None:
     lock = "numpy==2.4.6 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
     lock += 'colorama==0.4.6 ; sys_platform == "win32" --hash=sha256:cc\n'
+    look = {"python": "3.12", "machine": "x86_64"}
     (tmp_path / "node-gpu.txt").write_text(lock)
     (tmp_path / "node-cpu.txt").write_text(lock)
     (tmp_path / "torch-cpu.txt").write_text("torch==2.13.0+cpu\n")
-    (gpu,) = motley_env_itself(["node-gpu"], "3.12", str(tmp_path))
+    (gpu,) = motley_env_itself(["node-gpu"], look, str(tmp_path))
     assert gpu["hashed"]
     assert "numpy==2.4.6 --hash=sha256:aa" in gpu["text"]
     assert "--hash=sha256:bb" in gpu["text"]
     assert "colorama" not in gpu["text"], "what another system needs is left out"
-    cpu = motley_env_itself(["node-cpu"], "3.12", str(tmp_path))
+    cpu = motley_env_itself(["node-cpu"], look, str(tmp_path))
     assert [part["hashed"] for part in cpu] == [True, False], "the CPU's torch is pinned without a hash"
 
 

@@ -1,6 +1,7 @@
 """Who is where, decided by host keys alone."""
 
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,29 @@ def test_a_pinned_node_is_found_wherever_it_is() -> None:
 def test_another_key_is_noticed_with_the_day_of_the_pin() -> None:
     contact = state({TODAY: KEY_C}, {"a": KEY_A})
     assert (contact.state, contact.pinned_on) == ("changed", "2026-11-01")
+
+
+@pytest.mark.parametrize(
+    ("says", "found"), [(b"SSH-2.0-x\r\n", "greets"), (b"", "closed"), (b"Not allowed at this time\r\n", "closed")]
+)
+def test_a_server_that_holds_us_off_is_not_called_off(says: bytes, found: str) -> None:
+    """As sshd's PerSourcePenalties does: it accepts and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def answer() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(says)
+
+        answered = pool.submit(answer)
+        assert hostkeys.knock(["127.0.0.1"], server.getsockname()[1]) == found
+        answered.result()
+    assert hostkeys.knock(["127.0.0.1"], server_port_that_was_free()) == "refused"
+
+
+def server_port_that_was_free() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def test_another_node_of_ours_at_the_address_is_not_this_one() -> None:

@@ -7,6 +7,7 @@ import pytest
 from console.infra.ssh import SshNode
 from plugins.callback.calm import unfit
 from plugins.module_utils.motley import logins
+from tests.support import pace
 
 
 def test_all_keys_of_a_person_are_offered_where_there_are_any(tmp_path: Path) -> None:
@@ -27,6 +28,19 @@ def test_they_are_needed_only_where_ours_opens_nothing(
     nodes = [{"name": "a"}, {"name": "b"}]
     assert logins.opened_by(["-o", "IdentitiesOnly=no"], nodes, "state") == names
     assert logins.opened_by([], nodes, "state") == []
+
+
+def test_a_key_that_waits_for_a_touch_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "ssh"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(logins, "TOUCH_S", 0.5)
+    began = pace.now()
+    assert not logins.opens([], {"name": "a", "port": 22, "user": "anna", "address": "192.0.2.1"}, "state")
+    assert pace.now() - began < 20
 
 
 def test_a_direct_question_offers_our_key_alone() -> None:

@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from console.follow import GONE_S
-from console.infra.node import Node, program
+from console.infra.node import MARK, Node, program
 from plugins.module_utils.motley import pausing, start_stop_status
 from tests.support import pace
 
@@ -257,7 +257,8 @@ def test_what_is_sent_needs_nothing_of_ours_on_the_node(home: Path) -> None:
     with program(Node.brings, Node.answers_by) as sent:
         ask = [sys.executable, "-IS", "-", "runs", json.dumps({"home": str(home)})]
         done = subprocess.run(ask, stdin=sent, cwd=home, capture_output=True, text=True, check=False)
-    assert json.loads(done.stdout)["runs"]["r"]["step"] == 10, done.stderr
+    mark, answer = done.stdout.splitlines()
+    assert mark == MARK and json.loads(answer)["runs"]["r"]["step"] == 10, done.stderr
 
 
 def test_the_last_words_stay_until_the_reader_has_waited_long_enough(

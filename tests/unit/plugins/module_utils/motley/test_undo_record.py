@@ -234,6 +234,7 @@ GOOD = {
     "python": [3, 12, 3],
     "free_gb": {"home": 100.0, "system": 100.0},
     "places": {"home": "/home/anna", "system": "/var"},
+    "cluster": {"path": "/home/anna/ai-cluster", "at": "/home/anna", "open": True, "filesystem": "ext2/ext3"},
     "apt_lock": "",
     "apt_waited_s": 0.0,
 }
@@ -267,6 +268,25 @@ def test_what_is_no_machine_of_its_own_is_refused_by_name(odd: dict[str, object]
     (finding,) = judge(GOOD | odd, 0)
     assert what in finding["what"] and fix in finding["fix"]
     assert not judge(GOOD | {"container": "systemd-nspawn"}, 0)
+
+
+@pytest.mark.parametrize(
+    ("folder", "what", "fix"),
+    [
+        (
+            {"open": False, "path": "/data", "at": "/data"},
+            "work in /data (motley_home is /data)",
+            "chown $(id -un): /data",
+        ),
+        ({"open": False, "path": "/root/c", "at": "/root"}, "work in /root (motley_home is /root/c)", "motley_home"),
+        ({"filesystem": "nfs"}, "/home/anna/ai-cluster on nfs", "motley_home in hosts.yml"),
+    ],
+)
+def test_a_folder_where_nobody_can_work_is_refused_before_anything_is_changed(
+    folder: dict[str, Any], what: str, fix: str
+) -> None:
+    (found,) = judge(GOOD | {"cluster": GOOD["cluster"] | folder}, 20)
+    assert what in found["what"] and fix in found["fix"]
 
 
 def test_old_releases_are_refused_and_testing_is_not() -> None:
