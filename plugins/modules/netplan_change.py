@@ -323,6 +323,7 @@ def confirm(module: AnsibleModule) -> None:
 def go_back() -> None:
     APPLIED.unlink(missing_ok=True)
     run_later(UNIT + "-now", 1, "/bin/sh", str(RESTORE))
+    BEGUN.touch()  # whoever asks for it within that second does not ask a second time
 
 
 def back(module: AnsibleModule) -> None:

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -58,6 +59,10 @@ def test_what_is_refused_keeps_its_way_back_until_it_is_back(
     with pytest.raises(Refused, match="nobody answers"):
         change.confirm(asked(back_to=""))
     assert (tmp_path / "at-boot").exists() and (tmp_path / "wanted").is_symlink()
+    module = asked()
+    module.exit_json = done = Mock()
+    change.back(module)  # as the controller does, perhaps within the second until it starts
+    assert done.call_args.kwargs["gone_back"]
     assert len(started) == 2, "by the timer, and at once"
     subprocess.run(started[-1], check=True)
     assert (tmp_path / NETPLAN).read_text() == "old" and (tmp_path / "seen-at-boot").exists()
