@@ -90,9 +90,10 @@ def what_units_said(person: Person) -> str:
     return "\n".join(f"{host.name}:\n{host.outcome('sh', '-c', look).stdout}" for host in person.cluster.hosts)
 
 
-def stopped(person: Person) -> Said:
+def stopped(person: Person, *, on_all: bool = True) -> Said:
     """Within ten seconds on a machine of its own, and nothing of a run is left on any."""
-    assert all(what_runs(host) for host in person.cluster.hosts if host.running), "there was nothing to stop"
+    there = [bool(what_runs(host)) for host in person.cluster.hosts if host.running]
+    assert all(there) if on_all else any(there), "there was nothing to stop"
     began = pace.now()
     said = person.types("stop")
     took_s = pace.now() - began
@@ -317,7 +318,7 @@ def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(per
         assert launching.exitstatus == 130 and person.at_work() == [], role
         assert any(what_runs(host) for host in person.cluster.hosts) == on, launching.after
         if on:
-            stopped(person)
+            stopped(person, on_all=False)  # whom it had reached
     assert "the first step is proven on 3 of 3 nodes" in says(person, *launch)
     stopped(person)
 
