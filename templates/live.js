@@ -25,7 +25,7 @@ const others = new BroadcastChannel("motley");
 others.onmessage = (event) => heard(event.data);
 const listen = () => new Promise(() => connect());
 const connect = () => {
-  const source = new EventSource("/events"), tell = (said) => { heard(said); others.postMessage(said); };
+  const source = new EventSource("events"), tell = (said) => { heard(said); others.postMessage(said); };
   for (const kind of ["part", "title"]) source.addEventListener(kind, (event) => tell({ kind, facts: JSON.parse(event.data) }));
   source.onopen = () => tell({ kind: "found" });
   source.onerror = () => {

@@ -31,14 +31,17 @@ LOST = "open the address that ./motley dashboard printed\n"
 
 
 class Guard:
-    def __init__(self, app: ASGIApp, *, hosts: Collection[str], token: str) -> None:
-        self.app, self.hosts, self.token = app, {host.lower() for host in hosts}, token
+    """`folder`: below it are all pages. A browser sends a cookie to all ports of a machine, and another user's server
+    there would be given the token: the cookie is of this folder alone, which no one else knows."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Collection[str], folder: str, token: str) -> None:
+        self.app, self.hosts, self.folder, self.token = app, {host.lower() for host in hosts}, folder, token
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         answer = self.refusal(scope)
-        await (answer or self.app)(scope, receive, guarded(send))
+        await (answer or self.app)({**scope, "root_path": self.folder}, receive, guarded(send))
 
     def refusal(self, scope: Scope) -> PlainTextResponse | RedirectResponse | None:
         headers, changes = Headers(scope=scope), scope["method"] not in ("GET", "HEAD")
@@ -46,15 +49,16 @@ class Guard:
             return PlainTextResponse("this is another host's page\n", 421)
         if changes and headers.get("origin", "").lower() not in {f"http://{host}" for host in self.hosts}:
             return PlainTextResponse("only its own page may do that\n", 403)
+        below = scope["path"].startswith(f"{self.folder}/")
         given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
         from_elsewhere = headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
-        if given and not changes and self.is_token(given):
-            moved = RedirectResponse(f"/{scope['path'].lstrip('/')}", 303)
-            moved.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path="/")
+        if given and not changes and below and self.is_token(given):
+            moved = RedirectResponse(f"{self.folder}/{scope['path'].removeprefix(self.folder).lstrip('/')}", 303)
+            moved.set_cookie(COOKIE, self.token, httponly=True, samesite="strict", path=f"{self.folder}/")
             return moved
         if from_elsewhere:
             return PlainTextResponse("not from another site\n", 403)
-        if not self.is_token(cookie(headers.get("cookie", ""))):
+        if not below or not self.is_token(cookie(headers.get("cookie", ""))):
             return PlainTextResponse(LOST, 401)
         return None
 
@@ -63,7 +67,6 @@ class Guard:
 
 
 def cookie(text: str) -> str:
-    """Two servers on one machine have one jar: theirs differ by name in no browser, so the last one opened counts."""
     try:
         found = SimpleCookie(text).get(COOKIE)
     except CookieError:

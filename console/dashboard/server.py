@@ -58,7 +58,7 @@ class Dashboard:
     boot: str = ""
     """Which life of the server a stream's numbers are of."""
 
-    def app(self, hosts: Sequence[str], token: str) -> Guard:
+    def app(self, hosts: Sequence[str], folder: str, token: str) -> Guard:
         self.boot = secrets.token_hex(4)
         routes = [
             Route("/", self.run),
@@ -70,7 +70,7 @@ class Dashboard:
             Route("/stop", self.stop, methods=["GET", "POST"]),
             Route("/{name}", self.file),
         ]
-        return Guard(Starlette(routes=routes), hosts=hosts, token=token)
+        return Guard(Starlette(routes=routes), hosts=hosts, folder=folder, token=token)
 
     # -- pages -------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Dashboard:
                 said = await self.verb(["stop", f"--inventory={self.inventory.path}"])
         body = (
             f"<p>This saves run <b>{html.escape(run)}</b> and ends it on every machine. It can be resumed.</p>"
-            '<form method="post" action="/stop"><p><label>Type its name: '
+            '<form method="post" action="stop"><p><label>Type its name: '
             '<input name="run" autocomplete="off" required></label>'
             f'</p><p><button>stop it</button></p></form><p id="said">{html.escape(said)}</p>{self.command("stop")}'
         )
@@ -218,7 +218,7 @@ class Dashboard:
 
 
 ASK = (
-    '<form method="post" action="/ask"><p><label>Your question, answered before and after training:'
+    '<form method="post" action="ask"><p><label>Your question, answered before and after training:'
     '<br><textarea name="question" rows="3" maxlength="4000" required></textarea></label></p>'
     "<p><button>ask</button></p></form>"
 )
@@ -245,20 +245,20 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
     place = listening(port, lan=lan)
     port = place.getsockname()[1]
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses() if lan else []))]
-    token = secrets.token_urlsafe(24)
+    folder, token = f"/{secrets.token_urlsafe(6)}", secrets.token_urlsafe(24)
     feed = Feed(from_inventory(inventory), inventory.nodes, run)
     shown = "" if inventory.path == Path("inventory/homelab") else f" --inventory {inventory.path}"
     board = Dashboard(feed, Pages(feed, shown), inventory)
     feed.start()
     for host in hosts if lan else hosts[:1]:
-        say(f"http://{host}/?token={token}")
+        say(f"http://{host}{folder}/?token={token}")
     if lan:
-        for line in qr_lines(f"http://{hosts[-1]}/?token={token}"):
+        for line in qr_lines(f"http://{hosts[-1]}{folder}/?token={token}"):
             say(line)
         say("everybody in your network who has this address can read along, and stop the run: not over Wi-Fi of others")
     say("Ctrl-C ends the page; the run continues without it")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(board, place, hosts, token))
+        asyncio.run(serve(board.app(hosts, folder, token), board, place))
     return 0
 
 
@@ -281,9 +281,9 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0.5)
 
 
-async def serve(board: Dashboard, place: socket.socket, hosts: Sequence[str], token: str) -> None:
+async def serve(app: Guard, board: Dashboard, place: socket.socket) -> None:
     config = uvicorn.Config(
-        board.app(hosts, token), log_level="error", access_log=False, lifespan="off", server_header=False,
+        app, log_level="error", access_log=False, lifespan="off", server_header=False,
         http=Connection, ws="none", timeout_graceful_shutdown=1,
         limit_concurrency=64, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip

@@ -97,7 +97,8 @@ class Board:
         self.address = self.process.stdout.readline().strip()
         assert "?token=" in self.address, self.address
         self.base, _, self.token = self.address.partition("/?token=")
-        self.port = int(self.base.rpartition(":")[2])
+        host, _, self.folder = self.base.removeprefix("http://").partition("/")
+        self.port = int(host.rpartition(":")[2])
 
     def close(self, number: int = signal.SIGTERM) -> None:
         self.process.send_signal(number)

@@ -10,6 +10,7 @@ import pytest
 
 from console.dashboard import server
 from console.dashboard.feed import Feed
+from console.dashboard.guard import Guard
 from console.inventory.read import Inventory
 
 OWN = "192.0.2.7"
@@ -28,8 +29,8 @@ def test_only_where_it_is_asked_for(
         place.bind(("127.0.0.1", port))
         return place
 
-    async def serve(_: server.Dashboard, place: socket.socket, hosts: Sequence[str], token: str) -> None:
-        served.append(hosts)
+    async def serve(app: Guard, _: server.Dashboard, place: socket.socket) -> None:
+        served.append(sorted(app.hosts))
         place.close()
 
     monkeypatch.setattr(server, "listening", listening)

@@ -61,7 +61,9 @@ def asks(board: Board, path: str, method: str = "GET", body: str = "", **headers
     link = http.client.HTTPConnection("127.0.0.1", board.port, timeout=20)
     given = {"Host": f"127.0.0.1:{board.port}", "Cookie": f"motley={board.token}"}
     given |= {name.replace("_", "-"): value for name, value in headers.items()}
-    link.request(method, path, body or None, {name: value for name, value in given.items() if value})
+    link.request(
+        method, f"/{board.folder}{path}", body or None, {name: value for name, value in given.items() if value}
+    )
     return link.getresponse()
 
 
@@ -342,15 +344,16 @@ def test_what_changes_something_comes_from_its_own_page_alone(live: LiveRun, boa
 
 def test_a_token_from_another_site_still_only_sets_its_cookie(board: Board) -> None:
     moved = asks(board, f"/?token={board.token}", Cookie="")
-    assert moved.status == 303 and moved.getheader("Location") == "/"
+    assert moved.status == 303 and moved.getheader("Location") == f"/{board.folder}/"
     cookie = moved.getheader("Set-Cookie") or ""
+    assert f"Path=/{board.folder}/;" in cookie, "no other server of this machine is given it"
     assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
     assert asks(board, "/?token=wrong", Cookie="").status == 401
 
 
 def test_the_way_to_a_page_with_the_token_leads_to_no_other_host(board: Board) -> None:
     moved = asks(board, f"//elsewhere.example/?token={board.token}", Cookie="")
-    assert (moved.status, moved.getheader("Location")) == (303, "/elsewhere.example/")
+    assert (moved.status, moved.getheader("Location")) == (303, f"/{board.folder}/elsewhere.example/")
 
 
 def test_a_number_that_is_none_begins_a_stream_again(tmp_path: Path) -> None:
