@@ -25,6 +25,7 @@ from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.lan import ROLLBACK, ip, lower
 from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
 from ansible.module_utils.motley.preflight import judge
+from ansible.module_utils.motley.undo_record import as_its_person
 
 DOCUMENTATION = r"""
 module: node_info
@@ -76,7 +77,7 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "python": list(sys.version_info[:3]),
         "wsl": "microsoft" in platform.release().lower(),
         "home": home,
-        "own_key": read(Path(home, ".ssh", f"{key}.pub")) if key else "",
+        "own_key": own_key(Path(home, ".ssh", f"{key}.pub")) if key else "",
         "hostname": socket.gethostname(),
         "places": places,
         "free_gb": {name: shutil.disk_usage(path).free / 1e9 for name, path in places.items()},
@@ -94,6 +95,11 @@ def look(user: str, key: str = "") -> dict[str, Any]:
         "time_service": time_service(),
         "battery": any(read(path) == "Battery" for path in Path("/sys/class/power_supply").glob("*/type")),
     }
+
+
+def own_key(path: Path) -> str:
+    with as_its_person(path):
+        return read(path)
 
 
 def os_release() -> dict[str, Any]:
