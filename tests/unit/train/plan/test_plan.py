@@ -290,6 +290,43 @@ def test_settings_of_a_run_cannot_change() -> None:
     assert "max_steps: the run was launched with 40, 50 is asked for" in said
 
 
+@pytest.mark.parametrize("what", ["pretrain", "images", "own", "model"])
+def test_no_link_in_a_folder_sends_a_file_from_outside(what: str, tmp_path: Path) -> None:
+    folder, private, recipe = tmp_path / "downloaded", tmp_path / "private", tmp_path / "mine.py"
+    for name in ("cat/a.jpg", "dog/b.jpg", "cat/a.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text")
+    (folder / "config.json").write_text("{}")
+    recipe.write_text("def rows(settings): ...\ndef model(settings): ...\ndef loss(model, batch): ...\n")
+    private.write_text("secret")
+    values: dict[str, Any] = {
+        "pretrain": {"recipe": "pretrain", "dataset": str(folder)},
+        "images": {"recipe": "images", "dataset": str(folder)},
+        "own": {"recipe": str(recipe), "dataset": str(folder)},
+        "model": {"model": str(folder)},
+    }[what]
+    (folder / "cat/inside.txt").symlink_to("a.txt")
+    (folder / "cat/inside.jpg").symlink_to(folder / "dog/b.jpg")
+    request.read(values)
+    link = folder / ("cat/out.jpg" if what == "images" else "cat/out.txt")
+    link.symlink_to(private)
+    with pytest.raises(BadInput, match=f"(?s)leads out of this folder.*{private}.*link: {link}.*cp -rL"):
+        request.read(values)
+
+
+def test_a_model_in_the_hubs_cache_is_made_of_links(tmp_path: Path) -> None:
+    folder, blob = tmp_path / "models--a--b/snapshots/5f", tmp_path / "models--a--b/blobs/1"
+    for path in (folder, blob.parent):
+        path.mkdir(parents=True)
+    blob.write_text("{}")
+    (folder / "config.json").symlink_to("../../blobs/1")
+    assert request.read({"model": str(folder)}).model.folder == folder
+    (folder / "notes").symlink_to("../../private")
+    (folder / "../../private").write_text("secret")
+    with pytest.raises(BadInput, match="leads out of this folder"):
+        request.read({"model": str(folder)})
+
+
 @pytest.mark.parametrize("values", [{"resume": "qa"}, {"run": "qa"}, {"resume": "qa", "run": "branch"}])
 def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], tmp_path: Path) -> None:
     """Typed without the data set, it would be taken from what the node says, and sent to it."""
