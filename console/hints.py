@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from console.verbs import VERBS, Option
+from train.safe_stdio import draw
 
 FORM = "MOTLEY_HINTS"
 """The variable that is set where messages shall name ./motley."""
@@ -50,6 +51,9 @@ class Translating:
     def write(self, text: str) -> int:
         self.stream.write(in_form(text, self.verb))
         return len(text)
+
+    def draw(self, text: str) -> None:
+        draw(in_form(text, self.verb), self.stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import shutil
 import sys
 import time
@@ -22,9 +21,9 @@ from console import interrupt, playbook_view, receipt
 from console.inventory.read import Inventory, is_local
 from console.progress import FINDING, Progress
 from console.words import counted
+from train.safe_stdio import COLOUR, Drawing, plain
 
 ROOT = Path(__file__).parents[1]
-COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 SHOWN = 6
 
 
@@ -80,7 +79,7 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
     """
     progress = progress or Progress()
     verbose = os.environ.get("VERBOSE", "") not in ("", "0")
-    screen = Console(highlight=False, markup=False)
+    screen = Console(highlight=False, markup=False, file=Drawing(sys.stdout))  # type: ignore[arg-type]
     started = time.monotonic()
     work = request.inventory.state / "runs" / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
@@ -99,7 +98,7 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
         f"receipt  {short_path(page)}",
         *_next(request, whole),
     ]:
-        screen.print(line, soft_wrap=True)
+        screen.print(plain(line), soft_wrap=True)
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
 

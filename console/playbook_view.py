@@ -13,6 +13,7 @@ from rich.text import Text
 
 from console.ansible_errors import Cause
 from console.progress import FINDING, NodeProgress, Phase, Progress
+from train.safe_stdio import plain
 
 
 class View:
@@ -41,7 +42,7 @@ class View:
         if not self.silent:
             for node, phase in news:
                 if line := phase_line(node, phase, width, check=self.check):
-                    self.screen.print(line, soft_wrap=True)
+                    self.screen.print(plain(line), soft_wrap=True)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
@@ -49,7 +50,11 @@ class View:
             spent = time.monotonic() - node.since
             state = "off" if node.off else ("✗" if node.failed else f"{node.changed} changed")
             table.add_row(
-                node.name, node.phase, Text(node.task, overflow="ellipsis", no_wrap=True), f"{spent:.0f} s", state
+                node.name,
+                node.phase,
+                Text(plain(node.task), overflow="ellipsis", no_wrap=True),
+                f"{spent:.0f} s",
+                state,
             )
         return table
 

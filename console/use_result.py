@@ -7,12 +7,16 @@ python -m console ask|eval|export [--run NAME] [--inventory FOLDER]
 from __future__ import annotations
 
 import base64
+import codecs
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from io import BufferedReader
 from pathlib import Path
+from typing import TextIO
 
-from console import interrupt
+from console import hints, interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
@@ -20,6 +24,7 @@ from console.inventory.read import Inventory
 from console.status import gathered
 from console.words import say
 from train.plan.pictures import SUFFIXES
+from train.safe_stdio import plain
 
 TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
 
@@ -31,7 +36,7 @@ class NowhereToAsk(Exception):
 def on_a_node(
     inventory: Inventory, run: str, verb: list[str], *, more: list[str], offline: bool = True, given: str = ""
 ) -> int:
-    """Its output and our input pass through as they are, but where it is `given` something."""
+    """Our input passes through as it is, but where it is `given` something; its output as a terminal may show it."""
     try:
         homes = [part for node in from_inventory(inventory) for part in node.parts(run)]
         run, stopped, node = choose(homes, run)
@@ -41,14 +46,26 @@ def on_a_node(
     except (NowhereToAsk, Silent) as reason:
         say(str(reason))
         return 1
-    with subprocess.Popen(command, stdin=subprocess.PIPE if given else None, text=True) as process:
+    pipes = {"stdin": subprocess.PIPE if given else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process, ThreadPoolExecutor(2) as pool:  # type: ignore[call-overload]
         try:
-            process.communicate(given or None)
-            return process.returncode
+            pool.map(pass_on, (process.stdout, process.stderr), map(hints.as_it_is, (sys.stdout, sys.stderr)))
+            if process.stdin:
+                with process.stdin:
+                    process.stdin.write(given.encode())
+            return int(process.wait())
         except KeyboardInterrupt:
             process.terminate()
             process.wait()
             return interrupt.CODE
+
+
+def pass_on(pipe: BufferedReader, stream: TextIO) -> None:
+    """As it comes: a question waits for its answer on the same line."""
+    decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+    while part := pipe.read1():
+        stream.write(plain(decode(part)))
+        stream.flush()
 
 
 def evaluate(inventory: Inventory, run: str) -> int:

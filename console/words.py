@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from train.safe_stdio import draw, plain
+
 BAR = 24
 say = functools.partial(print, flush=True)
 
@@ -45,7 +47,7 @@ def progress_bar(part: float) -> str:
 
 def redraw(line: str) -> None:
     """On a terminal: in place of the line that stands there, which is not ended yet."""
-    sys.stdout.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
+    draw(f"\r\x1b[2K{plain(line)[: shutil.get_terminal_size().columns - 1]}", sys.stdout)
     sys.stdout.flush()
 
 

@@ -1,27 +1,62 @@
-"""Output may get lost: on a full disk, to a terminal that is gone, to a reader that left. No work ends by it."""
+"""Output may get lost: on a full disk, to a terminal that is gone, to a reader that left. No work ends by it.
+
+And it commands no terminal: what data sets, models and nodes say is shown, whatever is in it.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""All that is no letter to a terminal, but for the line break and the tab; and what turns the direction of writing."""
+
+
+def plain(text: str) -> str:
+    """As a terminal may show it: what would command one is a �."""
+    return COMMANDS.sub("\ufffd", COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def draw(text: str, stream: Any) -> None:
+    """What is ours to its last character, and may move the cursor and colour."""
+    getattr(stream, "draw", stream.write)(text)
+
+
+class Drawing:
+    """A stream for a library that draws."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        draw(text, self.stream)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
 
 class Forgiving:
-    """A stream whose words may get lost."""
+    """A stream whose words may get lost, and are words alone."""
 
     def __init__(self, stream: Any, forgiven: type[OSError] = OSError) -> None:
         self.stream, self.forgiven = stream, forgiven
         self.unread = False
 
     def write(self, text: str) -> int:
-        self._try(self.stream.write, text)
+        self._try(self.stream.write, plain(text))
         return len(text)
 
+    def draw(self, text: str) -> None:
+        self._try(draw, text, self.stream)
+
     def writelines(self, lines: Iterable[str]) -> None:
-        self._try(self.stream.writelines, lines)
+        self._try(self.stream.writelines, map(plain, lines))
 
     def flush(self) -> None:
         self._try(self.stream.flush)

@@ -38,6 +38,7 @@ from console.inventory.read import Inventory
 from console.status import run_lines, status_lines
 from console.words import say
 from train.errors import BadInput
+from train.safe_stdio import draw
 
 MOST_STREAMS, MOST_IDLE = 16, 32
 EVERY_S = 0.25
@@ -254,7 +255,7 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
         say(f"http://{host}{folder}/?token={token}")
     if lan:
         for line in qr_lines(f"http://{hosts[-1]}{folder}/?token={token}"):
-            say(line)
+            draw(f"{line}\n", sys.stdout)
         say("everybody in your network who has this address can read along, and stop the run: not over Wi-Fi of others")
     say("Ctrl-C ends the page; the run continues without it")
     with contextlib.suppress(KeyboardInterrupt):

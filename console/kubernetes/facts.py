@@ -24,6 +24,7 @@ def of(settings: Settings, run: str, token: dict[str, str], known: dict[str, Any
     versions |= MADE_WITH if settings.gpus else {}
     return LaunchFacts(
         addresses=nodes,
+        launched={run: found["launched"] for run, found in known.items()},
         looks=dict.fromkeys(nodes, look_of(settings, known)),
         versions=dict.fromkeys(nodes, versions),
         processes=dict.fromkeys(nodes, 1),

@@ -11,6 +11,7 @@ from console import hub
 from console.on_controller import Facts, OnController
 from train.files import size_and_hash
 from train.layout import TOKENIZER_FILES
+from train.safe_stdio import plain
 
 
 class ActionModule(OnController):
@@ -64,5 +65,5 @@ class ActionModule(OnController):
             for line in process.stderr:
                 messages.append(line)
                 if " · " in line or "fetched again" in line:
-                    self._display.display(f"  {line.rstrip()}")
+                    self._display.display(plain(f"  {line.rstrip()}"))
             return hub.answer(process.stdout.read(), "".join(messages), wanted, token)

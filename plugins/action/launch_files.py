@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import notify, render
+from console import launched, notify, render
 from train.errors import BadInput
 from train.runlog import paths
 
@@ -28,6 +29,7 @@ class ActionModule(ActionBase):
             aside = render.aside_of(known["hostvars"][node], float(args.get("not_before") or 0), args.get("then") or "")
             more = dict(args.get("environment") or {})
             files = render.files(plan, node, args["token"], dict(args["ports"]), more, aside=aside)
+            launched.keep(files, Path(args["state_folder"]))
             address = notify.for_node(known["hostvars"][node])
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}

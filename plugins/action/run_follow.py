@@ -14,6 +14,7 @@ from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
 from train.errors import BadInput
 from train.runlog.state import RunState
+from train.safe_stdio import plain
 
 
 class ActionModule(ActionBase):
@@ -42,11 +43,15 @@ class ActionModule(ActionBase):
         nodes = from_hostvars(names, hostvars)
         state = Path(hostvars[names[0]]["motley_state_folder"])
         notifier = notify.for_launch(state, str(args["run"]), address)
-        with finished_notices(view, notifier, self._display.display):
+
+        def say(line: str) -> None:
+            self._display.display(plain(line))
+
+        with finished_notices(view, notifier, say):
             ended = live_view.watch(
                 nodes,
                 view,
-                self._display.display,
+                say,
                 terminal=False,  # Ansible's workers have none
                 every_s=float(args["every_s"]),
                 until_proven=not args["follow"],

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import slurm_files
+from console import launched, slurm_files
 from train.errors import BadInput
 
 
@@ -21,6 +22,7 @@ class ActionModule(ActionBase):
         plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         try:
             files = slurm_files.files(plan, list(args["options"]), dict(args.get("environment") or {}))
+            launched.keep(files, Path(args["state_folder"]))
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}
         params = {

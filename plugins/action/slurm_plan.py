@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, plan_view
+from console import electricity, hub, launched, plan_view
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import told
 from plugins.filter.python_env import CPU, with_unsloth
@@ -28,6 +29,7 @@ class ActionModule(OnController):
         sets = sets_of(look, known.get("motley_python_env_sets"))
         versions = with_brought(versions, sets) if brings else versions
         facts = facts_of(look, versions, asked, hub.token(known["hostvars"][me]))
+        facts = replace(facts, launched=launched.known(Path(args["state_folder"])))
         found, sweep = plan_all(asked, facts)
         for one in sweep or [{"run": found.run}]:
             refuse_running(one["run"], look, new=bool(sweep))

@@ -20,6 +20,7 @@ from ansible.release import __version__
 
 try:
     from console import ansible_errors, hints
+    from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]
 
@@ -56,7 +57,7 @@ class CallbackModule(Default):
         self.before_looking: Any = None
 
     def _say(self, words: str, **how: Any) -> None:
-        self._display.display(hints.in_form(words), **how)
+        self._display.display(plain(hints.in_form(words)), **how)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0

@@ -50,6 +50,8 @@ def main() -> None:
     home = Path(params["home"].replace("~", owner.pw_dir, 1) if params["home"].startswith("~") else params["home"])
     look: dict[str, Any] = {"root": os.geteuid() == 0, "home": str(home), "took": {}}
     part(look, "runs", lambda: motley.runs(home))
+    if params["manage_host"]:
+        part(look, "phases", motley.phases)  # while no other thread needs root: it looks as the person
     parts: dict[str, Callable[[], Any]] = {
         "names": lambda: network.names(params["cluster"]),
         "disk": lambda: machine.disk(home),
@@ -62,7 +64,6 @@ def main() -> None:
             "power": machine.power,
             "gpu": machine.gpu,
             "apt": machine.apt,
-            "phases": motley.phases,
             "units": motley.units,
             "firewall": motley.firewall,
             "rules": motley.rules,

@@ -26,6 +26,7 @@ from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.lan import ROLLBACK, ip, lower
 from ansible.module_utils.motley.node_network import name_servers, netplan_files, resolv_conf, wifi_in_use
 from ansible.module_utils.motley.preflight import judge
+from ansible.module_utils.motley.undo_record import as_its_person
 
 DOCUMENTATION = r"""
 module: node_info
@@ -82,7 +83,7 @@ def look(user: str, key: str = "", folder: str = "~/ai-cluster") -> dict[str, An
         "proxmox": Path("/etc/pve").is_dir(),
         "container": output("systemd-detect-virt", "--container"),
         "home": home,
-        "own_key": read(Path(home, ".ssh", f"{key}.pub")) if key else "",
+        "own_key": own_key(Path(home, ".ssh", f"{key}.pub")) if key else "",
         "hostname": socket.gethostname(),
         "cluster": cluster,
         "places": places,
@@ -115,6 +116,11 @@ def cluster_folder(user: str, folder: str) -> dict[str, Any]:
     asked = subprocess.run(test, user=who.pw_uid, group=who.pw_gid, extra_groups=groups, check=False)
     filesystem = subprocess.run(["stat", "-f", "-c", "%T", at], capture_output=True, text=True, check=False).stdout
     return {"path": str(path), "at": at, "open": asked.returncode == 0, "filesystem": filesystem.strip()}
+
+
+def own_key(path: Path) -> str:
+    with as_its_person(path):
+        return read(path)
 
 
 def os_release() -> dict[str, Any]:

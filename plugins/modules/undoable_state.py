@@ -12,7 +12,15 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import difference
-from ansible.module_utils.motley.undo_record import Before, beside, printable, read_text, with_block, write_file
+from ansible.module_utils.motley.undo_record import (
+    Before,
+    as_its_person,
+    beside,
+    printable,
+    read_text,
+    with_block,
+    write_file,
+)
 
 DOCUMENTATION = r"""
 module: undoable_state
@@ -63,12 +71,15 @@ found: {type: list, elements: str, returned: always, description: What each chec
 def main() -> None:
     module = module_of(DOCUMENTATION)
     before = Before(module.params["phase"])
-    changes = [change for file in module.params["files"] if (change := file_change(file))]
-    if not module.check_mode:
-        for change in changes:
+    try:
+        changes = [change for file in module.params["files"] if (change := file_change(file))]
+        for change in [] if module.check_mode else changes:
             before.keep(change["path"])
             write_file(change["path"], change["new"], change["mode"], change["owner"])
             before.wrote(change["path"])
+    except PermissionError as error:
+        fix = f"on that machine: sudo ls -ld {error.filename}; give it to them with chown, or remove it if it is a link"
+        module.fail_json(msg=f"{error.filename} is closed to the person in whose folder it is\nfix: {fix}")
     settled = [settle(module, before, setting, bool(changes)) for setting in module.params["settle"]]
     ran = [command for command, _ in settled if command]
     module.exit_json(
@@ -87,13 +98,14 @@ def file_change(file: dict[str, Any]) -> dict[str, Any] | None:
     if file.get("if_exists") and not Path(file["if_exists"]).exists():
         return None
     owner = owner_of(file.get("owner", "root"))
-    old = read_text(path)
+    with as_its_person(path):
+        old = read_text(path)
+        status = path.stat() if old is not None else None
     new = new_content(old or "", file) if "content" in file else new_block(old or "", file)
     mode = int(str(file.get("mode", "0644")), 8)
-    if "block" in file and old is not None:  # a file that is not ours keeps its mode and owner
-        status = path.stat()
+    if "block" in file and status:  # a file that is not ours keeps its mode and owner
         mode, owner = status.st_mode & 0o7777, (status.st_uid, status.st_gid)
-    same = old == new and path.stat().st_mode & 0o7777 == mode
+    same = old == new and status and status.st_mode & 0o7777 == mode
     return None if same else {"path": path, "old": old, "new": new, "mode": mode, "owner": owner}
 
 

@@ -339,6 +339,10 @@ def test_whoever_sits_there_pauses_by_the_desktop(host: Host) -> None:
     assert entry["Desktop Entry"]["Actions"] == "hours;back;"
     assert [clicks("Desktop Entry") for _ in range(3)] == ["", None, ""]
     assert [clicks(f"Desktop Action {name}") for name in ("hours", "back", "back")] == ["2h\n", None, None]
+    host.run("sh", "-c", f"echo root > /root/kept; ln -s /root/kept {HOME}/pause")
+    assert host.outcome("/usr/local/bin/motley-pause", "2h").returncode != 0, "as root it acts as whose folder it is"
+    assert host.run("cat", "/root/kept") == "root\n"
+    host.run("/usr/local/bin/motley-pause", "off")
     other = host.outcome("runuser", "-u", "nobody", "--", "/usr/local/bin/motley-pause")
     assert other.returncode != 0 and not file.exists(), "who may not write there is asked for a password"
     if host.outcome("sh", "-c", "command -v pkexec").returncode:

@@ -6,6 +6,7 @@ import difflib
 import functools
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -248,6 +249,21 @@ def text_folder(name: str, folder: Path) -> Dataset:
         files=tuple(files),
         folder=folder,
     )
+
+
+def refuse_links(folder: Path, files: Iterable[Path]) -> None:
+    """What lies in a folder may be somebody else's work: no link in it sends a file from outside to the nodes."""
+    own = folder.resolve()
+    inside = [own, own.parent.parent / "blobs"]  # the hub's cache is made of links to the latter
+    places = {place for file in files for place in (file, *file.parents)} - {folder, *folder.parents}
+    for link in sorted(place for place in places if place.is_symlink()):
+        leads_to = link.resolve()
+        if not any(leads_to.is_relative_to(place) for place in inside):
+            raise BadInput(
+                f"a link leads out of this folder, and what it leads to would be sent to the nodes: {leads_to}",
+                f"link: {link}",
+                "remove it, or put the files themselves there: cp -rL FOLDER COPY makes a copy without links",
+            )
 
 
 def is_hidden(path: Path) -> bool:

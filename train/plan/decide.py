@@ -32,7 +32,7 @@ SLOW = "on a CPU it is slow, and meant for tests"
 def decide(request: Request, facts: LaunchFacts) -> Plan:
     """The run that is launched, or BadInput with everything that blocks it."""
     refuse(obstacles.running(facts.looks))
-    request = choose_run(request, known_runs(facts.looks))
+    request = choose_run(request, known_runs(facts.looks, facts.launched))
     nodes = nodes_of(facts, request.config.device)
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     mbit, link_why = link(nodes, facts.proof_mbit)

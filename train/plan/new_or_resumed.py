@@ -6,7 +6,8 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
@@ -16,6 +17,9 @@ from train.plan.fit import NAMES
 from train.plan.request import MATH, START, Request, read
 from train.plan.run_name import as_name
 
+PLACES = ("model", "dataset", "recipe", "tokenizer")
+"""Settings that may lead to a file of this computer, which is sent to the nodes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
@@ -24,15 +28,18 @@ class Known:
     launched: dict[str, Any]
     step: int
     done: bool
+    from_here: dict[str, Any] = field(default_factory=dict)
+    """As this computer launched it last, by its own record."""
 
 
-def known_runs(looks: Mapping[str, Any]) -> dict[str, Known]:
+def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[str, Known]:
     """By name, from all nodes: the furthest step, and the settings wherever they are written."""
     found: dict[str, Known] = {}
     for look in looks.values():
         for name, run in look["runs"].items():
             was = found.get(name, Known({}, 0, False))
-            found[name] = Known(was.launched or run["launched"], max(was.step, run["step"]), was.done or run["done"])
+            launched, step = was.launched or run["launched"], max(was.step, run["step"])
+            found[name] = Known(launched, step, was.done or run["done"], from_here.get(name, {}))
     return dict(sorted(found.items()))
 
 
@@ -58,8 +65,23 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
     if known:
         refuse_changes(request, known, unused(name, runs))
     # A restart within the run must continue it, not begin again: nodes get `auto` in any case.
-    values = {**(settings_before(known) if known else {}), **request.given, "run": name, "resume": "auto"}
+    before = settings_of_before(name, known, request.given) if known else {}
+    values = {**before, **request.given, "run": name, "resume": "auto"}
     return begun(request, values, known, from_start=from_start)
+
+
+def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A node's word alone chooses no file of this computer: it would be sent there."""
+    values, launched = settings_before(known), known.from_here.get("given", {})
+    for place in PLACES:
+        value = values.get(place)
+        if place not in given and value and value != launched.get(place) and Path(str(value)).expanduser().exists():
+            raise BadInput(
+                f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
+                "and has a file or folder of that name, which the nodes would get",
+                fix=f"fix: if that is what you want: -e {place}={value}",
+            )
+    return values
 
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
@@ -69,7 +91,7 @@ def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
         raise BadInput(f"resume: no node knows a run '{name}'", fix=f"fix: {hint}")
     known = runs[name]
     refuse_changes(request, known, unused(name, runs))
-    values = {**settings_before(known), **request.given}
+    values = {**settings_of_before(name, known, request.given), **request.given}
     if not settings_before(known) and "model" not in values:
         raise BadInput(
             f"resume: how {name} was launched is not written down any more", fix="fix: give its settings again"

@@ -55,6 +55,8 @@ class LaunchFacts:
     """gpu or stream, where the inventory sets it."""
     off: Mapping[str, str] = field(default_factory=dict)
     """Nodes that were to take part and do not answer, and why."""
+    launched: Mapping[str, Any] = field(default_factory=dict)
+    """Runs that were launched from here, as launch.json has them; by this computer's own record."""
     proof_mbit: float = 0.0
     """What bootstrap's proof measured."""
     calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)

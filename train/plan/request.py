@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from train.errors import BadInput
 from train.plan import own_recipe
-from train.plan.catalogue import Dataset, Model, catalogue
+from train.plan.catalogue import Dataset, Model, catalogue, refuse_links
 from train.plan.config import RECIPES, SETTINGS, RunConfig, load_config, names_of, nearest, recipe_of
 
 HERE_ONLY = ("home",)
@@ -90,7 +90,11 @@ def read(
     meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
     model, dataset = attempt(names.start_model, home), attempt(names.data)
-    if not (config and model and dataset):
+    if model and model.source == "folder" and model.folder:
+        attempt(refuse_links, model.folder, (path for path in model.folder.rglob("*") if path.is_file()))
+    if dataset and dataset.folder and not dataset.listed:
+        attempt(refuse_links, dataset.folder, (path for path in dataset.files if path != dataset.file))
+    if findings or not (config and model and dataset):
         raise BadInput("\n".join(findings))
     return Request(given=own, config=config, model=model, dataset=dataset, home=home)
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from train.runlog.stages import layer_words
+from train.safe_stdio import draw, plain
 
 NODE_KEYS = ("rows", "first", "rows_crc", "micro_batch", "compute_s", "wait_s", "tokens_per_s", "gpu_gb")
 SCHEMA: dict[str, tuple[str, ...]] = {
@@ -115,7 +116,7 @@ class ProgressLine:
         self.smooth_s = event["step_s"] if not self.smooth_s else 0.9 * self.smooth_s + 0.1 * event["step_s"]
         line = progress_line(event, self.total_steps, (self.total_steps - event["step"]) * self.smooth_s)
         if self.out.isatty():
-            self.out.write(f"\r\x1b[2K{line[: shutil.get_terminal_size().columns - 1]}")
+            draw(f"\r\x1b[2K{plain(line)[: shutil.get_terminal_size().columns - 1]}", self.out)
             self.out.flush()
         elif time.monotonic() - self.last >= self.every_s or event["step"] in (1, self.total_steps):
             self.last = time.monotonic()
@@ -123,8 +124,8 @@ class ProgressLine:
 
     def say(self, text: str) -> None:
         if self.out is not None:
-            start = "\r\x1b[2K" if self.out.isatty() else ""
-            self.out.write(f"{start}{text}\n")
+            draw("\r\x1b[2K" if self.out.isatty() else "", self.out)
+            self.out.write(f"{text}\n")
             self.out.flush()
 
 

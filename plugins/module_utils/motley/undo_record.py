@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import pwd
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +26,40 @@ TAKEN = "# motley took out: "  # before a line of somebody else's that the block
 OPEN_END = "# the line above had no line break"
 
 
+@contextmanager
+def as_its_person(path: Path) -> Iterator[int]:
+    """Below a folder of somebody's, root is that person: a link laid there leads no further than they get themselves.
+
+    Gives their number; 0 where root stays root, and for anybody else. It is the whole process that changes: no threads.
+    """
+    owners = (folder.stat().st_uid for folder in reversed(path.parents) if folder.exists())
+    person = next(filter(None, owners), 0) if os.geteuid() == 0 else 0
+    if not person:
+        yield 0
+        return
+    account, groups, group = pwd.getpwuid(person), os.getgroups(), os.getegid()
+    try:
+        os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
+        os.setegid(account.pw_gid)
+        os.seteuid(person)
+        yield person
+    finally:
+        os.seteuid(0)
+        os.setegid(group)
+        os.setgroups(groups)
+
+
 def digest(path: Path) -> str:
-    return file_hash(path) if path.is_file() else ""
+    with as_its_person(path):
+        return file_hash(path) if path.is_file() else ""
 
 
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
     """All or nothing: a full disk or a power cut leaves the old file."""
-    make_parents(path, owner)
-    write_atomic(path, content.encode(errors="surrogateescape"), mode=mode, owner=owner)
+    with as_its_person(path) as person:
+        own = owner if person in (0, owner[0]) else (person, -1)
+        make_parents(path, own)
+        write_atomic(path, content.encode(errors="surrogateescape"), mode=mode, owner=own)
 
 
 def make_parents(path: Path, owner: tuple[int, int]) -> None:
@@ -43,7 +71,8 @@ def make_parents(path: Path, owner: tuple[int, int]) -> None:
 
 def read_text(path: Path) -> str | None:
     """Such that writing it again gives the same bytes, whatever their encoding and line breaks."""
-    return path.read_bytes().decode("utf-8", errors="surrogateescape") if path.is_file() else None
+    with as_its_person(path):
+        return path.read_bytes().decode("utf-8", errors="surrogateescape") if path.is_file() else None
 
 
 def printable(text: str | None) -> str:
@@ -170,18 +199,20 @@ class Before:
         if str(path) in self.data["files"]:
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with as_its_person(path):
+            status = path.stat() if path.is_file() else None
+            content = path.read_bytes() if status else b""
+            self.data["folders"] += [str(p) for p in missing_parents(path) if str(p) not in self.data["folders"]]
         # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
-        entry: dict[str, Any] = {"existed": path.is_file(), "whole_in_file": True}
-        if path.is_file():
-            status = path.stat()
+        entry: dict[str, Any] = {"existed": bool(status), "whole_in_file": True}
+        if status:
             entry |= {"mode": status.st_mode & 0o7777, "owner": [status.st_uid, status.st_gid]}
             entry["copy"] = f"{len(self.data['files']):02d}-{path.name}"
             with (self.folder / entry["copy"]).open("wb") as copy:
                 os.fchmod(copy.fileno(), 0o600)
-                copy.write(path.read_bytes())
+                copy.write(content)
                 copy.flush()
                 os.fsync(copy.fileno())  # on the disk before the manifest that names it
-        self.data["folders"] += [str(p) for p in missing_parents(path) if str(p) not in self.data["folders"]]
         self.data["files"][str(path)] = entry
         self.save()
 
@@ -219,13 +250,15 @@ class Before:
             remark, now = self._back(path, entry, was)
             remarks += [remark] if remark else []
             if now is None:
-                path.unlink(missing_ok=True)
+                with as_its_person(path):
+                    path.unlink(missing_ok=True)
             else:
                 owner = entry.get("owner", [0, 0])
                 write_file(path, now, entry.get("mode", 0o644), (owner[0], owner[1]))
         for folder in sorted(self.data["folders"], key=len, reverse=True):
-            if Path(folder).is_dir() and not any(Path(folder).iterdir()):
-                Path(folder).rmdir()
+            with as_its_person(Path(folder)):
+                if Path(folder).is_dir() and not any(Path(folder).iterdir()):
+                    Path(folder).rmdir()
         return remarks
 
     def _back(self, path: Path, entry: dict[str, Any], was: str | None) -> tuple[str, str | None]:

@@ -48,6 +48,17 @@ def inventory(tmp_path: Path) -> Inventory:
     return inventory_of(tmp_path, homes)
 
 
+def test_what_a_node_says_commands_no_terminal(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The bell, and OSC 52, which writes into the clipboard."""
+    program = tmp_path / "home of b/env/bin/python"
+    program.write_text("#!/bin/sh\nprintf 'an \\033]52;c;ZXZpbA==\\007answer'; printf '\\007why\\n' >&2\n")
+    assert use_result.evaluate(inventory, "") == 0
+    said = capfd.readouterr()
+    assert said.out.endswith("an �]52;c;ZXZpbA==�answer") and said.err == "�why\n"
+
+
 def busy(tmp_path: Path, name: str, run: str) -> subprocess.Popen[bytes]:
     """A process that is found as one of a run is."""
     home = tmp_path / f"home of {name}"

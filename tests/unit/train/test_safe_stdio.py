@@ -1,13 +1,23 @@
 """`make status | head -3`: a reader that leaves early ends nothing with a traceback, and stops no work."""
 
+import io
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
+from console import __main__, hints, words
+from console.playbook_view import View
+from console.progress import Progress
+from plugins.callback import calm
 from tests.support import pace
+from train import safe_stdio
+from train.runlog.events import ProgressLine
 
 ROOT = Path(__file__).parents[3]
 
@@ -93,3 +103,53 @@ def test_what_shows_without_end_ends_with_its_reader(program: str, first: bytes)
     code, said, seconds = unread("-c", program, first=first)
     assert (code, said) == (0, "")
     assert seconds < 20
+
+
+HOSTILE = "héllo\t\x1b]52;c;ZXZpbA==\x07 \x9b2J\x1b[31mred\x1b[0m \x1b[1A\u202eup\ud800\r"
+SHOWN = "héllo\t�]52;c;ZXZpbA==� �2Jred �[1A�up�\n"
+
+
+@pytest.mark.parametrize("verb", __main__.ACTS)
+def test_no_verb_shows_what_commands_a_terminal(
+    verb: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def says(*_: Any) -> int:
+        words.say(HOSTILE)
+        print(HOSTILE, file=sys.stderr)
+        words.say(HOSTILE, file=hints.as_it_is(sys.stdout))
+        sys.stdout.writelines([HOSTILE])
+        return 0
+
+    monkeypatch.setattr(__main__, "act", says)
+    monkeypatch.setattr(__main__.interrupt, "listen_to_sigterm", lambda: None)
+    needed = {"wake": ["a"], "torchrun": ["s.py"], "rent": [], "pause": ["a"]}
+    monkeypatch.setattr(sys, "argv", ["motley", verb, *needed.get(verb, [])])
+    assert __main__.main() == 0
+    said = capsys.readouterr()
+    assert said.out == 2 * f"{SHOWN}\n" + SHOWN and said.err == f"{SHOWN}\n"
+
+
+def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with safe_stdio.may_be_unread(), hints.translated("follow"):
+        words.redraw(HOSTILE)
+        ProgressLine(sys.stdout, 9).say(HOSTILE)
+    assert capsys.readouterr().out == f"\r\x1b[2K{SHOWN}\r\x1b[2K{SHOWN}"
+
+
+def test_a_playbooks_words_command_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    out, progress = io.StringIO(), Progress()
+    monkeypatch.setattr("console.playbook_view.phase_line", lambda *_, **__: HOSTILE)
+    monkeypatch.setattr(progress, "finished", [(None, "")])
+    View(Console(file=out, force_terminal=True, highlight=False), progress).update()
+    assert "]52" in out.getvalue() and not re.search(r"\x1b\]|\x9b|\x07", out.getvalue())
+
+
+def test_a_calm_play_commands_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    callback = calm.CallbackModule.__new__(calm.CallbackModule)
+    callback._display = type("Display", (), {"display": lambda _, text: said.append(text)})()
+    callback._say(HOSTILE)
+    assert said == [SHOWN]

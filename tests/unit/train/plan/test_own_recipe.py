@@ -171,7 +171,8 @@ def test_the_plan_says_what_it_does_not_know_and_shares_by_speed(mine: Path) -> 
 
 def test_another_file_is_another_run(mine: Path, tmp_path: Path) -> None:
     there = ran(decided({"recipe": str(mine), "run": "qa", "width": 8}, look()))
-    assert decided({"resume": "qa"}, there).settings["width"] == 8
+    from_here = {"qa": there["runs"]["qa"]["launched"]}
+    assert decided({"resume": "qa"}, there, launched=from_here).settings["width"] == 8
     elsewhere = tmp_path / "deep"
     elsewhere.mkdir()
     (elsewhere / "mine.py").write_text(MINE)
@@ -183,5 +184,5 @@ def test_another_file_is_another_run(mine: Path, tmp_path: Path) -> None:
     mine.write_text(MINE + "# changed\n")
     for values in ({"resume": "qa"}, {"recipe": str(mine), "run": "qa"}, {"resume": "qa", "run": "other"}):
         with pytest.raises(BadInput, match="is not the file that the run was launched with"):
-            decided(values, there)
+            decided(values, there, launched=from_here)
     assert decided({"recipe": str(mine), "run": "new"}, there).request.step == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import electricity, hub, plan_view, receipt, render
+from console import electricity, hub, launched, plan_view, receipt, render
 from train.errors import BadInput
 from train.plan import fit, new_or_resumed, obstacles, plan, request
 from train.plan.catalogue import resolve_model
@@ -288,6 +288,69 @@ def test_a_run_that_is_done_is_not_launched_again_by_its_name() -> None:
 def test_settings_of_a_run_cannot_change() -> None:
     said = refusal({"qa": KNOWN}, run="qa", max_steps=50)
     assert "max_steps: the run was launched with 40, 50 is asked for" in said
+
+
+@pytest.mark.parametrize("what", ["pretrain", "images", "own", "model"])
+def test_no_link_in_a_folder_sends_a_file_from_outside(what: str, tmp_path: Path) -> None:
+    folder, private, recipe = tmp_path / "downloaded", tmp_path / "private", tmp_path / "mine.py"
+    for name in ("cat/a.jpg", "dog/b.jpg", "cat/a.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("text")
+    (folder / "config.json").write_text("{}")
+    recipe.write_text("def rows(settings): ...\ndef model(settings): ...\ndef loss(model, batch): ...\n")
+    private.write_text("secret")
+    values: dict[str, Any] = {
+        "pretrain": {"recipe": "pretrain", "dataset": str(folder)},
+        "images": {"recipe": "images", "dataset": str(folder)},
+        "own": {"recipe": str(recipe), "dataset": str(folder)},
+        "model": {"model": str(folder)},
+    }[what]
+    (folder / "cat/inside.txt").symlink_to("a.txt")
+    (folder / "cat/inside.jpg").symlink_to(folder / "dog/b.jpg")
+    request.read(values)
+    link = folder / ("cat/out.jpg" if what == "images" else "cat/out.txt")
+    link.symlink_to(private)
+    with pytest.raises(BadInput, match=f"(?s)leads out of this folder.*{private}.*link: {link}.*cp -rL"):
+        request.read(values)
+
+
+def test_a_model_in_the_hubs_cache_is_made_of_links(tmp_path: Path) -> None:
+    folder, blob = tmp_path / "models--a--b/snapshots/5f", tmp_path / "models--a--b/blobs/1"
+    for path in (folder, blob.parent):
+        path.mkdir(parents=True)
+    blob.write_text("{}")
+    (folder / "config.json").symlink_to("../../blobs/1")
+    assert request.read({"model": str(folder)}).model.folder == folder
+    (folder / "notes").symlink_to("../../private")
+    (folder / "../../private").write_text("secret")
+    with pytest.raises(BadInput, match="leads out of this folder"):
+        request.read({"model": str(folder)})
+
+
+@pytest.mark.parametrize("values", [{"resume": "qa"}, {"run": "qa"}, {"resume": "qa", "run": "branch"}])
+def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], tmp_path: Path) -> None:
+    """Typed without the data set, it would be taken from what the node says, and sent to it."""
+    private = tmp_path / "private.jsonl"
+    private.write_text("{}")
+    given = {"model": "tiny", "dataset": str(private)}
+    of_node = {"given": given, "all": REQUEST.settings | {"dataset": str(private)}}
+    look_of = {"a": {"runs": {"qa": {"launched": of_node, "step": 12, "done": False}}}}
+
+    def dataset(from_here: dict[str, Any], **more: Any) -> Any:
+        asked = request.read({"model": "tiny", **values, **more})
+        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(look_of, from_here)).dataset.file
+
+    for from_here in ({}, {"other": of_node}, {"qa": {"given": {"dataset": str(tmp_path / "public.jsonl")}}}):
+        with pytest.raises(BadInput, match=f"this computer did not launch it so.*\n.*-e dataset={private}"):
+            dataset(from_here)
+    assert dataset({"qa": of_node}) == dataset({}, dataset=str(private)) == private
+
+
+def test_what_was_launched_from_here_is_kept(tmp_path: Path) -> None:
+    file = render.launched(data(made(nodes(look()))))
+    launched.keep([file, {"path": "config/other.json", "content": "{}"}], tmp_path)
+    (tmp_path / "runs/half.json").write_text("{")
+    assert launched.known(tmp_path) == {"qa": json.loads(file["content"])}
 
 
 def test_the_token_never_becomes_part_of_a_plan() -> None:

@@ -1,0 +1,30 @@
+"""What was launched from here, by this computer's own record: .motley/runs/RUN.json, as the nodes' launch.json."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from train.files import write_atomic
+from train.runlog.paths import LAUNCH
+
+FOLDER = "runs"
+
+
+def keep(files: Iterable[dict[str, Any]], state: Path) -> None:
+    """Those of a launch's files that say what was launched."""
+    for file in files:
+        if Path(file["path"]).name == LAUNCH:
+            run = json.loads(file["content"])["run"]
+            write_atomic(state / FOLDER / f"{run}.json", file["content"].encode(), mode=0o600)
+
+
+def known(state: Path) -> dict[str, Any]:
+    found = {}
+    for file in (state / FOLDER).glob("*.json"):
+        with contextlib.suppress(OSError, ValueError):
+            found[file.stem] = json.loads(file.read_text())
+    return found
