@@ -112,6 +112,17 @@ def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_p
     assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
 
 
+def test_half_an_exchange_is_never_applied_saved_or_resumed_from(data, tmp_path):
+    options = {**OPTIONS, "dataset": data}
+    run = failed_run(tmp_path, options, 2, "half_an_exchange=8")
+    for rank in range(2):
+        assert "step 8: the exchange failed on rank 1, and nobody is gone" in run.said(rank)
+        assert checkpoint.steps(run.node_home(rank) / "models/checkpoints/run") == [5, 7]
+    resumed = cluster.train(tmp_path, options, 2)
+    whole = cluster.train(tmp_path / "whole", options, 2)
+    assert resumed.losses() == pytest.approx(whole.losses(), rel=1e-6)
+
+
 def test_half_an_update_is_never_saved(data, tmp_path):
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails_in_update=8")
     assert "node-1, step 8: RuntimeError: half an update" in run.said(1)

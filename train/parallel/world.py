@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
 from train.errors import CheckFailed
@@ -30,6 +31,10 @@ from train.runlog.trace import FIGURES
 
 FAILED = "motley/failed"
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
+
+
+class ExchangeFailedError(CheckFailed):
+    """Half an exchange is in the gradients or weights of some rank."""
 
 
 @dataclass
@@ -42,6 +47,8 @@ class World:
     timeout: timedelta = timedelta(seconds=300)
     """For connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
+    nccl: Any = field(default=None, repr=False)
+    """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
 
     @property
@@ -115,7 +122,7 @@ class World:
         if self.size == 1:
             return
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
-        # Half an exchange is never applied: the step's figures travel over gloo before the update, and need every peer.
+        # Then half of it is in the buffers and nothing raises: see `numbers`.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
         os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
@@ -125,21 +132,38 @@ class World:
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
         dist.distributed_c10d._set_pg_timeout(self.patience)
+        if gpus:
+            self.nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
 
     def numbers(self, mine: list[float]) -> list[list[float]]:
-        """The same few numbers of each rank, in rank order: one round trip over the process group."""
-        own = torch.tensor(mine, dtype=torch.float64)
+        """The same few numbers of each rank, in rank order: one round trip over gloo, which needs every peer. Nobody
+        continues behind an exchange of the cards that failed on one of them: an update comes after it only."""
         if self.size == 1:
             return [mine]
+        own = torch.tensor([*mine, float(self._exchange_failed())], dtype=torch.float64)
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         with record_function(FIGURES):
             dist.all_gather(everyone, own)
-        return [row.tolist() for row in everyone]
+        rows = [row.tolist() for row in everyone]
+        if at := [str(rank) for rank, row in enumerate(rows) if row.pop()]:
+            raise ExchangeFailedError(
+                f"the exchange failed on rank {', '.join(at)}, and nobody is gone; what came of it is not applied",
+                fix="it begins again at the last whole step; where that repeats: dmesg on it, cable, driver",
+            )
+        return rows
+
+    def _exchange_failed(self) -> bool:
+        """NCCL's own thread ends an exchange that fails, and says so to nobody but who asks once the card is done."""
+        if self.nccl is None:
+            return False
+        torch.cuda.synchronize()
+        return bool(self.nccl.get_error() != ErrorType.SUCCESS)
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, source)
+            self.numbers([])
 
 
 def join(timeout_s: float = 300.0) -> World:
