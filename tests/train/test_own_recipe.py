@@ -151,7 +151,7 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
     return made
     return nn.Sequential("""
     mine = written(tmp_path, ("    return nn.Sequential(", layers))
-    words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--eval-fraction=0.3"]
+    words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--warmup-steps=6", "--eval-fraction=0.3"]
     assert main(["run", f"--recipe={mine}", f"--home={tmp_path}", *words]) == 0
     best = min(read(tmp_path / "logs/runs/run/events.jsonl"), key=lambda e: e["loss"] if e["event"] == "eval" else 1e9)
     assert best["step"] < 3, "the last is the best: the two results are one"

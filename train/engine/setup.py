@@ -3,7 +3,6 @@ process group, and what is to be trained is proven to be the same everywhere bef
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -69,7 +68,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         micro_batch, why_micro = int(kept), "as it was found or fell to in this run"
     else:
         micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
-    total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
+    total_steps = config.steps_over(len(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
     run = Run(
@@ -83,6 +82,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         held_out=held_out,
         module=module,
         total_steps=total_steps,
+        warm_up=config.warm_up(total_steps),
         reporter=make_reporter(config, world, out, total_steps),
         strategy=strategy,
         trained=trained,
@@ -203,6 +203,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
+    reasons += config.length_reasons(len(run.rows))
     reasons += left_out.words_at(run.rows.folder)
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
