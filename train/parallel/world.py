@@ -16,6 +16,7 @@ import hmac
 import json
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,6 +30,8 @@ from torch.profiler import record_function
 from train.errors import CheckFailed
 from train.runlog.trace import FIGURES
 
+FIRST_EXCHANGE_S = 20.0
+WRONG_SUM, NO_END = "do not sum up rightly", "did not answer each other within {:.0f} s"
 FAILED = "motley/failed"
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
@@ -133,7 +136,32 @@ class World:
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
         dist.distributed_c10d._set_pg_timeout(self.patience)
         if gpus:
+            self.first_exchange("cuda")
             self.nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
+
+    def first_exchange(self, device: str) -> None:
+        """Of known values, with a limit: two cards in one box may hang behind an IOMMU, or sum up wrongly."""
+        mine, sums = torch.full((1 << 18,), float(self.rank + 1), device=device), set[float]()
+
+        def exchange() -> None:
+            dist.all_reduce(mine)
+            sums.update((mine.min().item(), mine.max().item()))
+
+        self.gather("together")
+        thread = threading.Thread(target=exchange, name="first exchange", daemon=True)
+        thread.start()
+        thread.join(FIRST_EXCHANGE_S)
+        right = self.size * (self.size + 1) / 2
+        problem = "" if sums == {right} else WRONG_SUM if sums else NO_END.format(FIRST_EXCHANGE_S)
+        found = self.gather([self.node, self.local_rank, problem])
+        if problem := next((one[2] for one in found if one[2]), ""):
+            names = " and ".join(f"{node}:{card}" for node, card, _ in found)
+            several = sorted({node for node, card, _ in found if card})
+            where = f" for {', '.join(several)}, which has several cards" if several else ""
+            switch = "NCCL_P2P_DISABLE: 1" if several else "NCCL_ALGO: Ring, NCCL_PROTO: Simple"
+            raise CheckFailed(
+                f"the cards of {names} {problem}", fix=f"motley_render_environment: {{{switch}}}{where}, then launch"
+            )
 
     def numbers(self, mine: list[float]) -> list[list[float]]:
         """The same few numbers of each rank, in rank order: one round trip over gloo, which needs every peer. Nobody
