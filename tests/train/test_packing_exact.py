@@ -57,6 +57,7 @@ def test_rows_beyond_the_positions_of_the_model_are_refused(rope, tmp_path):
     get("hf").build(ModelSpec(folder=str(folder), max_seq_length=512))
     with pytest.raises(BadInput, match="was made for 512"):
         get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513))
+    get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513, method="base"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -158,9 +158,10 @@ def config_of(spec: ModelSpec) -> Any:
 
 def require_positions(config: Any, spec: ModelSpec) -> None:
     """Beyond them unsloth stretches positions by itself, which nobody else does, and `dynamic` ones follow from the
-    longest row that is computed at a time."""
+    longest row that is computed at a time. Who only asks a model has no rows."""
     most = getattr(config, "max_position_embeddings", None)
-    if most and spec.max_seq_length > most:
+    trains = spec.method != "base" and spec.adapter is None
+    if trains and most and spec.max_seq_length > most:
         raise BadInput(
             f"rows of {spec.max_seq_length} tokens, and this model was made for {most}",
             f"folder: {spec.folder}",
