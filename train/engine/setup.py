@@ -17,7 +17,7 @@ from train.data.rows import Rows
 from train.engine import consistency, early_stop, microbatch, pipes, resume
 from train.engine.device import look
 from train.engine.loop import Run
-from train.engine.optimizer import is_mixed, make_optimizer
+from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
 from train.errors import BadInput
 from train.models import backends
@@ -57,7 +57,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     workers, why_cut = arrange(settled, world, base, names)
     module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
     world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
-    mixed = is_mixed(devices) or workers.cut
+    why_stepping = why_on_cpu(devices, config.optimizer)
+    mixed = bool(why_stepping) or workers.cut
     trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
@@ -90,6 +91,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         micro_batch=micro_batch,
         micro_batch_name=micro_batch_name,
     )
+    why_cut += [why_stepping] if why_stepping else []
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
     return run
