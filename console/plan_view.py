@@ -12,6 +12,7 @@ from train.plan.nodes import gb
 from train.plan.pipes_setting import parse_pipes
 from train.plan.plan import Plan, predicted
 from train.plan.request import START
+from train.plan.settings import LEAST_STEPS, LENGTH_RULE
 from train.plan.sizes import cost_of_exchange
 from train.plan.speedup import remedies_as_text
 from train.runlog.stages import layer_words
@@ -23,8 +24,10 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
     epochs = settings["epochs"] or 1
     passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
-    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
     config = plan.request.config
+    if not config.length_is_set:
+        passes += f", {LEAST_STEPS} steps at least"
+    steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
     head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
     entries = {entry.node.node: entry for entry in plan.fit.nodes}
@@ -92,6 +95,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
     if count > 1 and plan.fit.facts:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
+    length = f"{LEAST_STEPS} at least, where once through the data is less: {LENGTH_RULE}"
     where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
     new = plan.model["source"] == "new"
     model = plan.model["reason"] if new else f"{plan.model['reason']}; {where}"
@@ -109,6 +113,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
         *(("streams", f"{entry.node.node}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
+        ("steps", "" if plan.request.config.length_is_set else length),
         ("decided", "; ".join(reason for reason in plan.fit.decisions.reasons[:3] if not reason.endswith(": as set"))),
         ("rate", plan.request.config.rate_reason.removeprefix("learning rate ")),
         ("network", network if count > 1 else ""),

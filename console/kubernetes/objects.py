@@ -289,6 +289,8 @@ def _environment(more: Mapping[str, Any]) -> list[Object]:
             "MOTLEY_CONFIG": CONFIG,
             "PYTHONUNBUFFERED": "1",
             "TOKENIZERS_PARALLELISM": "false",
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+            "PYTORCH_ALLOC_CONF": "expandable_segments:True",
         },
         **{"HF_HUB_DISABLE_TELEMETRY": "1", "UNSLOTH_DISABLE_STATISTICS": "1"},
     }

@@ -62,7 +62,7 @@ def main(model: str, data: str, out: str, *numbers: str) -> None:
         gradient_accumulation_steps=each // micro_batch,
         learning_rate=2e-4,
         lr_scheduler_type="cosine",
-        warmup_steps=5,
+        warmup_steps=min(5, steps // 10),
         use_cpu=True,
         ddp_backend="gloo",
         ddp_find_unused_parameters=False,

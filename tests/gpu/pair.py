@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -26,6 +27,7 @@ from tests.gpu.pair_logs import (
     judge_loss,
     judge_nccl,
 )
+from train.engine.device import ALIKE
 from train.runlog.tail import read
 
 NEEDS = ("PAIR=NODE,NODE", "the controller's environment (make env)")
@@ -135,14 +137,25 @@ def trained(place: Place, run: str, minutes: float, nodes: tuple[str, ...], **se
 
 
 def measure_adapters(place: Place) -> Figures:
+    """Each on its card, as if they were known to step alike already."""
     pair = Pair(place)
+    alike = "+".join(capability(pair, node) for node in place.pair)
     try:
-        pair.launch("kit-adapters", place.pair, max_steps=200, proof_every=25, eval_every=0)
+        settings = {"max_steps": 200, "proof_every": 25, "eval_every": 0}
+        pair.launch("kit-adapters", place.pair, environment={ALIKE: alike}, **settings)
         pair.wait("step 200", lambda looks: step_of(looks, pair.other)["step"] >= 200, 3000)
         pair.wait("its end", lambda looks: not any(look["on"] for look in looks.values()), 300)
-        return {"logs": pair.logs("kit-adapters"), "gpus": gpus(pair)}
+        return {"logs": pair.logs("kit-adapters"), "gpus": gpus(pair), "alike": alike}
     finally:
         pair.stop()
+
+
+def capability(pair: Pair, node: str) -> str:
+    said = pair.on(node, "nvidia-smi --query-gpu=compute_cap --format=csv,noheader")
+    told = re.search(r"^\d+\.\d+$", said, re.MULTILINE)
+    if told is None:
+        raise RuntimeError(f"nvidia-smi on {node} names no compute capability")
+    return told[0]
 
 
 def gpus(pair: Pair) -> dict[str, list[str]]:

@@ -63,7 +63,9 @@ def judge_adapters(values: Figures) -> Verdict:
         same = None not in found.values() and len(set(found.values())) == 1
         parts.append((same, f"step {step} bit for bit" if same else f"after step {step}: {short(found)}"))
     both = bool(logs) and all(len(one["nodes"]) == 2 for one in history(logs))
-    return together((both and len(logs) == 2, "both took part" if both else "not both took part in every step"), *parts)
+    keep = f"keep it for both: motley_render_environment: {{MOTLEY_CARDS_ALIKE: '{values.get('alike', '')}'}}"
+    took_part = (both and len(logs) == 2, "both took part" if both else "not both took part in every step")
+    return together(took_part, *parts, (True, keep))
 
 
 def short(found: dict[str, str | None]) -> str:

@@ -206,6 +206,9 @@ class Worker:
     def is_stopped(self) -> bool:
         return self.code is None and self.is_halted
 
+    def waits_in_kernel(self) -> bool:
+        return self.node.cannot_end
+
     def send(self, number: signal.Signals) -> None:
         if self.code is not None:
             return
@@ -269,6 +272,9 @@ class PlayedProcesses(Processes):
         worker = Worker(self.training, self.node, self.life, env)
         self.node.workers = [one for one in self.node.workers if one.code is None] + [worker]
         return worker
+
+    def pace(self) -> float:
+        return 1.0
 
     def used_by(self, pids: Collection[int]) -> tuple[float, int]:
         node, now = self.node, self.training.play.time

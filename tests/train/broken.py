@@ -8,13 +8,14 @@ import sys
 import time
 
 import torch
+from torch._C import _distributed_c10d as dist
 
 from train import __main__
 from train.cluster import agent
 from train.engine import batches, checkpoint, loop, milestones, profiler, shutdown, staging
 from train.errors import BadInput
 from train.models.backends import LossModule
-from train.parallel import diloco, sync
+from train.parallel import diloco, sync, world
 from train.recipes import model_card
 from train.runlog import notices, trace
 
@@ -212,6 +213,33 @@ def own_gradient(first_step: int) -> None:
 
     ignoring.calls = 0
     sync.FlatSync._all_reduce = ignoring
+
+
+def half_an_exchange(step: int) -> None:
+    """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
+    start, exchange = world.World.start_group, sync.FlatSync._all_reduce
+
+    class Nccl:
+        error = dist.ErrorType.SUCCESS
+
+        def get_error(self):
+            return self.error
+
+    def starting(self, *, gpus):
+        start(self, gpus=gpus)
+        self.nccl = Nccl()
+
+    def ending(self):
+        exchange(self)
+        ending.calls += 1
+        if RANK == 1 and ending.calls == step:
+            Nccl.error = dist.ErrorType.COMM_ERROR
+        if ending.calls == step:
+            self.parameters[0].grad.add_(1.0)
+
+    ending.calls = 0
+    torch.cuda.synchronize = lambda: None
+    world.World.start_group, sync.FlatSync._all_reduce = starting, ending
 
 
 def out_of_memory(above: int) -> None:

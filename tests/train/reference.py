@@ -21,7 +21,7 @@ def losses(
     steps,
     rows_per_step,
     rate=2e-3,
-    warmup=5,
+    warmup=None,
     clip=0.3,
     seed=3407,
     full=False,
@@ -30,6 +30,7 @@ def losses(
 ):
     """Of the first `steps` steps of a run of `of_steps` (as many, if none is given)."""
     rows = open_rows(data)
+    warmup = min(5, (of_steps or steps) // 10) if warmup is None else warmup
     model = build(model_folder, seed, full, nf4)
     weights = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0)
@@ -99,7 +100,7 @@ def local_losses(
 ):
     """Local steps with an outer Nesterov step, one process playing all nodes: each has a model and an optimizer of its
     own. `counts(step)` is the nodes' rows; after the syncs in `averaged` all have the same moments."""
-    rows, warmup, seed = open_rows(data), 5, 3407
+    rows, warmup, seed = open_rows(data), min(5, steps // 10), 3407
     models = [build(model_folder, seed) for _ in counts(0)]
     common = [p.detach().clone().requires_grad_() for p in models[0].parameters() if p.requires_grad]
     weights = [[p for p in model.parameters() if p.requires_grad] for model in models]

@@ -367,7 +367,14 @@ def test_a_model_quantised_by_another_program_is_refused_by_its_name(method, tmp
     ("spoil", "said"),
     [
         (lambda folder: cut(folder / "model.safetensors"), "model.safetensors is cut off or damaged"),
+        (lambda folder: headed(folder, b"[]"), "model.safetensors is cut off or damaged"),
+        (lambda folder: headed(folder, b'{"lm_head.weight": 1}'), "model.safetensors is cut off or damaged"),
+        (lambda folder: listed(folder, "{"), r"model\.safetensors\.index\.json is cut off or damaged"),
+        (lambda folder: listed(folder, '{"metadata": {}}'), r"model\.safetensors\.index\.json is cut off or damaged"),
+        (lambda folder: (folder / "tokenizer.json").write_text('{"model": '), "tokenizer.json is cut off or damaged"),
+        (lambda folder: (folder / "tokenizer.json").write_text("[]"), "tokenizer.json is cut off or damaged"),
         (lambda folder: (folder / "config.json").write_text('{"model_type": '), "config.json is broken"),
+        (lambda folder: replace_in(folder / "config.json", '_hidden_layers": 2', '_hidden_layers": null'), "'num_hid"),
         (lambda folder: replace_in(folder / "config.json", "intermediate_size", "size"), "lacks 'intermediate_size'"),
         (lambda folder: make("llama", folder, vocab_size=900), "tokenizer has 1000 tokens, the model's vocabulary 900"),
     ],
@@ -392,6 +399,15 @@ def test_of_any_family_a_weight_that_the_files_lack_is_refused(tmp_path):
 
 def cut(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def headed(folder, header):
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+
+
+def listed(folder, text):
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(text)
 
 
 def replace_in(file, old, new):

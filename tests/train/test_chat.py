@@ -1,6 +1,9 @@
 """Templates: which tokens are the answer's, and that a model learns where to stop."""
 
+import copy
+
 import pytest
+from tokenizers.processors import TemplateProcessing
 
 from train.data.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
 from train.data.formats import BadRecord, Example
@@ -80,11 +83,21 @@ def test_an_end_mark_with_a_line_break_behind_it_is_enough(tiny, answers_only):
     assert trained_text(chat, Example(TURNS[2:]), answers_only).endswith("Red.</s>")
 
 
-def test_text_is_trained_on_between_its_marks(tiny):
-    ((tokens, trained),) = encode(tiny, [Example(text="once upon")], True)
-    assert tokens[0] == tiny.tokenizer.bos_token_id
-    assert tokens[-1] == tiny.tokenizer.eos_token_id
-    assert list(trained) == [0] + [1] * (len(tokens) - 1)
+def test_a_text_begins_as_the_tokenizer_itself_begins_one(tiny):
+    """Not every tokenizer with a first mark puts it there: SmolLM2's is that of a turn in a conversation."""
+    bos, eos = tiny.tokenizer.bos_token_id, tiny.tokenizer.eos_token_id
+    own = tiny.tokenizer("once upon", add_special_tokens=False)["input_ids"]
+    assert encode(tiny, [Example(text="once upon")], True) == [([*own, eos], b"\1" * (len(own) + 1))]
+    llama = copy.deepcopy(tiny)
+    llama.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A </s>", special_tokens=[
+        ("<s>", bos), ("</s>", eos)])  # fmt: skip
+    assert encode(llama, [Example(text="once upon")], True) == [([bos, *own, eos], b"\0" + b"\1" * (len(own) + 1))]
+
+
+def test_a_text_for_smollm2_is_no_turn_of_a_conversation():
+    chat = load_chat(resolve_model("smollm2-135m"))
+    ((tokens, _),) = encode(chat, [Example(text="The lighthouse keeper counted the ships.")], True)
+    assert chat.tokenizer.decode(tokens) == "The lighthouse keeper counted the ships.<|im_end|>"
 
 
 def test_the_tokens_are_those_of_the_whole_text(tiny):

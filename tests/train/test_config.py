@@ -35,6 +35,22 @@ def test_all_weights_have_a_learning_rate_of_their_own_and_the_plan_says_it():
     assert adapter.rate_reason == given.rate_reason == ""
 
 
+def test_a_run_of_few_rows_has_fifty_steps_and_says_why_unless_its_length_is_set():
+    """Packed, a hundred records are ten rows: one step, at a fifth of its rate."""
+    plain, once, set_ = (load_config(v) for v in ({}, {"epochs": 1}, {"max_steps": 3}))
+    assert [config.steps_over(10) for config in (plain, once, set_)] == [50, 1, 3]
+    assert plain.steps_over(16 * 80) == 80 and plain.length_reasons(16 * 80) == []
+    [why] = plain.length_reasons(10)
+    assert why.startswith("50 steps, 80.0 times through the data: fewer teach little; set epochs or max_steps")
+    assert once.length_reasons(10) == ["warm-up of 0 steps, a tenth of 1: set warmup_steps for another"]
+
+
+def test_warm_up_is_a_tenth_of_a_run_at_most_unless_it_is_set():
+    usual, given = load_config({}), load_config({"warmup_steps": 4})
+    assert [usual.warm_up(steps) for steps in (1, 20, 50, 900)] == [0, 2, 5, 5]
+    assert given.warm_up(20) == 4
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

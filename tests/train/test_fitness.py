@@ -1,5 +1,6 @@
 """When a node is skipped for its own failures, for how long, and what counts as a sign of life."""
 
+import io
 import json
 import os
 import signal
@@ -13,11 +14,11 @@ from tests.support import pace
 from tests.train.test_membership import seen_by, status
 from train.cluster.agent import Agent
 from train.cluster.agent_files import TrainerProgress
-from train.cluster.fitness import Fitness, Newcomers
+from train.cluster.fitness import Fitness, Newcomers, stuck_words
 from train.cluster.heartbeat import Peer
 from train.cluster.membership import End, Generation, Idle, Propose, Verdict, decide
 from train.cluster.observed import Observed
-from train.cluster.processes import Processes
+from train.cluster.processes import Process, Processes
 from train.cluster.timing import TIMING
 from train.cluster.workers import Group, Work, WorkersSeen
 from train.cluster.world import CLOCK, World
@@ -67,10 +68,13 @@ def test_the_others_train_without_a_resting_node():
 class Unkillable:
     """As in state D after Xid 79: no signal ends it."""
 
-    pid, returncode = 4242, None
+    pid, returncode, waits = 4242, None, True
 
     def poll(self):
         return self.returncode
+
+    def waits_in_kernel(self):
+        return self.waits
 
     def send(self, number):
         pass
@@ -80,13 +84,47 @@ class Unkillable:
 
 
 def test_a_worker_that_outlives_its_sigkill_is_seen_within_seconds(tmp_path):
-    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, World()), World())
+    idle = World(processes=SimpleNamespace(pace=lambda: 1.0))
+    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "events.jsonl", 0, World()), idle)
     group.stop()
     assert group.unkillable == [] and not group.poll()
     group.kill_at = CLOCK.now() - 3.1
     assert group.unkillable == [4242]
     group.processes[0].returncode = -9
     assert group.poll() and group.unkillable == []
+
+
+def test_a_worker_that_takes_long_to_end_on_a_busy_machine_is_not_called_one(tmp_path):
+    """It frees its memory, or its turn does not come; and what waits for a disk waits longer beside others."""
+    processes = SimpleNamespace(pace=lambda: 5.0)
+    group = Group(None, [Unkillable()], TrainerProgress(tmp_path / "e", 0, World()), World(processes=processes))
+    group.stop()
+    group.kill_at = CLOCK.now() - 14
+    assert group.unkillable == []
+    group.kill_at = CLOCK.now() - 16
+    assert group.unkillable == [4242]
+    group.processes[0].waits = False
+    assert group.unkillable == []
+    group.kill_at = CLOCK.now() - 61
+    assert group.unkillable == [4242], "the others do not wait for it for ever"
+
+
+def test_what_is_said_of_it_is_what_is_known():
+    assert stuck_words([7], card=True) == (
+        "process 7 does not end though it was killed; most often its GPU is gone: look at dmesg there, and reboot"
+    )
+    assert stuck_words([7, 8], card=False) == (
+        "processes 7, 8 do not end though they were killed: look at dmesg there, and reboot if that lasts"
+    )
+
+
+def test_who_waits_in_the_kernel_is_seen_on_the_process_itself():
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeps:
+        process = Process(sleeps, io.BytesIO())
+        assert not process.waits_in_kernel()
+        process.send(signal.SIGKILL)
+    assert not process.waits_in_kernel(), "it is gone"
+    assert Processes().pace() >= 1
 
 
 def test_loading_is_life_on_the_way_to_the_first_step_but_not_for_ever(tmp_path):

@@ -57,6 +57,10 @@ def test_each_format_is_detected_and_becomes_a_conversation(name, record, messag
     assert convert(name, record).messages == messages
 
 
+def test_a_number_of_any_length_is_an_answer():
+    assert convert("prompt", {"prompt": "Q", "completion": 10**399}).messages[1]["content"] == "1" + 399 * "0"
+
+
 def test_plain_text_stays_text():
     assert detect({"text": "once"}) == "text"
     assert convert("text", {"text": "once"}).text == "once"
@@ -141,6 +145,17 @@ def test_jsonl_goes_on_behind_a_bad_line(tmp_path):
     ]
 
 
+def test_a_line_that_is_no_record_any_more_is_passed_over(tmp_path, monkeypatch):
+    """As of a file without line breaks: it would fill the memory."""
+    monkeypatch.setattr(sources, "LONGEST_RECORD", 40)
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"a": "b" * 200}) + '\n{"a": 1}\n' + json.dumps({"a": "c" * 200}))
+    too_long = "longer than 0 MB"
+    assert [(record.line, record.value, record.problem) for record in read(path)] == [
+        (1, None, too_long), (2, {"a": 1}, ""), (3, None, too_long)
+    ]  # fmt: skip
+
+
 JSON_VALUES = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30) | st.integers()), max_size=8)
 
 
@@ -211,6 +226,18 @@ def test_a_file_that_is_no_parquet_says_so(tmp_path):
     path = tmp_path / "a.parquet"
     path.write_text('{"instruction": "Q", "output": "A"}')
     with pytest.raises(BadInput, match="not parquet"):
+        read(path)
+
+
+def test_a_damaged_page_of_parquet_names_the_row(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pyarrow.table({"text": [f"row {number}" for number in range(600)]})
+    parquet.write_table(table, path, row_group_size=300, use_dictionary=False)
+    page = parquet.ParquetFile(path).metadata.row_group(1).column(0).data_page_offset
+    data = bytearray(path.read_bytes())
+    data[page : page + 40] = b"\xff" * 40
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match=r"not parquet behind row (256|300)"):
         read(path)
 
 

@@ -1,11 +1,14 @@
 """A step in main memory: the same numbers, and nothing else of the weights is touched."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
 
+from train.engine.device import cards_alike
 from train.engine.microbatch import whole_step
-from train.engine.optimizer import AdamWOnCpu, is_mixed, make_optimizer
+from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
 from train.plan.config import SftConfig
@@ -16,12 +19,31 @@ GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 
 
 def test_gpus_and_cpus_together_step_on_the_processor():
-    assert is_mixed([GPU, CPU]) and not is_mixed([GPU, GPU]) and not is_mixed([CPU])
+    assert why_on_cpu([GPU, CPU]) == "optimizer on the processor: graphics cards and processors train together"
+    assert not why_on_cpu([GPU, GPU]) and not why_on_cpu([CPU])
     weights = [nn.Parameter(torch.zeros(2))]
     assert type(make_optimizer(SftConfig(), weights, on_cpu=True)) is AdamWOnCpu
     assert type(make_optimizer(SftConfig(), weights)) is torch.optim.AdamW
     with pytest.raises(BadInput, match="adamw8bit needs a GPU, which b has not"):
         choose(SftConfig(optimizer="adamw8bit"), [GPU, CPU], None)
+
+
+def card(capability, node="a", alike=()):
+    return replace(GPU, node=node, capability=capability, alike=alike)
+
+
+def test_unlike_cards_step_on_the_processor_until_they_are_known_to_hold_the_same(monkeypatch):
+    """If one bit of AdamW differs between two kinds, a run ends at its first proof."""
+    old, new = card("8.6"), card("12.0", "b")
+    assert why_on_cpu([old, new]) == (
+        "optimizer on the processor: that cards of 8.6 and 12.0 hold the same is not proven (docs/cards.md)"
+    )
+    assert not why_on_cpu([old, card("8.6", "b")]) and not why_on_cpu([old, new], "muon")
+    known = replace(new, alike=("8.6+12.0", "8.6+8.9"))
+    assert why_on_cpu([old, known]) == ""
+    assert why_on_cpu([old, known, card("7.5", "c")]) and why_on_cpu([old, known, CPU])
+    monkeypatch.setenv("MOTLEY_CARDS_ALIKE", "12.0+8.6, 8.6+8.9")
+    assert cards_alike() == ("8.6+12.0", "8.6+8.9")
 
 
 def trained(kind, steps=5):

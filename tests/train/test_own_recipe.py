@@ -151,7 +151,7 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
     return made
     return nn.Sequential("""
     mine = written(tmp_path, ("    return nn.Sequential(", layers))
-    words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--eval-fraction=0.3"]
+    words = ["--max-steps=3", "--eval-every=1", "--learning-rate=50", "--warmup-steps=6", "--eval-fraction=0.3"]
     assert main(["run", f"--recipe={mine}", f"--home={tmp_path}", *words]) == 0
     best = min(read(tmp_path / "logs/runs/run/events.jsonl"), key=lambda e: e["loss"] if e["event"] == "eval" else 1e9)
     assert best["step"] < 3, "the last is the best: the two results are one"
@@ -197,6 +197,20 @@ def test_fit_takes_an_object_with_the_same_functions(tmp_path):
         train.fit(Mine(), {"widht": 4})
     with pytest.raises(BadInput, match="lies in no file"):
         train.fit(eval("type('Own', (), {})()", {"__name__": "nowhere"}))
+
+
+def test_sft_is_the_same_run_as_the_command(tmp_path):
+    data = tmp_path / "colours.jsonl"
+    data.write_text("".join(json.dumps({"prompt": f"Say {n}.", "completion": "blue"}) + "\n" for n in range(60)))
+    settings = {"max_steps": 3, "rows_per_step": 2, "max_seq_length": 64, "device": "cpu"}
+    command = cluster.train(tmp_path / "command", {"model": "tiny", "dataset": data, **settings})
+    made = train.sft(model="tiny", dataset=data, home=tmp_path / "call", **settings)
+    log = tmp_path / "call/logs/runs/tiny-colours/events.jsonl"
+    assert [event["loss"] for event in read(log) if event["event"] == "step"] == command.losses()
+    assert made.folder == tmp_path / "call/results/tiny-colours/adapter" and made.steps == 3
+    assert (made.folder / "adapter_model.safetensors").is_file() and hasattr(made.model, "disable_adapter")
+    with pytest.raises(BadInput, match="unknown setting 'lerning_rate', did you mean 'learning_rate'"):
+        train.sft(model="tiny", dataset=data, lerning_rate=1)
 
 
 def test_signals_mean_what_they_meant_before(tmp_path, settings):

@@ -49,12 +49,15 @@ def test_a_base_with_dropout_in_its_config_is_trained_without(weights, tmp_path)
     assert model.training and backend.loss_sum(model, batch) == backend.loss_sum(model, batch)
 
 
-def test_positions_that_depend_on_the_longest_row_are_refused(tmp_path):
-    rope = {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}
-    folder = families.make("llama", tmp_path / "base", rope_parameters=rope)
+@pytest.mark.parametrize("rope", ["default", "dynamic"])
+def test_rows_beyond_the_positions_of_the_model_are_refused(rope, tmp_path):
+    folder = families.make(
+        "llama", tmp_path / "base", rope_parameters={"rope_type": rope, "factor": 2.0, "rope_theta": 1e4}
+    )
     get("hf").build(ModelSpec(folder=str(folder), max_seq_length=512))
-    with pytest.raises(BadInput, match="is exact up to 512"):
+    with pytest.raises(BadInput, match="was made for 512"):
         get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513))
+    get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513, method="base"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import struct
 
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.train import pictures
+from train.data import sources
 from train.data.picture_rows import open_pictures
 from train.data.pictures import prepare
 from train.errors import BadInput
@@ -175,6 +177,46 @@ def test_mnists_files_are_read_with_their_test_part_held_out(tmp_path):
     assert np.array_equal(train.pictures[:, 0], truth["train"][0]) and np.array_equal(train.labels, truth["train"][1])
     assert contents(rows, "eval") == {picture.tobytes() for picture in truth["t10k"][0]}
     assert index_of(rows)["classes"] == [str(digit) for digit in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("pictures_head", "labels_head", "labels", "said"),
+    [
+        ((0x803, 90, 16, 16), (0x801, 30), range(30), "train-images-idx3-ubyte.gz holds 30 pictures, and tells of 90"),
+        ((0x803, 30, 0, 16), (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        ((0x803, 30, 16, 16), (0x801, 30), range(20), "train-labels-idx1-ubyte.gz holds 20 labels, and tells of 30"),
+        ((0x803, 30, 16, 16), (0x801, 20), range(20), "30 pictures, and 20 labels"),
+        ((0x803, 30, 16, 16), (0x801, 30), range(7, 37), "label 36, and there are 10 classes"),
+        ((0x803,), (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        (None, (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+    ],
+)
+def test_mnists_files_that_do_not_hold_what_they_tell_are_named(pictures_head, labels_head, labels, said, tmp_path):
+    folder, pixels = tmp_path / "digits", bytes(30 * 16 * 16)
+    folder.mkdir()
+    labels = bytes(label % 10 if max(labels) < 30 else label for label in labels)
+    head = struct.pack(f">{len(pictures_head)}I", *pictures_head) if pictures_head else b""
+    file = gzip.compress(head + (pixels if len(head) == 16 else b"")) if pictures_head else b"<html>"
+    (folder / "train-images-idx3-ubyte.gz").write_bytes(file)
+    (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(struct.pack(">2I", *labels_head) + labels))
+    with pytest.raises(BadInput, match=re.escape(said)):
+        made(folder, tmp_path / "rows")
+
+
+def test_a_class_of_which_no_picture_can_be_read_is_named(tmp_path):
+    photos = pictures.write(tmp_path / "photos")
+    (photos / "void").mkdir()
+    (photos / "void" / "a.png").write_bytes(b"broken")
+    with pytest.raises(BadInput, match="no picture of void can be read"):
+        made(photos, tmp_path / "rows")
+
+
+def test_a_file_that_is_too_large_for_a_picture_is_passed_over(tmp_path, monkeypatch):
+    photos = pictures.write(tmp_path / "photos")
+    monkeypatch.setattr(sources, "LONGEST_RECORD", 1 << 20)
+    (photos / "dots" / "film.png").write_bytes(bytes(2 << 20))
+    rows = made(photos, tmp_path / "rows")
+    assert index_of(rows)["records"]["first_bad"] == ["dots/film.png: longer than 1 MB"]
 
 
 def test_damaged_rows_are_noticed(tmp_path):

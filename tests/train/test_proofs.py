@@ -10,6 +10,7 @@ import pytest
 import torch.distributed as dist
 
 from tests.train import cluster
+from train.cluster.worker_process import classify_failure
 from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
@@ -110,6 +111,50 @@ def test_an_exception_names_node_and_step_and_saves_what_is_finished(data, tmp_p
     assert run.events(1)[-1]["node"] == "node-1" and "Traceback" in run.events(1)[-1]["trace"]
     assert "node-0, step 8" in run.said(0)
     assert checkpoint.steps(run.node_home(1) / "models/checkpoints/run") == [5, 7]
+
+
+def test_half_an_exchange_is_never_applied_saved_or_resumed_from(data, tmp_path):
+    options = {**OPTIONS, "dataset": data}
+    run = failed_run(tmp_path, options, 2, "half_an_exchange=8")
+    for rank in range(2):
+        assert "step 8: the exchange failed on rank 1, and nobody is gone" in run.said(rank)
+        assert checkpoint.steps(run.node_home(rank) / "models/checkpoints/run") == [5, 7]
+    resumed = cluster.train(tmp_path, options, 2)
+    whole = cluster.train(tmp_path / "whole", options, 2)
+    assert resumed.losses() == pytest.approx(whole.losses(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("sums", "said", "kind"),
+    [
+        ([6.0], "", ""),
+        ([5.0], "the cards of a:0 and a:1 and b:0 do not sum up rightly", "check"),
+        ([], "the cards of a:0 and a:1 and b:0 did not answer each other within 0 s", "peer"),
+    ],
+)
+def test_a_first_exchange_of_cards_that_fails_names_them_and_the_switch(sums, said, kind, monkeypatch):
+    """Two cards in one box behind an IOMMU hang, or sum up wrongly."""
+
+    def all_reduce(tensor):
+        if not sums:
+            threading.Event().wait(5)
+        tensor.fill_(sums[0])
+
+    class Three(World):
+        def gather(self, value):
+            return [[*value[:1], 0, value[2]], ["a", 1, value[2]], ["b", 0, value[2]]]
+
+    monkeypatch.setattr(dist, "all_reduce", all_reduce)
+    monkeypatch.setattr("train.parallel.world.FIRST_EXCHANGE_S", 0.3)
+    world = Three(rank=0, size=3, node="a")
+    if not said:
+        world.first_exchange("cpu")
+        return
+    with pytest.raises(CheckFailed) as failed:
+        world.first_exchange("cpu")
+    what, fix = str(failed.value).splitlines()
+    assert what == said and "motley_render_environment: {NCCL_P2P_DISABLE: 1} for a" in fix
+    assert classify_failure(failed.value) == kind
 
 
 def test_half_an_update_is_never_saved(data, tmp_path):

@@ -66,7 +66,7 @@ def short_run(home, form):
     data.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     folder = prepare(SftConfig(dataset=str(data), model="tiny", max_seq_length=64), str, out=str(home / "rows"))
     options = {"model": "tiny", "dataset": folder, "max_steps": 25, "rows_per_step": 8, "load_in": form}
-    options |= {"learning_rate": 0.01, "save_every": 100, "device": "cpu"}
+    options |= {"learning_rate": 0.01, "warmup_steps": 4, "save_every": 100, "device": "cpu"}
     done = cluster.train(home, options)
     return done.node_home(0) / "results" / "run" / "adapter", folder
 

@@ -10,6 +10,7 @@ from train.cluster.worker_process import classify_failure
 from train.engine.microbatch import OutOfMemoryError
 from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed
+from train.parallel.world import ExchangeFailedError
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/"
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.cpp:94, "
@@ -51,6 +52,7 @@ TIMED_OUT = (
         (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "peer"),
         (OSError(errno.EHOSTUNREACH, "No route to host"), "peer"),
         (CheckFailed("rank 2 did not answer for 300 s"), "peer"),
+        (ExchangeFailedError("the exchange failed on rank 1, and nobody is gone"), "peer"),
         (CheckFailed("gpu-worker-2 cannot start: CUDA error: out of memory"), "peer"),
         (LossNotFiniteError("the loss is nan (from a); try a lower learning_rate"), "check"),
         (BadInput("there is no file x"), "input"),

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from train.cluster import preload
 from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
-from train.cluster.fitness import Failures, Fitness, Newcomers
+from train.cluster.fitness import Failures, Fitness, Newcomers, stuck_words
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.membership import (
@@ -55,6 +55,7 @@ from train.runlog import paths
 from train.safe_stdio import may_get_lost
 
 FAILED_ITSELF = os.EX_SOFTWARE
+CARDS = Path("/proc/driver/nvidia/gpus")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -246,8 +247,7 @@ class Agent:
         """What cannot be ended holds the GPU: nothing can start here, and the others must not wait for it."""
         was, self.fitness.stuck = self.fitness.stuck, ""
         if pids:
-            who = f"process {pids[0]}" if len(pids) == 1 else f"processes {', '.join(map(str, pids))}"
-            self.fitness.stuck = f"{who} cannot be ended (it waits in the kernel; most often its GPU is gone: reboot)"
+            self.fitness.stuck = stuck_words(pids, card=CARDS.exists())
             self.fitness.cause = self.fitness.stuck
         if pids and not was:
             self._record("unfit", self.fitness.stuck, [self.cluster.node])

@@ -52,6 +52,16 @@ class Fitness:
         return "resting"
 
 
+def stuck_words(pids: Sequence[int], *, card: bool) -> str:
+    """`card`: this machine has one whose driver runs."""
+    one = len(pids) == 1
+    who = f"process {pids[0]} does" if one else f"processes {', '.join(map(str, pids))} do"
+    what = f"{who} not end though {'it was' if one else 'they were'} killed"
+    if card:
+        return f"{what}; most often its GPU is gone: look at dmesg there, and reboot"
+    return f"{what}: look at dmesg there, and reboot if that lasts"
+
+
 @dataclass
 class Failures:
     """How often this host started a generation in a row because the last one failed, without a new step."""

@@ -39,6 +39,13 @@ class Process:
         except OSError:
             return False
 
+    def waits_in_kernel(self) -> bool:
+        """One of its threads does, where no signal reaches it."""
+        stats = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        with contextlib.suppress(OSError):
+            return any(stat.read_text().rsplit(")", 1)[1].split()[0] == "D" for stat in stats)
+        return False
+
     def send(self, number: signal.Signals) -> None:
         """To all that it has started, too."""
         if isinstance(self.process, Worker):
@@ -63,6 +70,10 @@ class Processes:
         whole = with_source({**os.environ, **own, **env})
         forked = self.forkserver.start(command, whole) if self.forkserver else None
         return Process(forked or _start_cold(command, whole), cause)
+
+    def pace(self) -> float:
+        """How many times as long as on an idle machine things take here, by who wants to compute."""
+        return max(1.0, os.getloadavg()[0] / len(os.sched_getaffinity(0)))
 
     def used_by(self, pids: Collection[int]) -> tuple[float, int]:
         """Processor time and bytes from the disk, of all that these have started too."""

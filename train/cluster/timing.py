@@ -54,7 +54,7 @@ class Timing:
     gone_s: float = 4.5
     keep_s: float = 40.0
     stuck_s: float = 60.0
-    """A fork server that has not answered for so long is killed."""
+    """A fork server that has not answered for so long is killed. And whoever has not ended for so long, will not."""
     work_s: float = 2.0
     """Between two looks at whether workers compute or read."""
 

@@ -131,9 +131,17 @@ def encode(chat: Chat, examples: list[Example], answers_only: bool) -> list[Samp
         chat.tokenizer.backend_tokenizer.encode_batch([text for text, _ in good], add_special_tokens=False)
     )
     result: list[Sample | BadRecord] = []
+    begins = before_a_text(chat)
     for example, pair in zip(examples, rendered, strict=True):
-        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(encodings), pair[1]))
+        result.append(pair if isinstance(pair, BadRecord) else _sample(chat, example, next(encodings), pair[1], begins))
     return result
+
+
+def before_a_text(chat: Chat) -> list[int]:
+    """What the tokenizer itself puts there. It may have a first mark and not use it: SmolLM2's begins a turn."""
+    bare = chat.tokenizer.backend_tokenizer.encode("x", add_special_tokens=False).ids
+    whole: list[int] = chat.tokenizer.backend_tokenizer.encode("x").ids
+    return whole[: whole.index(bare[0])]
 
 
 def _rendered(chat: Chat, example: Example, answers_only: bool) -> tuple[str, list[Span]] | BadRecord:
@@ -212,7 +220,7 @@ def answer_spans(chat: Chat, messages: tuple[Message, ...], text: str, tools: An
     return spans
 
 
-def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span]) -> Sample:
+def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span], begins: list[int]) -> Sample:
     tokens, trained = encoding.ids, bytearray(len(encoding))
     for start, end in spans:
         first, last = token_span(encoding, start, end)
@@ -220,8 +228,7 @@ def _sample(chat: Chat, example: Example, encoding: Any, spans: list[Span]) -> S
     if example.messages:
         ended = 1 not in trained or tokens[trained.rindex(1)] in chat.specials
     else:
-        bos, ended = chat.tokenizer.bos_token_id, False
-        tokens, trained = ([bos, *tokens], bytearray(1) + trained) if bos is not None else (tokens, trained)
+        ended, tokens, trained = False, [*begins, *tokens], bytearray(len(begins)) + trained
     eos = chat.tokenizer.eos_token_id
     if not ended and eos is not None:  # without a mark behind the answer, a model never learns to stop
         tokens, trained = [*tokens, eos], trained + b"\1"

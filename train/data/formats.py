@@ -185,7 +185,7 @@ def _text(record: dict[str, Any], key: str) -> str:
 
 def as_text(value: Any, what: str) -> str:
     """A number is an answer too, written as JSON has it."""
-    if isinstance(value, (int, float)) and math.isfinite(value):
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return json.dumps(value)
     if not isinstance(value, str):
         raise BadRecord(f"{what} is not text but {type(value).__name__}")

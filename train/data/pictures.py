@@ -15,9 +15,11 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import os
 import shutil
 import struct
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
+from train.data import sources as formats
 from train.data.picture_rows import KIND, PictureWriter
 from train.data.prepare import rows_folder
 from train.data.records import SHOWN_BAD, Say, Tally
@@ -43,6 +46,9 @@ from train.plan.config import ImagesConfig
 from train.plan.nodes import gb
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+IDX_MAGIC = 0x800
+"""Of bytes; and the number of dimensions."""
+FETCH_AGAIN = "fetch them again"
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -88,6 +94,9 @@ def prepare(
     tally = Tally()
     found = look(sources(data), config, tally, say)
     classes = pictures.classes_of(data)
+    void = [name for name in classes if name not in {one.source.label for one in found}]
+    if void and not any(one.source.raw for one in found):
+        raise BadInput(f"no picture of {', '.join(void)} can be read", f"data set: {config.dataset}", "leave it out")
     key = {
         "format": FORMAT,
         "kind": KIND,
@@ -110,7 +119,13 @@ def sources(data: Dataset) -> list[Source]:
         return [one for part in pictures.IDX_SPLITS for one in idx_sources(data.folder, part)]
     listed = pictures.listing(data)
     names = {one.file: str(one.file.relative_to(data.folder)) for one in listed}  # as its owner knows it, on every node
-    return [Source(names[one.file], one.label, one.split, one.file.read_bytes) for one in listed]
+    return [Source(names[one.file], one.label, one.split, partial(content, one.file)) for one in listed]
+
+
+def content(file: Path) -> bytes:
+    if file.stat().st_size > formats.LONGEST_RECORD:
+        raise ValueError(formats.too_long())
+    return file.read_bytes()
 
 
 def idx_sources(folder: Path, part: str) -> Iterator[Source]:
@@ -119,13 +134,36 @@ def idx_sources(folder: Path, part: str) -> Iterator[Source]:
     if not file.is_file():
         return
     names = pictures.idx_classes(folder.resolve().name)
-    data = gzip.decompress(file.read_bytes())
-    labels = gzip.decompress((folder / f"{part}-labels-idx1-ubyte.gz").read_bytes())[8:]
-    count, height, width = struct.unpack(">3I", data[4:16])
-    every = np.frombuffer(data, "u1", offset=16).reshape(count, height * width)
+    (count, height, width), data = idx_content(file, 3, "pictures")
+    (labelled,), labels = idx_content(folder / f"{part}-labels-idx1-ubyte.gz", 1, "labels")
+    wrong = f"{count} pictures, and {labelled} labels" if count != labelled else ""
+    if not wrong and count and (last := max(labels)) >= len(names):
+        wrong = f"label {last}, and there are {len(names)} classes"
+    if wrong:
+        raise BadInput(f"the files of {part} do not go together: {wrong}", f"folder: {folder}", FETCH_AGAIN)
+    every = np.frombuffer(data, "u1").reshape(count, height * width)
     for number in range(count):
         where = f"{part} number {number}"
         yield Source(where, names[labels[number]], pictures.IDX_SPLITS[part], every[number].tobytes, (height, width))
+
+
+def idx_content(file: Path, dimensions: int, what: str) -> tuple[tuple[int, ...], bytes]:
+    """The numbers of its header, and what is behind them: as much as they tell of, or BadInput."""
+    sizes: tuple[int, ...] = ()
+    try:
+        with gzip.open(file) as stream:
+            magic, *found = struct.unpack(f">{1 + dimensions}I", stream.read(4 + 4 * dimensions))
+            one = math.prod(found[1:])
+            if magic == IDX_MAGIC + dimensions and one and found[0]:
+                sizes, data = tuple(found), stream.read(found[0] * one + 1)
+    except (OSError, EOFError, struct.error, zlib.error):
+        sizes = ()
+    if not sizes:
+        raise BadInput(f"{file.name} is not of MNIST's format, or damaged", f"file: {file}", FETCH_AGAIN)
+    if len(data) != sizes[0] * one:
+        held = f"{len(data) // one}{' or more' * (len(data) > sizes[0] * one)}"
+        raise BadInput(f"{file.name} holds {held} {what}, and tells of {sizes[0]}", f"file: {file}", FETCH_AGAIN)
+    return sizes, data
 
 
 def look(found: list[Source], config: ImagesConfig, tally: Tally, say: Say) -> list[Seen]:

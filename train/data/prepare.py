@@ -105,7 +105,7 @@ def prepare(config: SftConfig, say: Say, *, out: str | None = None, data_format:
     if not any(file.stat().st_size for file in files):
         raise BadInput("the data set is empty", f"file: {files[0]}")
     hashes, chosen = [file_hash(file) for file in files], {name: getattr(config, name) for name in KEY_SETTINGS}
-    chosen |= {"format": data_format, "held_out_by": "what is trained"}
+    chosen |= {"format": data_format, "held_out_by": "what is trained", "texts_begin": "as the tokenizer's"}
     request = _request_hash(model, [FORMAT, hashes, chosen])
     if not out and (there := _remembered(request)):
         report(there, True, say)

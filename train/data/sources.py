@@ -16,6 +16,7 @@ from train.errors import BadInput
 
 BLOCK = 1 << 20
 LONGEST_RECORD = 64 << 20
+"""Of every reader: what is longer is no record, but a file that is not what it is called."""
 TEXT_PIECE = 1 << 16
 
 
@@ -64,9 +65,13 @@ def _refuse_utf16(path: Path) -> None:
 
 def read_jsonl(source: Source) -> Iterator[Record]:
     with source.path.open("rb") as file:
-        for number, raw in enumerate(file, 1):
+        for number, raw in enumerate(_lines(file), 1):
             source.position += len(raw)
             if not raw.strip():
+                continue
+            if len(raw) > LONGEST_RECORD:
+                source.position = file.tell()
+                yield Record(number, None, too_long())
                 continue
             try:
                 value = json.loads(raw.decode("utf-8-sig" if number == 1 else "utf-8"))
@@ -76,6 +81,19 @@ def read_jsonl(source: Source) -> Iterator[Record]:
                 yield Record(number, None, f"not JSON: {error}")
             else:
                 yield _object(number, value)
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Of one that is too long only its beginning."""
+    while line := file.readline(LONGEST_RECORD + 1):
+        rest = line
+        while len(rest) > LONGEST_RECORD and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_RECORD + 1)
+        yield line
+
+
+def too_long() -> str:
+    return f"longer than {LONGEST_RECORD >> 20} MB"
 
 
 def read_json(source: Source) -> Iterator[Record]:
@@ -197,11 +215,17 @@ def read_parquet(source: Source) -> Iterator[Record]:
     except (OSError, ValueError) as error:
         raise BadInput(f"not parquet: {str(error).splitlines()[0]}", f"file: {source.path}") from None
     number = 0
-    for batch in file.iter_batches(batch_size=256):
-        source.position += int(source.size * batch.num_rows / max(1, file.metadata.num_rows))
-        for value in batch.to_pylist():
-            number += 1
-            yield Record(number, value, unit="row")
+    try:
+        for batch in file.iter_batches(batch_size=256):
+            source.position += int(source.size * batch.num_rows / max(1, file.metadata.num_rows))
+            for row in range(batch.num_rows):
+                number += 1
+                one = batch.slice(row, 1)
+                long = one.nbytes > LONGEST_RECORD
+                yield Record(number, None if long else one.to_pylist()[0], too_long() if long else "", "row")
+    except (OSError, ValueError, NotImplementedError) as error:
+        what = f"not parquet behind row {number}: {str(error).splitlines()[0]}"
+        raise BadInput(what, f"file: {source.path}", "fetch or write it again") from None
 
 
 def _object(line: int, value: Any) -> Record:

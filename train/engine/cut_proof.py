@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ def make(config: Any, folder: Path) -> None:
 
 def difference(folder: str) -> float:
     """The largest, of the loss and of all gradients, relative to the whole model's."""
-    whole = hf.build(ModelSpec(folder=folder, lora_r=2))
-    parts = [hf.build(ModelSpec(folder=folder, lora_r=2, layers=own)) for own in CUT]
+    spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=SMALL["max_position_embeddings"])
+    whole, parts = hf.build(spec), [hf.build(replace(spec, layers=own)) for own in CUT]
     ids = torch.randint(SMALL["vocab_size"], (2, 24), generator=torch.Generator().manual_seed(1))
     places = torch.cat([torch.arange(10), torch.arange(14)]).expand(2, 24)
     batch = {"input_ids": ids, "labels": ids, "position_ids": places}

@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
+from typing import Any
 
 from train.errors import BadInput
 from train.plan.architectures import BF16_SINCE
 from train.plan.config import RunConfig
 from train.plan.nodes import Device
+
+ALIKE = "MOTLEY_CARDS_ALIKE"
 
 
 def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> Device:
@@ -24,20 +27,31 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
         if local_rank >= torch.cuda.device_count():
             raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")
         memory = torch.cuda.get_device_properties(local_rank).total_memory
-        bf16 = has_bf16(local_rank)
+        bf16, capability = has_bf16(local_rank), capability_of(local_rank)
         device = f"cuda:{local_rank}"
     else:
-        memory, bf16, device = main, True, "cpu"
+        memory, bf16, device, capability = main, True, "cpu", ""
     weights = sum(file.stat().st_size for file in base.glob("*.safetensors")) if base else 0
-    has = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
+    has: dict[str, Any] = {name: importlib.util.find_spec(name) is not None for name in ("unsloth", "bitsandbytes")}
     wanted = config.holding.weights
+    has |= {"capability": capability, "alike": cards_alike()}
     return Device(node, device, memory, bf16=bf16, base_bytes=weights, main_bytes=main, weights=wanted, **has)
 
 
-def has_bf16(gpu: int) -> bool:
+def capability_of(gpu: int) -> str:
     import torch
 
-    return float("{}.{}".format(*torch.cuda.get_device_capability(gpu))) >= BF16_SINCE
+    return "{}.{}".format(*torch.cuda.get_device_capability(gpu))
+
+
+def cards_alike() -> tuple[str, ...]:
+    """Pairs of kinds of cards that pair-adapters has proven, as their owner keeps them: 8.6+8.9,8.6+12.0"""
+    pairs = os.environ.get(ALIKE, "").replace(" ", "").split(",")
+    return tuple("+".join(sorted(pair.split("+"), key=float)) for pair in pairs if pair)
+
+
+def has_bf16(gpu: int) -> bool:
+    return float(capability_of(gpu)) >= BF16_SINCE
 
 
 def precision_of(device: str) -> str:

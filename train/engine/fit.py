@@ -1,12 +1,12 @@
-"""`train.fit(recipe, settings)`: a recipe of one's own from Python, on this machine; the same call under torchrun
-trains over its processes, with the curve of one.
+"""Training from Python, on this machine; the same call under torchrun trains over its processes, with the curve of one.
 
     import train
+    made = train.sft(model="smollm2-135m", dataset="notes.jsonl", epochs=3)
     made = train.fit("mine.py", {"max_steps": 200, "dataset": "table.csv"})
     made.model, made.folder, made.loss, made.held_out
 
-`recipe` is a file, or a module or any object that has rows, model and loss. What it needs lies in a file all the same:
-by that file's content a run is known.
+The recipe of `fit` is a file, or a module or any object that has rows, model and loss. What it needs lies in a file all
+the same: by that file's content a run is known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from train.engine.run import train_run
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan import own_recipe, own_settings
-from train.plan.config import OwnConfig, load_config
+from train.plan.config import OwnConfig, RunConfig, SftConfig, load_config
+from train.plan.run_name import as_name
 from train.recipes import Recipe
 from train.recipes.own import OwnRecipe
 from train.recipes.own_file import Functions, functions_of, load
@@ -44,17 +45,31 @@ class Fitted:
     steps: int
 
 
+def sft(*, model: str | os.PathLike[str], dataset: str | os.PathLike[str], **settings: Any) -> Fitted:
+    """Fine-tunes a language model, by the settings of `train run`. The run is called MODEL-DATASET where `run` is not
+    given: the same call continues it."""
+    name = as_name(f"{Path(model).name}-{Path(dataset).stem}")
+    values = plain({"run": name, **settings, "model": model, "dataset": dataset})
+    return trained(load_config(values, SftConfig))
+
+
 def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | None = None) -> Fitted:
-    if distributed.is_initialized():
-        raise BadInput("train.fit was called before in this process", fix="under torchrun: one call a process")
     functions, kind = read(recipe)
     config = checked(kind, functions.file, dict(settings or {}))
+    return trained(config, cast(Recipe, OwnRecipe(config, functions)))
+
+
+def trained(config: RunConfig, recipe: Recipe | None = None) -> Fitted:
+    """Ctrl-C saves what is finished, and then is a KeyboardInterrupt as everywhere."""
+    if distributed.is_initialized():
+        raise BadInput("a run was made before in this process", fix="under torchrun: one call a process")
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ["MOTLEY_HOME"] = str(config.home_folder)  # rows are made there
     main = threading.current_thread() is threading.main_thread()
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1  # else the main thread may wait for a peer that is gone
     leaver = Leaver(interrupts=alone) if main else None
     try:
-        run, receipt = train_run(config, leaver, recipe=cast(Recipe, OwnRecipe(config, functions)))
+        run, receipt = train_run(config, leaver, recipe=recipe)
     finally:
         if leaver:
             leaver.release()
@@ -85,6 +100,9 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
 
 
 def checked(kind: type[OwnConfig], file: Path, settings: dict[str, Any]) -> OwnConfig:
-    plain = {name: str(value) if isinstance(value, os.PathLike) else value for name, value in settings.items()}
-    values = {"run": own_settings.title_of(file), **plain, "recipe": str(file)}
+    values = {"run": own_settings.title_of(file), **plain(settings), "recipe": str(file)}
     return cast(OwnConfig, load_config(values, kind))
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: str(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}

@@ -69,6 +69,8 @@ class Run:
     """Under which it is kept for a restart."""
     position: int = 0
     """Where this rank's rows of the step begin in the stream of all rows: `train`."""
+    warm_up: int = 0
+    """Steps until the peak rate: that with which the run began."""
     step: int = 0
     """Finished steps: `update`; a rollback sets it back."""
     milestones: Milestones = field(default_factory=Milestones)
@@ -108,10 +110,8 @@ def train(run: Run) -> None:
 
 
 def set_learning_rate(run: Run) -> float:
-    c = run.config
-    rate = learning_rate(
-        run.step, peak=c.learning_rate, kind=c.schedule, warmup_steps=c.warmup_steps, total_steps=run.total_steps
-    )
+    c, steps = run.config, {"warmup_steps": run.warm_up, "total_steps": run.total_steps}
+    rate = learning_rate(run.step, peak=c.learning_rate, kind=c.schedule, **steps)
     run.trained.set_rate(rate)
     return rate
 

@@ -191,6 +191,7 @@ def state_of(run: Run) -> dict[str, Any]:
         "shares": dict(zip(run.balance.names, run.balance.shares, strict=True)),
         "speeds": run.balance.speeds,
         "total_steps": run.total_steps,
+        "warm_up": run.warm_up,
         "scaler": scaler.state_dict() if scaler else None,
         "adapter": consistency.tensors_hash(run.trained.named.items()),
         **run.strategy.state(),

@@ -2,11 +2,13 @@
 
 CUDA joins a multiplication and an addition into one rounding, a CPU does not: AdamW's weights differ in a last bit for
 4 % of them. Nodes that train one adapter must hold the same bits, so where GPUs and CPUs train together the CPUs' kind
-of processor steps for all: each GPU node steps in main memory, which for an adapter takes milliseconds.
+of processor steps for all: each GPU node steps in main memory, which for an adapter takes milliseconds. So do kinds of
+cards of which nobody has seen yet that they step to the same bits.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -41,8 +43,17 @@ def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *
     return bitsandbytes.optim.AdamW8bit(parameters, **how)
 
 
-def is_mixed(devices: Sequence[Device]) -> bool:
-    return len({device.is_gpu for device in devices}) > 1
+def why_on_cpu(devices: Sequence[Device], optimizer: str = "adamw") -> str:
+    """Empty where each steps where its weights are. Muon's owners are for unlike cards, and 8-bit AdamW is a card's."""
+    where = "optimizer on the processor"
+    if len({device.is_gpu for device in devices}) > 1:
+        return f"{where}: graphics cards and processors train together"
+    kinds = sorted({device.capability for device in devices if device.capability}, key=float)
+    alike = {pair for device in devices for pair in device.alike}
+    odd = [(a, b) for a, b in itertools.combinations(kinds, 2) if f"{a}+{b}" not in alike]
+    if not odd or optimizer not in ("adamw", "sgd"):
+        return ""
+    return f"{where}: that cards of {odd[0][0]} and {odd[0][1]} hold the same is not proven (docs/cards.md)"
 
 
 class OnCpu(torch.optim.Optimizer):  # type: ignore[misc]

@@ -41,6 +41,7 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict
     send_state(run, source)
     step = int(state["step"])
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
+    run.warm_up = int(state.get("warm_up", run.config.warmup_steps))
     here = step if saved and saved.step == step else -1
     gains = Gains(**state.get("gains", {}))
     evaluated = int(state.get("evaluated", step))

@@ -3,7 +3,6 @@ process group, and what is to be trained is proven to be the same everywhere bef
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -18,7 +17,7 @@ from train.data.rows import Rows
 from train.engine import consistency, early_stop, microbatch, pipes, resume
 from train.engine.device import look
 from train.engine.loop import Run
-from train.engine.optimizer import is_mixed, make_optimizer
+from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
 from train.errors import BadInput
 from train.models import backends
@@ -58,7 +57,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     workers, why_cut = arrange(settled, world, base, names)
     module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
     world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
-    mixed = is_mixed(devices) or workers.cut
+    why_stepping = why_on_cpu(devices, config.optimizer)
+    mixed = bool(why_stepping) or workers.cut
     trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
@@ -69,7 +69,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         micro_batch, why_micro = int(kept), "as it was found or fell to in this run"
     else:
         micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
-    total_steps = config.max_steps or math.ceil((config.epochs or 1) * len(rows) / config.rows_per_step)
+    total_steps = config.steps_over(len(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
     run = Run(
@@ -83,6 +83,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         held_out=held_out,
         module=module,
         total_steps=total_steps,
+        warm_up=config.warm_up(total_steps),
         reporter=make_reporter(config, world, out, total_steps),
         strategy=strategy,
         trained=trained,
@@ -90,6 +91,7 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         micro_batch=micro_batch,
         micro_batch_name=micro_batch_name,
     )
+    why_cut += [why_stepping] if why_stepping else []
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
     return run
@@ -203,6 +205,7 @@ def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
+    reasons += config.length_reasons(len(run.rows))
     reasons += left_out.words_at(run.rows.folder)
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 

@@ -102,9 +102,9 @@ def _base(spec: ModelSpec) -> Any:
     from transformers import AutoModelForCausalLM
 
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
-    config = _config(spec)
+    config = config_of(spec)
     drops = dropout.switched_off(config) if config else {}
-    require_fixed_positions(config, spec)
+    require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
     if spec.device != "cpu":
         options["device_map"] = {"": spec.device}
@@ -147,7 +147,7 @@ def _one_form(model: nn.Module, dtype: torch.dtype) -> nn.Module:
     return model
 
 
-def _config(spec: ModelSpec) -> Any:
+def config_of(spec: ModelSpec) -> Any:
     from transformers import AutoConfig
 
     try:
@@ -156,14 +156,16 @@ def _config(spec: ModelSpec) -> Any:
         return None  # loading the model shows what is wrong
 
 
-def require_fixed_positions(config: Any, spec: ModelSpec) -> None:
-    """`dynamic` positions follow from the longest row that is computed at a time, beyond the model's own."""
-    rope, most = getattr(config, "rope_parameters", None) or {}, getattr(config, "max_position_embeddings", 0)
-    if rope.get("rope_type") == "dynamic" and spec.max_seq_length > most:
+def require_positions(config: Any, spec: ModelSpec) -> None:
+    """Beyond them unsloth stretches positions by itself, which nobody else does, and `dynamic` ones follow from the
+    longest row that is computed at a time. Who only asks a model has no rows."""
+    most = getattr(config, "max_position_embeddings", None)
+    trains = spec.method != "base" and spec.adapter is None
+    if trains and most and spec.max_seq_length > most:
         raise BadInput(
-            f"rows of {spec.max_seq_length} tokens, and rope_type 'dynamic' of this model is exact up to {most}",
+            f"rows of {spec.max_seq_length} tokens, and this model was made for {most}",
             f"folder: {spec.folder}",
-            f"use max_seq_length={most}",
+            f"prepare the data set with max_seq_length={most}",
         )
 
 

@@ -32,6 +32,7 @@ def _prepare_environment() -> None:
         os.environ[name] = f"{of_node}/local-rank-{os.environ['LOCAL_RANK']}"
     os.environ["UNSLOTH_DISABLE_STATISTICS"] = "1"
     os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ.setdefault("UNSLOTH_CE_LOSS_TARGET_GB", "0.5")  # or its loss takes what is free at the first micro-batch
 
 
 _prepare_environment()
@@ -56,6 +57,7 @@ def build(spec: ModelSpec) -> nn.Module:
 
 
 def load(spec: ModelSpec) -> nn.Module:
+    hf.require_positions(hf.config_of(spec), spec)
     model, _ = unsloth.FastLanguageModel.from_pretrained(
         spec.folder,
         max_seq_length=spec.max_seq_length,

@@ -16,6 +16,7 @@ import hmac
 import json
 import os
 import socket
+import threading
 import time
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -23,13 +24,20 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
 from train.errors import CheckFailed
 from train.runlog.trace import FIGURES
 
+FIRST_EXCHANGE_S = 20.0
+WRONG_SUM, NO_END = "do not sum up rightly", "did not answer each other within {:.0f} s"
 FAILED = "motley/failed"
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
+
+
+class ExchangeFailedError(CheckFailed):
+    """Half an exchange is in the gradients or weights of some rank."""
 
 
 @dataclass
@@ -42,6 +50,8 @@ class World:
     timeout: timedelta = timedelta(seconds=300)
     """For connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
+    nccl: Any = field(default=None, repr=False)
+    """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
 
     @property
@@ -115,7 +125,7 @@ class World:
         if self.size == 1:
             return
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
-        # Half an exchange is never applied: the step's figures travel over gloo before the update, and need every peer.
+        # Then half of it is in the buffers and nothing raises: see `numbers`.
         os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
         # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
         os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
@@ -125,21 +135,63 @@ class World:
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
         dist.distributed_c10d._set_pg_timeout(self.patience)
+        if gpus:
+            self.first_exchange("cuda")
+            self.nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
+
+    def first_exchange(self, device: str) -> None:
+        """Of known values, with a limit: two cards in one box may hang behind an IOMMU, or sum up wrongly."""
+        mine, sums = torch.full((1 << 18,), float(self.rank + 1), device=device), set[float]()
+
+        def exchange() -> None:
+            dist.all_reduce(mine)
+            sums.update((mine.min().item(), mine.max().item()))
+
+        self.gather("together")
+        thread = threading.Thread(target=exchange, name="first exchange", daemon=True)
+        thread.start()
+        thread.join(FIRST_EXCHANGE_S)
+        right = self.size * (self.size + 1) / 2
+        problem = "" if sums == {right} else WRONG_SUM if sums else NO_END.format(FIRST_EXCHANGE_S)
+        found = self.gather([self.node, self.local_rank, problem])
+        if problem := next((one[2] for one in found if one[2]), ""):
+            names = " and ".join(f"{node}:{card}" for node, card, _ in found)
+            several = sorted({node for node, card, _ in found if card})
+            where = f" for {', '.join(several)}, which has several cards" if several else ""
+            switch = "NCCL_P2P_DISABLE: 1" if several else "NCCL_ALGO: Ring, NCCL_PROTO: Simple"
+            raise CheckFailed(
+                f"the cards of {names} {problem}", fix=f"motley_render_environment: {{{switch}}}{where}, then launch"
+            )
 
     def numbers(self, mine: list[float]) -> list[list[float]]:
-        """The same few numbers of each rank, in rank order: one round trip over the process group."""
-        own = torch.tensor(mine, dtype=torch.float64)
+        """The same few numbers of each rank, in rank order: one round trip over gloo, which needs every peer. Nobody
+        continues behind an exchange of the cards that failed on one of them: an update comes after it only."""
         if self.size == 1:
             return [mine]
+        own = torch.tensor([*mine, float(self._exchange_failed())], dtype=torch.float64)
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         with record_function(FIGURES):
             dist.all_gather(everyone, own)
-        return [row.tolist() for row in everyone]
+        rows = [row.tolist() for row in everyone]
+        if at := [str(rank) for rank, row in enumerate(rows) if row.pop()]:
+            raise ExchangeFailedError(
+                f"the exchange failed on rank {', '.join(at)}, and nobody is gone; what came of it is not applied",
+                fix="it begins again at the last whole step; where that repeats: dmesg on it, cable, driver",
+            )
+        return rows
+
+    def _exchange_failed(self) -> bool:
+        """NCCL's own thread ends an exchange that fails, and says so to nobody but who asks once the card is done."""
+        if self.nccl is None:
+            return False
+        torch.cuda.synchronize()
+        return bool(self.nccl.get_error() != ErrorType.SUCCESS)
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
         if self.size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, source)
+            self.numbers([])
 
 
 def join(timeout_s: float = 300.0) -> World:

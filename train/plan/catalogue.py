@@ -139,7 +139,7 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
             f"model: {where}",
             "choose a model of one of these families",
         )
-    if lacking := [name for name in SHAPE if name not in config]:
+    if lacking := [name for name in SHAPE if not isinstance(config.get(name), int) or config[name] < 1]:
         raise BadInput(f"config.json lacks '{lacking[0]}'", f"model: {where}", "copy or fetch the model again")
     heads, hidden = config["num_attention_heads"], config["hidden_size"]
     return Facts(
@@ -159,6 +159,8 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
 
 def form_on_disk(quantised: dict[str, Any] | None, where: str) -> str:
     """What a model's config.json says of how its files are quantised."""
+    if quantised and not isinstance(quantised, dict):
+        raise BadInput("config.json is broken: quantization_config", f"model: {where}", "copy or fetch the model again")
     form = next((form for form in ("4bit", "8bit") if quantised and quantised.get(f"load_in_{form}")), "")
     if quantised and not form:
         raise BadInput(

@@ -37,6 +37,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.unequal(facts.versions) + obstacles.blocking(nodes))
     mbit, link_why = link(nodes, facts.proof_mbit)
     model, size, lacking, fitted = fit_base(request, facts, nodes, mbit)
+    refuse(too_long(model["name"], request.config, fitted.facts))
     kept = checkpoint_bytes(fitted, request.config.keep)
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
@@ -63,7 +64,6 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         sizes=sizes.sizes(request.config, fitted, computing, prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
-            *too_long(model["name"], settings, fitted.facts),
             *speedup.slows_the_run(prediction),
             *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
@@ -71,13 +71,14 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     )
 
 
-def too_long(model: str, settings: Mapping[str, Any], facts: catalogue.AnyFacts | None) -> list[str]:
+def too_long(model: str, config: RunConfig, facts: catalogue.AnyFacts | None) -> list[str]:
     """Rows beyond the positions that a model has seen."""
-    rows = settings["max_seq_length"]
+    rows = config.max_seq_length
     if not isinstance(facts, catalogue.Facts) or rows <= facts.positions:
         return []
     return [
-        f"rows have up to {rows} tokens, {model} was made for {facts.positions}: -e max_seq_length={facts.positions}"
+        f"rows have up to {rows} tokens, {model} was made for {facts.positions}\n"
+        f"fix: -e max_seq_length={facts.positions}, or a model that was made for longer texts"
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +36,10 @@ class Device:
     """Where the base is, if that is set for this node alone."""
     processes: int = 1
     """Of this kind on the node: one for each of its cards."""
+    capability: str = ""
+    """Of its card, where it has been looked at."""
+    alike: Sequence[str] = ()
+    """Pairs of capabilities that are known to step to the same bits."""
 
     @property
     def is_gpu(self) -> bool:
@@ -95,7 +99,7 @@ class PlanNode:
 
     def as_device(self, *, unsloth: bool) -> Device:
         gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
-        has = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
+        has: dict[str, Any] = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
         main = self.look["memory_bytes"] // self.processes
         return Device(
             self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, processes=self.processes, **has

@@ -9,6 +9,7 @@ Every field says in its metadata how far it reaches:
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -44,6 +45,9 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
     return field(default=default, metadata={"scope": scope, "help": text, "choices": choices})
 
 
+LEAST_STEPS = 50
+"""Of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and teach nothing."""
+LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
 COMMON_COUNTS = ("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision")
 """What a machine's speed depends on, beside the recipe's own."""
 
@@ -63,7 +67,7 @@ class RunConfig:
     home: str = option("", "node", "where the files of runs are kept (default $MOTLEY_HOME or ~/ai-cluster)")
 
     max_steps: int | None = option(None, "math", "number of optimizer steps (or set epochs)")
-    epochs: float | None = option(None, "math", "passes over the rows (default 1 where max_steps is not set)")
+    epochs: float | None = option(None, "math", "passes over the rows; neither: 1, but 50 steps at least")
     rows_per_step: int = option(16, "math", "rows of one optimizer step, over all nodes together")
     max_seq_length: int = option(512, "agree", "tokens of a row, where the dataset is still to be prepared")
     eval_fraction: float = option(0.05, "agree", "share held out, where the dataset is still to be prepared")
@@ -83,7 +87,7 @@ class RunConfig:
         "cosine|linear|constant|wsd, after the warm-up",
         ("cosine", "linear", "constant", "wsd"),
     )
-    warmup_steps: int = option(5, "math", "steps until the peak learning rate")
+    warmup_steps: int = option(5, "math", "steps until the peak learning rate; its default is a tenth of all at most")
     weight_decay: float = option(0.0, "math", "AdamW's weight decay")
     grad_clip: float = option(1.0, "math", "largest gradient norm; 0 switches clipping off")
     optimizer: str = option("adamw", "math", "adamw, or adamw8bit (GPU, bitsandbytes)", ("adamw", "adamw8bit"))
@@ -191,6 +195,30 @@ class RunConfig:
     def rate_reason(self) -> str:
         """Where the learning rate follows from a rule."""
         return ""
+
+    @property
+    def length_is_set(self) -> bool:
+        return self.max_steps is not None or self.epochs is not None
+
+    def steps_over(self, rows: int) -> int:
+        """All steps of the run, with so many rows to train on."""
+        steps = self.max_steps or math.ceil((self.epochs or 1) * rows / self.rows_per_step)
+        return steps if self.length_is_set else max(steps, LEAST_STEPS)
+
+    def warm_up(self, steps: int) -> int:
+        """Steps until the peak rate, of so many. Set to what is the default, it gives way to a short run too."""
+        usual = next(spec.default for spec in fields(self) if spec.name == "warmup_steps")
+        return min(self.warmup_steps, steps // 10) if self.warmup_steps == usual else self.warmup_steps
+
+    def length_reasons(self, rows: int) -> list[str]:
+        """What of it follows from a rule, for the start of a run."""
+        steps, passes = self.steps_over(rows), self.steps_over(rows) * self.rows_per_step / max(1, rows)
+        found = []
+        if not self.length_is_set and steps == LEAST_STEPS:
+            found.append(f"{steps} steps, {passes:.1f} times through the data: {LENGTH_RULE}")
+        if self.warm_up(steps) != self.warmup_steps:
+            found.append(f"warm-up of {self.warm_up(steps)} steps, a tenth of {steps}: set warmup_steps for another")
+        return found
 
     def facts_of(self, config: Mapping[str, Any], where: str) -> AnyFacts:
         """The shape in a model's own config.json."""

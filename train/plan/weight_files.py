@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +112,8 @@ def files(folder: Path) -> list[Path]:
     """As transformers chooses them."""
     if (folder / ONE_FILE).is_file() or not (folder / INDEX).is_file():
         return sorted(folder.glob(ONE_FILE))
-    names = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+    with damage(folder / INDEX):
+        names = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         raise BadInput(f"the model's file {missing[0]} is missing", f"folder: {folder}", "copy the whole model again")
@@ -119,17 +122,24 @@ def files(folder: Path) -> list[Path]:
 
 def header(file: Path) -> Header:
     size = file.stat().st_size
-    with file.open("rb") as stream:
+    with file.open("rb") as stream, damage(file):
         length = int.from_bytes(stream.read(8), "little")
-        try:
-            found: Header = json.loads(stream.read(length)) if length <= size else {}
-        except ValueError:
-            found = {}
-    found.pop("__metadata__", None)
-    whole = 8 + length + max((about["data_offsets"][1] for about in found.values()), default=math.inf)
-    if size < whole:
-        raise BadInput(f"the model's file {file.name} is cut off or damaged", f"file: {file}", "copy or fetch it again")
+        found: Header = json.loads(stream.read(length)) if length <= size else {}
+        found.pop("__metadata__", None)
+        ends = [about["data_offsets"][1] for about in found.values() if about["dtype"] and about["shape"] is not None]
+        if size < 8 + length + max(ends, default=math.inf):
+            raise ValueError
     return found
+
+
+@contextmanager
+def damage(file: Path) -> Iterator[None]:
+    """What is found in it is not what such a file holds."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        what = f"the model's file {file.name} is cut off or damaged"
+        raise BadInput(what, f"file: {file}", "copy or fetch it again") from None
 
 
 def require_tokens(folder: Path) -> None:
@@ -137,10 +147,11 @@ def require_tokens(folder: Path) -> None:
     config, file = read_config(folder), folder / TOKENIZER
     if not (file.is_file() and isinstance(config.get("vocab_size"), int)):
         return
-    told = json.loads(file.read_text(encoding="utf-8"))
-    vocabulary = told["model"].get("vocab", {})
-    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary)))
-    last = max([*ids, *(token["id"] for token in told.get("added_tokens", ()))], default=0)
+    with damage(file):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        vocabulary = told["model"].get("vocab", {})
+        ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary)))
+        last = max([*ids, *(token["id"] for token in told.get("added_tokens", ()))], default=0)
     if last >= config["vocab_size"]:
         raise BadInput(
             f"the tokenizer has {last + 1} tokens, the model's vocabulary {config['vocab_size']}",

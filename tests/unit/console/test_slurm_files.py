@@ -62,6 +62,7 @@ def test_the_script_is_bash_and_what_was_asked_for_stands_behind_what_is_usual()
     assert "#SBATCH --requeue" in asked
     assert "#SBATCH --no-kill" in asked
     assert "export NCCL_ALGO=Ring" in script
+    assert "export CUDA_DEVICE_ORDER=PCI_BUS_ID PYTORCH_ALLOC_CONF=expandable_segments:True\n" in script
 
 
 def test_the_settings_are_the_runs_and_name_no_places_home() -> None:

@@ -424,5 +424,7 @@ def test_the_script_is_clean_and_says_why(tmp_path: Path) -> None:
     assert subprocess.run([shellcheck, script], capture_output=True, check=False, text=True).stdout == ""
     text = script.read_text()
     assert "export NCCL_ALGO='Ring; rm -rf /'" in text and "OMP_NUM_THREADS=8 " in text
+    assert "export CUDA_DEVICE_ORDER=PCI_BUS_ID " in text, "cards are counted as nvidia-smi does"
+    assert "export PYTORCH_ALLOC_CONF=expandable_segments:True " in text, "before the first card is opened"
     for name in re.findall(r"export (?:GLOO|NCCL|TORCH)_\w+=\S+(.*)", text)[:3]:
         assert name.strip().startswith("# "), name
