@@ -167,6 +167,9 @@ def as_words(settings: list[str]) -> list[str]:
     if wrong:
         raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: SET=\"NAME='{wrong} …'\"")
     values = dict(pair.split("=", 1) for pair in pairs)
+    if "motley_hub_token" in values:
+        fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"
+        raise BadInput("motley_hub_token: whoever is on this computer can read the words of a command", fix=fix)
     together = [json.dumps(values, ensure_ascii=False)] if values else []
     return [word for setting in [*whole, *together] for word in ("-e", setting)]
 

@@ -1,12 +1,14 @@
 """Templates: which tokens are the answer's, and that a model learns where to stop."""
 
 import copy
+import json
 
 import pytest
 from tokenizers.processors import TemplateProcessing
 
 from train.data.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
 from train.data.formats import BadRecord, Example
+from train.errors import BadInput
 from train.plan.catalogue import resolve_model
 
 TURNS = (
@@ -33,6 +35,19 @@ LLAMA2 = (
 @pytest.fixture(scope="module")
 def tiny():
     return load_chat(resolve_model("tiny"))
+
+
+def test_a_models_own_code_is_neither_run_nor_asked_about(tiny, tmp_path, monkeypatch):
+    """In a terminal the library would ask, and a y would run it."""
+    tiny.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "mine.py").write_text("raise SystemExit('it ran')\n")
+    file = tmp_path / "tokenizer_config.json"
+    map_to = {"auto_map": {"AutoTokenizer": [None, "mine.Tokens"]}, "tokenizer_class": "Tokens"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | map_to))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(BadInput, match="no tokenizer can be loaded"):
+        load_chat(resolve_model(str(tmp_path)))
 
 
 def with_template(chat, template):

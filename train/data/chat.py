@@ -97,7 +97,7 @@ def load_chat(model: Model, date: str = "") -> Chat:
 
     location = model_location(model)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(location)
+        tokenizer = AutoTokenizer.from_pretrained(location, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise BadInput(
             f"no tokenizer can be loaded for {model.name}: {str(error).splitlines()[0]}",

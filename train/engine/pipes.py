@@ -134,7 +134,7 @@ def layer_speed(model: Any, precision: str, device: str, length: int) -> float:
 def _model_config(base: Path) -> Any:
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(base, local_files_only=True)
+    return AutoConfig.from_pretrained(base, local_files_only=True, trust_remote_code=False)
 
 
 def _layer_bytes(cluster: Cluster) -> int:

@@ -54,6 +54,13 @@ class Wanted:
     sha256: str | None
     git: str | None
 
+    def __post_init__(self) -> None:
+        if self.name.startswith("/") or ".." in self.name.split("/"):
+            raise BadInput(
+                f"the hub names a file that would lie outside its folder: {self.name}",
+                fix="fix: fetch it from huggingface.co itself: unset HF_ENDPOINT",
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:

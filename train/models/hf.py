@@ -151,7 +151,7 @@ def config_of(spec: ModelSpec) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(spec.folder, local_files_only=True)
+        return AutoConfig.from_pretrained(spec.folder, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError):
         return None  # loading the model shows what is wrong
 

@@ -53,7 +53,7 @@ def build(folder: Path, *, classes: int, image_size: int, seed: int) -> Any:
 def config_of(folder: Path) -> Any:
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     dropout.switched_off(config)
     return config
 
@@ -106,7 +106,7 @@ def load(folder: Path, base: str = "") -> Any:
     from safetensors.torch import load_file
     from transformers import AutoConfig, AutoModelForImageClassification
 
-    config, state = AutoConfig.from_pretrained(folder), load_file(folder / "model.safetensors")
+    config, state = AutoConfig.from_pretrained(folder, trust_remote_code=False), load_file(folder / "model.safetensors")
     model = AutoModelForImageClassification.from_config(config)
     if base and model.state_dict().keys() - state.keys():
         model, _ = loaded(Path(base), config)

@@ -246,7 +246,7 @@ def save_tokenizer(chat: Chat, folder: Path) -> None:
 
 def modelfile(gguf: str, chat: Chat) -> str:
     """Ollama knows the common templates by the one in the gguf; two are written out, and a template's own message."""
-    template, system = chat.template, chat.default_system()
+    template, system = chat.template, chat.default_system().replace('"""', "'''")  # more quotes would end it
     written_out = {PLAIN_TEMPLATE: PLAIN_MODELFILE, CONTINUED: CONTINUED_MODELFILE}
     known = written_out.get(template) or (CHATML_MODELFILE if "<|im_start|>" in template else "")
     return f"FROM ./{gguf}\n{known}" + (f'SYSTEM """{system}"""\n' if system else "")

@@ -273,3 +273,9 @@ def test_make_hands_on_values_with_spaces_and_quotes_in_one_piece(verb: str, tmp
     assert f"there is no file {name}" in said and "'my model'" in said, said
     assert "max_steps: 'many' is not" in said and "lora_r: 'x' is not" in said and "seed: '4 2' is" in said, said
     assert done.returncode == 2
+
+
+def test_the_hubs_token_is_no_word_of_a_command() -> None:
+    with pytest.raises(BadInput, match=r"(?s)motley_hub_token: whoever is on this computer.*fix: HF_TOKEN="):
+        launch_request.as_words(["max_steps=4", "motley_hub_token=hf_x"])
+    assert launch_request.as_words(["@token.yml"]) == ["-e", "@token.yml"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import hints, live_view, notify, run_commands
+from console import hints, launched, live_view, notify, run_commands
 from console.follow import Follower, finished_notices
 from console.infra.local import LocalNode
 from console.infra.node import Silent
@@ -295,7 +295,8 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
     found = keep(inventory, "https://ntfy.example/secret", monkeypatch)
     plan = PLAN | {"nodes": [NODE | {"home": str(tmp_path / "a")}]}
     ports = {"presence_port": 29400, "group_ports": [29410, 29489]}
-    task = {"launch_files": {"plan": plan, "token": "5f", "ports": ports, "environment": {}}, "diff": True}
+    given = {"plan": plan, "token": "5f", "ports": ports, "environment": {}, "state_folder": str(tmp_path / "state")}
+    task = {"launch_files": given, "diff": True}
     play = [{"hosts": "cluster", "gather_facts": False, "tasks": [task]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     command = [Path(sys.executable).with_name("ansible-playbook"), "-vvv", "-i", found.path, tmp_path / "play.yml"]
@@ -312,6 +313,7 @@ def test_a_launch_brings_the_address_and_another_takes_it_away(
                 len([path for path in tmp_path.rglob("*") if path.is_file() and b"le/secret" in path.read_bytes()]) == 1
             )
     assert not file.exists()
+    assert launched.known(tmp_path / "state")["r"]["given"] == plan["given"]
 
 
 def test_each_node_is_tried_by_itself(

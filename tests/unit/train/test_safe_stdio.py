@@ -122,6 +122,7 @@ def test_no_verb_shows_what_commands_a_terminal(
 
     monkeypatch.setattr(__main__, "act", says)
     monkeypatch.setattr(__main__.interrupt, "listen_to_sigterm", lambda: None)
+    monkeypatch.setenv("ANSIBLE_CONFIG", "ansible.cfg")
     needed = {"wake": ["a"], "torchrun": ["s.py"], "rent": [], "pause": ["a"]}
     monkeypatch.setattr(sys, "argv", ["motley", verb, *needed.get(verb, [])])
     assert __main__.main() == 0

@@ -34,6 +34,13 @@ def test_what_the_hub_does_not_have_cannot_be_fetched() -> None:
         fetch.fetch_tokenizer("tiny")
 
 
+@pytest.mark.parametrize("name", ["../../../x.jsonl", "/abs/x.jsonl", "data/../../x"])
+def test_no_file_of_the_hub_lies_outside_its_folder(name: str) -> None:
+    told = json.loads(json.dumps(listed(b"")).replace("config.json", name))
+    with pytest.raises(BadInput, match="outside its folder"):
+        fetch.fetch_listed("owner/small", told)
+
+
 def listed(content: bytes) -> dict[str, object]:
     """As a controller has listed it, and sends it to a machine that fetches by itself."""
     files = [
