@@ -84,7 +84,8 @@ def rendered(
     one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
     made = objects(plan, settings, ports=plan["ports"], environment=environment, **one)
     check.refuse(made)
-    return made
+    plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
+    return plain
 
 
 def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environment: Mapping[str, Any]) -> list[str]:
