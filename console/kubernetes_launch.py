@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import KubernetesNode, is_active
+from console.infra.kubernetes import KubernetesNode, is_active, lost_words
 from console.infra.node import Silent
 from console.kubernetes import check
-from console.kubernetes.objects import Object, name_of, objects
+from console.kubernetes.objects import RUN, Object, name_of, objects
 from console.kubernetes.settings import Settings
 from train.errors import BadInput
 from train.files import write_atomic
@@ -60,6 +60,15 @@ class Cluster:
         except Silent as why:
             raise BadInput(f"the API server does not answer: {why}", fix="see: kubectl cluster-info") from None
 
+    def refuse_lost(self, run: str) -> None:
+        """A pod of a machine that is gone keeps its Job from being deleted."""
+        try:
+            words = lost_words(self.node.listed("pods", f"{RUN}={name_of(run)}"))
+        except Silent as why:
+            raise BadInput(f"the API server does not answer: {why}", fix="see: kubectl cluster-info") from None
+        if words:
+            raise BadInput(f"run '{run}' has pods there that cannot end", fix=f"fix: {words}")
+
 
 def ports(values: Mapping[str, Any]) -> dict[str, Any]:
     first, last = values.get("motley_render_group_ports") or GROUP_PORTS
@@ -84,7 +93,8 @@ def rendered(
     one = {"token": token, "hub_token": hub_token, "launch": secrets.token_hex(4)}
     made = objects(plan, settings, ports=plan["ports"], environment=environment, **one)
     check.refuse(made)
-    return made
+    plain: list[Object] = json.loads(json.dumps(made))  # what Ansible gives is tagged, and safe_dump takes none
+    return plain
 
 
 def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environment: Mapping[str, Any]) -> list[str]:
@@ -99,6 +109,7 @@ def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environm
     job = cluster.job(plan["run"])
     if job and is_active(job):
         raise BadInput(f"run '{plan['run']}' is a Job there already", fix="fix: ./motley stop --infra kubernetes")
+    cluster.refuse_lost(plan["run"])
     if job:  # an ended one is replaced, so the new one is tried under another name
         made = copy.deepcopy(made)
         for one in made:
@@ -129,6 +140,7 @@ def write(
 
 def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
     began, name = time.time(), name_of(run)
+    cluster.refuse_lost(run)
     cluster.kube("delete", "job", name, f"{name}-prepare", "--ignore-not-found", "--cascade=foreground")
     cluster.kube("apply", "-f", str(file))
     note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches (kubectl get pods)"

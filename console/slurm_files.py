@@ -22,8 +22,8 @@ def options_of(text: str) -> list[str]:
         words = shlex.split(text)
     except ValueError as wrong:
         raise BadInput(f"slurm_options: {wrong}", fix="fix: close the quotes") from None
-    if len(text.splitlines()) > 1:  # within quotes it would end the option's line: the rest would be a command
-        raise BadInput("slurm_options: a line break is in it", fix="fix: take it out")
+    if any("\n" in word for word in words):
+        raise BadInput("slurm_options: a line break stands in quotes", fix="fix: write each option on one line")
     found: list[list[str]] = []
     for word in words:
         if word.startswith("-"):

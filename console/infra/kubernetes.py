@@ -14,15 +14,23 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
 from console.kubernetes.objects import ANNOTATED, GRACE_S, HOME, PART, RUN
 from console.processes import each_line, end_group
 
-OURS = f"app.kubernetes.io/name=motley,{PART}=agent"
+ALL = "app.kubernetes.io/name=motley"
+OURS = f"{ALL},{PART}=agent"
+ASIDE = "service,secret,networkpolicy,configmap"
+"""What a run has beside its Jobs: its tokens are there."""
 ASK_S = 20.0
 STOP_S = GRACE_S + 30.0
+LATE_S = 30.0
+"""Past its grace a pod answers to no kubelet; this much for clocks that differ."""
+ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
+"""The last two stand for some seconds before the first two."""
 READER_S = 600
 NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
 NONE |= {
@@ -90,8 +98,7 @@ class KubernetesNode(Node):
 
     def newest(self, run: str = "") -> tuple[str, Object | None]:
         jobs = self.jobs()
-        running = [name for name, job in jobs.items() if is_active(job)]
-        chosen = run or next(iter([*running[-1:], *list(jobs)[-1:]]), "")
+        chosen = run or max(jobs, key=lambda name: (rank(jobs[name]), list(jobs).index(name)), default="")
         return chosen, jobs.get(chosen)
 
     def node_of(self, job: Object, pod: Object) -> PodNode:
@@ -118,31 +125,42 @@ class KubernetesNode(Node):
             break
         active, count = is_active(job), sum(map(is_running, pods))
         how = f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods" if active else ""
+        how += f"; {lost}" if active and (lost := lost_words(pods)) else ""
         found |= {"run": run, "on": active, "wanted": active, "how": how, "gpus": []}
         if active and not count:
             found["now"] = waiting(job, pods)
         return found
 
     def stop(self, timeout_s: float = STOP_S) -> Facts:
-        """Delete the Job: its agents save within their grace period. What is listened to meanwhile says how far."""
+        """Delete the run; of those that are over what fetch does not read. What is still there then is what is left."""
         began = time.time()
         run, job = self.newest()
-        answer = {"was_on": False, "run": run, "script": "", "checkpoint": 0, "forced": 0, "left": [], "ports": []}
-        if job is None or not is_active(job):
-            return answer | {"seconds": 0.0}
-        name, saved = str(job["metadata"]["name"]), Saved()
+        answer = {"was_on": False, "run": run, "script": "", "checkpoint": 0, "forced": 0, "ports": [], "kept": ""}
+        if job is not None and not is_over(job, self.pods(job)):
+            answer |= {"was_on": True, "checkpoint": self.end(run, job, began + timeout_s)}
+        elif job is not None:
+            answer["kept"] = f"job {job['metadata']['name']}"
+        chosen = [RUN + "=" + one["metadata"]["name"] for one in self.jobs().values() if is_over(one)]
+        for selector in dict.fromkeys([*chosen, *([f"{RUN}={job['metadata']['name']}"] if job else [])]):
+            self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found")
+        selector = f"{RUN}={job['metadata']['name']}" if job else ALL
+        kinds = f"job,{ASIDE}" if answer["kept"] else f"job,pod,{ASIDE}"
+        more = f",{PART}!=agent" if answer["kept"] else ""
+        left = self.kube("get", kinds, "-l", selector + more, "-o", "name").split()
+        stuck = lost_words(self.listed("pods", selector)) if left else ""
+        return answer | {"left": left, "stuck": stuck, "seconds": round(time.time() - began, 2)}
+
+    def end(self, run: str, job: Object, until: float) -> int:
+        """Its agents save within their grace period. What is listened to meanwhile says how far."""
+        selector, saved = f"{RUN}={job['metadata']['name']}", Saved()
         with saved.heard([node.events(run) for node in self.living(job)[:3]]):
-            jobs = [str(one["metadata"]["name"]) for one in self.listed("jobs", f"{RUN}={name}")]
-            self.kube("delete", "job", *jobs, "--cascade=foreground", "--wait=false")
-            while (left := self.listed("pods", f"{RUN}={name}")) and time.time() - began < timeout_s:
+            self.kube("delete", "job", "-l", selector, "--cascade=foreground", "--wait=false")
+            while (left := self.listed("jobs,pods", selector)) and time.time() < until:
+                pods = [one for one in left if one["kind"] == "Pod"]
+                if pods and all(map(is_lost, pods)):
+                    break
                 time.sleep(0.5)
-        if not left:
-            self.kube(
-                "delete", "job,service,secret,networkpolicy,configmap", "-l", f"{RUN}={name}", "--ignore-not-found"
-            )
-        taken = round(time.time() - began, 2)
-        names = [str(pod["metadata"]["name"]) for pod in left]
-        return answer | {"was_on": True, "checkpoint": saved.step, "left": names, "pods": names, "seconds": taken}
+        return saved.step
 
     def parts(self, run: str) -> list[Node]:
         """The pods, or once they are over what they have left on the volume."""
@@ -150,9 +168,10 @@ class KubernetesNode(Node):
             run, job = self.newest(run)
             if job is None:
                 return [self]
-            if is_active(job):
+            pods = self.pods(job)
+            if not is_over(job, pods):
                 return list(self.living(job)) or [self]
-            return list(readers(self, job, self.pods(job))) or [self]
+            return list(readers(self, job, pods)) or [self]
         except Silent:
             return [self]
 
@@ -199,7 +218,7 @@ class KubernetesNode(Node):
             for node in self.living(job)[:1]:
                 with suppress(Silent):  # it has just ended
                     found[run] |= node.runs()["runs"].get(run, {})
-            found[run]["done"] = has(job, "Complete")
+            found[run]["done"] = has(job, "Complete") or has(job, "SuccessCriteriaMet")
         return {"runs": found, "on": on}
 
     def forget_address(self) -> Facts:
@@ -255,14 +274,43 @@ def has(job: Object, kind: str) -> bool:
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
 
 
+def is_over(job: Object, pods: Sequence[Object] = ()) -> bool:
+    """By itself: a pod that has done the run is seen before its Job is."""
+    done = any(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
+    return done or any(has(job, kind) for kind in ENDS)
+
+
 def is_active(job: Object) -> bool:
-    return not (has(job, "Complete") or has(job, "Failed") or "deletionTimestamp" in job["metadata"])
+    return not (is_over(job) or "deletionTimestamp" in job["metadata"])
+
+
+def rank(job: Object) -> int:
+    """The run that is meant where none is named: one that runs, else one that waits, else one that is leaving."""
+    if is_over(job):
+        return 0
+    waits = 2 if job["spec"].get("suspend") or not job.get("status", {}).get("ready") else 3
+    return waits if is_active(job) else 1
 
 
 def is_running(pod: Object) -> bool:
     """Its agent, not what runs before it."""
     states = pod.get("status", {}).get("containerStatuses", [])
-    return pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
+    running = pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
+    return running and not is_lost(pod)
+
+
+def is_lost(pod: Object) -> bool:
+    """Past its grace, and no kubelet says that it has ended: its machine is gone."""
+    told = str(pod["metadata"].get("deletionTimestamp", ""))  # the end of its grace, not its begin
+    return bool(told) and time.time() > datetime.fromisoformat(told).timestamp() + LATE_S
+
+
+def lost_words(pods: Sequence[Object]) -> str:
+    """Kubernetes makes such a pod again once its machine is known to be off; only a person knows that."""
+    lost = [pod for pod in pods if is_lost(pod)]
+    names = " ".join(str(pod["metadata"]["name"]) for pod in lost)
+    machines = ", ".join(dict.fromkeys(str(pod["spec"].get("nodeName", "?")) for pod in lost))
+    return f"machine {machines} does not answer; if it is off: kubectl delete pod --force {names}" if lost else ""
 
 
 def last_words(pods: Sequence[Object]) -> list[tuple[str, Facts]]:
@@ -304,7 +352,8 @@ def waiting(job: Object, pods: Sequence[Object]) -> Facts:
     for pod in pods:
         status, name = pod.get("status", {}), pod["metadata"]["name"]
         for one in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-            if why := one["state"].get("waiting", {}):
+            why = one["state"].get("waiting", {})
+            if why and why.get("reason") != "PodInitializing":
                 reason = f"{name}: {why.get('reason', 'waits')} {why.get('message', '')}".strip()
             elif "running" in one["state"]:
                 reason = f"{name}: model and rows are being made ({one['name']})"

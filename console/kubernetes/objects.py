@@ -221,7 +221,9 @@ def _job(name: str, plan: dict[str, Any], settings: Settings, more: Mapping[str,
 
 def _prepare_job(name: str, run: str, settings: Settings, more: Mapping[str, Any], hub_token: str) -> Object:
     spec = {"backoffLimit": 2, "template": _template(name, run, "prepare", settings, more=more, hub_token=hub_token)}
-    return _object("batch/v1", "Job", f"{name}-prepare", run, settings) | {"spec": spec}
+    found = _object("batch/v1", "Job", f"{name}-prepare", run, settings)
+    found["metadata"]["labels"][RUN] = name  # the run's, not its own name
+    return found | {"spec": spec}
 
 
 def _template(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -54,7 +55,8 @@ def asked(options: list[str]) -> re.Match[str]:
     """OSError with Slurm's own words where it takes no job of this kind."""
     if not shutil.which("sbatch"):
         raise OSError("there is no sbatch here\nfix: name the login node in inventory/slurm/hosts.yml")
-    command = ["sbatch", "--test-only", "--ntasks-per-node=1", *(w for o in options for w in o.split()), "--wrap=true"]
+    words = shlex.split(" ".join(options))
+    command = ["sbatch", "--test-only", "--ntasks-per-node=1", *words, "--wrap=true"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     found = WOULD.search(done.stderr)
     if done.returncode or not found:

@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -86,17 +87,27 @@ class Folder:
         with self.locked() as objects:
             pod = objects[f"Pod/{name}"]
             pod["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True"}]
-            pod["metadata"]["deletionTimestamp"] = time.time()
+            told_to_go(pod)
 
     def lose(self, name: str) -> None:
-        """Its machine is gone, with its disk: no word, no grace."""
+        """Its machine is gone, with its disk: no word, no grace, and no kubelet that would say that the pod has ended.
+        So it is Terminating until somebody deletes it by force."""
         with self.locked() as objects:
             pod = objects[f"Pod/{name}"]
             pod["status"]["conditions"] = [{"type": "DisruptionTarget", "status": "True"}]
             kill(pod)
+            told_to_go(pod)
+            pod["status"]["lost"] = True
             machine = self.path / "machines" / pod["spec"]["nodeName"]
             machine.rename(machine.with_suffix(".lost"))
             machine.with_suffix(".gone").touch()
+
+
+def told_to_go(entry: Object) -> None:
+    """A pod's timestamp is the end of its grace."""
+    grace = entry["spec"].get("terminationGracePeriodSeconds", 30) if entry["kind"] == "Pod" else 0
+    at = datetime.fromtimestamp(time.time() + grace, UTC).isoformat()
+    entry["metadata"].setdefault("deletionTimestamp", at)
 
 
 def kill(pod: Object, number: int = signal.SIGKILL) -> None:
@@ -167,10 +178,11 @@ class Server:
         if "deletionTimestamp" in meta or job["status"]["conditions"]:
             for pod in pods:
                 if "deletionTimestamp" in meta or pod["status"]["phase"] in ("Pending", "Running"):
-                    pod["metadata"].setdefault("deletionTimestamp", time.time())
+                    told_to_go(pod)
             if "deletionTimestamp" in meta and not pods:
                 del objects[f"Job/{meta['name']}"]
             return
+        job["status"]["ready"] = sum(pod["status"]["phase"] == "Running" for pod in pods)
         self.judge(job, pods)
         if spec.get("suspend") or job["status"]["conditions"]:
             return
@@ -183,7 +195,7 @@ class Server:
         spec, ended = job["spec"], job["status"]["conditions"]
         for pod in [pod for pod in pods if pod["status"]["phase"] == "Failed" and not pod["status"].get("counted")]:
             pod["status"]["counted"] = True
-            code = pod["status"]["containerStatuses"][-1]["state"]["terminated"]["exitCode"]
+            code = pod["status"]["code"]
             types = [one["type"] for one in pod["status"].get("conditions", [])]
             for rule in spec.get("podFailurePolicy", {}).get("rules", []):
                 codes = code in rule.get("onExitCodes", {}).get("values", [])
@@ -210,6 +222,8 @@ class Server:
     def pod(self, pod: Object, objects: dict[str, Object]) -> None:
         meta, status = pod["metadata"], pod["status"]
         process = self.running.get(meta["name"])
+        if status.get("lost"):
+            return
         if process is None and status["phase"] == "Pending" and "deletionTimestamp" not in meta:
             status["podIP"] = f"127.1.{self.net}.{self.made % 250 + 1}"
             self.made += 1
@@ -224,7 +238,7 @@ class Server:
                 status["told"] = True
                 kill(pod, signal.SIGTERM)
                 note(pod, f"told to end, within {grace} s")
-            elif time.time() > meta["deletionTimestamp"] + grace:
+            elif time.time() > datetime.fromisoformat(meta["deletionTimestamp"]).timestamp():
                 if not status.get("killed"):
                     note(pod, f"killed; there are {processes(pod)}")
                 kill(pod)
@@ -238,7 +252,7 @@ class Server:
             ):
                 del objects[f"Pod/{meta['name']}"]
             elif status["phase"] == "Pending":
-                status["phase"] = "Failed"
+                status |= {"phase": "Failed", "code": 137}
 
     def start(self, pod: Object, objects: dict[str, Object]) -> None:
         containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
@@ -250,6 +264,11 @@ class Server:
         first = pod["status"]["number"] < len(containers) - 1
         pod["status"] |= {"phase": "Pending" if first else "Running", "process": process.pid}
         kind = "initContainerStatuses" if first else "containerStatuses"
+        if first:  # the others are listed from the start
+            waits = {"waiting": {"reason": "PodInitializing"}}
+            pod["status"]["containerStatuses"] = [
+                {"name": one["name"], "state": waits} for one in pod["spec"]["containers"]
+            ]
         pod["status"][kind] = [{"name": container["name"], "state": {"running": {}}}]
 
     def ended(self, pod: Object, code: int, objects: dict[str, Object]) -> None:
@@ -263,8 +282,9 @@ class Server:
             status["number"] += 1
             self.start(pod, objects)
             return
-        name = status.get("containerStatuses", [{"name": "agent"}])[0]["name"]
-        status["containerStatuses"] = [{"name": name, "state": state}]
+        kind = "initContainerStatuses" if status["number"] < count else "containerStatuses"
+        status[kind] = [{"name": status[kind][0]["name"], "state": state}]
+        status["code"] = code
         note(pod, f"ended with {code}")
         status["phase"] = "Failed" if code else "Succeeded"
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import yaml
 
 from console.kubernetes import check
-from tests.support.kube_sim import Folder, Object, first_process, new, variables
+from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables
 
 KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
-KINDS |= {"configmap": "ConfigMap", "networkpolicy": "NetworkPolicy"}
+KINDS |= {"event": "Event", "events": "Event", "configmap": "ConfigMap", "networkpolicy": "NetworkPolicy"}
 
 
 def fail(words: str) -> None:
@@ -30,7 +30,7 @@ def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("verb")
     for flag in ("-l", "-o", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
         parser.add_argument(flag, default="")
-    for flag in ("-i", "--ignore-not-found", "--prefix"):
+    for flag in ("-i", "--ignore-not-found", "--prefix", "--force"):
         parser.add_argument(flag, action="store_true")
     if words[0] == "logs":
         parser.add_argument("-f", action="store_true")
@@ -47,7 +47,10 @@ def kubectl(folder: Folder, words: list[str]) -> int:
         print("sim")
     elif args.verb == "get":
         with folder.locked() as objects:
-            print(json.dumps({"items": [one for one in objects.values() if matches(one, KINDS[rest[0]], args.l)]}))
+            kinds = [KINDS[kind] for kind in rest[0].split(",")]
+            found = [one for kind in kinds for one in objects.values() if matches(one, kind, args.l)]
+            names = [f"{one['kind'].lower()}/{one['metadata']['name']}" for one in found]
+            print("\n".join(names) if args.o == "name" else json.dumps({"items": found}))
     elif args.verb == "apply":
         apply(folder, sys.stdin.read() if args.f == "-" else Path(args.f).read_text(), dry=bool(args.dry_run))
     elif args.verb == "delete":
@@ -67,8 +70,9 @@ def kubectl(folder: Folder, words: list[str]) -> int:
 
 def matches(entry: Object, kind: str, selector: str) -> bool:
     labels = entry["metadata"].get("labels", {})
-    wanted = [pair.split("=") for pair in selector.split(",") if pair]
-    return bool(entry["kind"] == kind and all(labels.get(key) == value for key, value in wanted))
+    wanted = [pair.partition("=") for pair in selector.split(",") if pair]
+    fits = ((labels.get(key.rstrip("!")) == value) is not key.endswith("!") for key, _, value in wanted)
+    return entry["kind"] == kind and all(fits)
 
 
 def apply(folder: Folder, text: str, *, dry: bool) -> None:
@@ -100,8 +104,8 @@ def delete(folder: Folder, rest: list[str], args: argparse.Namespace) -> None:
         if not found and not args.ignore_not_found:
             fail(f"{rest} not found")
         for key in found:
-            if objects[key]["kind"] in ("Job", "Pod"):
-                objects[key]["metadata"].setdefault("deletionTimestamp", time.time())
+            if objects[key]["kind"] in ("Job", "Pod") and not args.force:
+                told_to_go(objects[key])
             else:
                 del objects[key]
     while args.wait != "false":

@@ -53,6 +53,9 @@ class Kubernetes:
             "motley_kubernetes_pods": 3,
             "motley_kubernetes_cpu": "1",
             "motley_kubernetes_memory": "2Gi",
+            "motley_kubernetes_limits": {"cpu": 8},
+            "motley_kubernetes_tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
+            "motley_kubernetes_environment": {"NCCL_DEBUG": "INFO"},
             "motley_render_presence_port": first,
             "motley_render_group_ports": [first + 1, first + 60],
             **{f"motley_kubernetes_{name}": value for name, value in asked.items()},
@@ -184,13 +187,16 @@ def test_a_run_is_launched_seen_and_stopped(kubernetes):
 
 @pytest.mark.long
 def test_pods_that_are_lost_or_drained_come_back_under_their_names(kubernetes):
-    """One is lost with its machine, and made again at another address with an empty disk; one is told to go, and saves
-    first. The curve is that of one process."""
+    """One is lost with its machine: two train on, and once somebody says that it is off it is made again at another
+    address with an empty disk. One is told to go, and saves first. The curve is that of one process."""
     there = kubernetes(host_path="/home/user/ai-cluster")
     begins(there)
     there.together(0, 1, 2, since=0)
     lost = there.agents()[2]
     there.folder.lose(lost["metadata"]["name"])
+    there.together(0, 1, since=time.time(), step=there.step(0))
+    forced = pace.run(there.folder.path / "bin/kubectl", "delete", "pod", "--force", lost["metadata"]["name"])
+    assert forced.returncode == 0, forced.stderr
     trained = there.together(0, 1, 2, since=there.replaced(2, lost), step=there.step(0))
     back = there.agents()[2]
     assert back["status"]["podIP"] != lost["status"]["podIP"] and back["spec"]["nodeName"] != lost["spec"]["nodeName"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
@@ -254,8 +255,9 @@ CARDS = re.compile(r"(-G|--gpus|--gres=gpu)")
 
 
 def one_node(options: list[str]) -> list[str]:
-    cards = ["--gpus=1"] if any(CARDS.match(option) for option in options) else []
-    return [word for option in options if KEPT.match(option) for word in option.split()] + cards
+    asked = [shlex.split(option) for option in options]
+    cards = ["--gpus=1"] if any(CARDS.match(words[0]) for words in asked) else []
+    return [word for words in asked if KEPT.match(words[0]) for word in words] + cards
 
 
 def clean(home: Path, names: list[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from console.infra.choose import from_inventory
 from console.infra.node import Silent
 from console.inventory.check import check
 from console.kubernetes.check import wrong
+from console.run_commands import stop_lines
 from console.verbs import parser
+from tests.unit.console.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
 
 REPOSITORY = Path(__file__).parents[3]
@@ -101,3 +104,154 @@ def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
     assert found["on"] is on and found["run"] == "motley-qa"
     assert found["now"].get("reason") == ("its pods are not there yet" if on else None)
     assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")
+
+
+NODE = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))
+
+
+class Server:
+    """What a real API server (1.36) keeps of a run, and answers to kubectl's get and delete."""
+
+    def __init__(self, run: str = "qa", *, began: str = "2026-11-25T23:22:00Z", **asked: Any) -> None:
+        self.objects = [one for one in made(run, **(asked or VOLUME)) if one["kind"] != "PersistentVolumeClaim"]
+        self.events: list[dict[str, Any]] = []
+        for job in self.jobs():
+            job["metadata"]["creationTimestamp"], job["status"] = began, {}
+            for index in range(job["spec"].get("completions", 1)):
+                self.create(job, index)
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return [one for one in self.objects if one["kind"] == "Job"]
+
+    def pods(self, part: str = "agent") -> list[dict[str, Any]]:
+        pods = [one for one in self.objects if one["kind"] == "Pod"]
+        return [one for one in pods if one["metadata"]["labels"]["motley/part"] == part]
+
+    def create(self, job: dict[str, Any], index: int) -> None:
+        template = json.loads(json.dumps(job["spec"]["template"]))
+        meta = template["metadata"] | {"name": f"{job['metadata']['name']}-{index}-x1y2z", "job": job}
+        meta["annotations"] |= {"batch.kubernetes.io/job-completion-index": str(index)}
+        meta["creationTimestamp"] = job["metadata"]["creationTimestamp"]
+        states = {"containerStatuses": [{"name": "agent", "state": {"running": {}}}]}
+        status = {"phase": "Running", **states}
+        self.objects.append({"kind": "Pod", "metadata": meta, "spec": template["spec"], "status": status})
+
+    def add(self, other: Server) -> Server:
+        self.objects += other.objects
+        return self
+
+    def __call__(self, verb: str, kinds: str, *words: str, **__: Any) -> str:
+        if kinds == "events":
+            return json.dumps({"items": self.events})
+        chosen = [one for one in self.objects if self.is_meant(one, kinds.split(","), list(words))]
+        if verb == "delete":
+            for one in chosen:
+                self.delete(one)
+            return ""
+        assert verb == "get", verb
+        found = [self.as_json(one) for one in chosen]
+        if words[-1] == "name":
+            return "\n".join(f"{one['kind'].lower()}/{one['metadata']['name']}" for one in found)
+        return json.dumps({"items": found})
+
+    def as_json(self, one: dict[str, Any]) -> dict[str, Any]:
+        return one | {"metadata": {key: value for key, value in one["metadata"].items() if key != "job"}}
+
+    def is_meant(self, one: dict[str, Any], kinds: list[str], words: list[str]) -> bool:
+        labels = one["metadata"].get("labels", {})
+        selector = words[words.index("-l") + 1].split(",") if "-l" in words else []
+        named = [] if selector else [word for word in words if not word.startswith("-")]
+        fits = (
+            labels.get(pair.split("!=")[0]) != pair.split("!=")[1]
+            if "!=" in pair
+            else labels.get(pair.split("=")[0]) == pair.split("=")[1]
+            for pair in selector
+        )
+        right = one["kind"].lower() in {kind.removesuffix("s") for kind in kinds}
+        return right and all(fits) and (not named or one["metadata"]["name"] in named)
+
+    def delete(self, one: dict[str, Any]) -> None:
+        pods = [pod for pod in self.objects if pod["kind"] == "Pod" and pod["metadata"]["job"] is one]
+        stay = [pod for pod in pods if "deletionTimestamp" in pod["metadata"]]
+        gone = [one, *pods] if not stay else [pod for pod in pods if pod not in stay]
+        one["metadata"]["deletionTimestamp"] = "2026-11-25T23:26:00Z"
+        self.objects = [left for left in self.objects if not any(left is each for each in gone)]
+
+    def left(self) -> list[str]:
+        return [f"{one['kind']} {one['metadata']['name']}" for one in self.objects]
+
+
+@pytest.fixture
+def serves(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def give(server: Server) -> Server:
+        monkeypatch.setattr(kubernetes.KubernetesNode, "kube", server)
+        monkeypatch.setattr(kubernetes.KubernetesNode, "living", lambda *_: [])
+        return server
+
+    return give
+
+
+def test_on_a_shared_volume_stop_takes_what_prepared_too(serves: Any) -> None:
+    server = serves(Server())
+    for pod_ in server.pods("prepare"):
+        pod_["status"] = {"phase": "Succeeded"}
+    answer = NODE.stop(timeout_s=2)
+    assert server.left() == [] and answer["left"] == [] and answer["was_on"]
+    assert "nothing left" in stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+
+
+def test_of_a_run_that_is_over_stop_leaves_what_fetch_reads_and_says_so(serves: Any) -> None:
+    """Its Job and its pods have no token in them."""
+    server = serves(Server())
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    answer = NODE.stop(timeout_s=2)
+    assert {one.split()[0] for one in server.left()} == {"Job", "Pod"} and len(server.left()) == 4
+    assert not answer["was_on"] and not answer["left"]
+    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+    assert "kept for fetch: job motley-qa" in said and "kubectl delete job motley-qa" in said
+
+
+@pytest.mark.parametrize("kind", ["SuccessCriteriaMet", ""])
+def test_a_run_that_has_just_ended_is_not_stopped(serves: Any, kind: str) -> None:
+    """Its pods are over some seconds before the Job is Complete."""
+    server = serves(Server())
+    server.pods()[0]["status"]["phase"] = "Succeeded"
+    server.jobs()[-1]["status"] = {"conditions": [{"type": kind, "status": "True"}]} if kind else {}
+    assert not NODE.stop(timeout_s=2)["was_on"]
+    assert "Job motley-qa" in server.left()
+
+
+def test_what_a_stop_left_is_named_where_no_run_is(serves: Any) -> None:
+    server = serves(Server())
+    server.objects = [one for one in server.objects if one["kind"] in ("Secret", "Service")]
+    answer = NODE.stop(timeout_s=2)
+    assert answer["left"] == ["service/motley-qa", "secret/motley-qa"]
+    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+    assert "still there: service/motley-qa, secret/motley-qa; fix: kubectl delete service/motley-qa" in said
+
+
+def test_a_pod_of_a_machine_that_is_gone_is_named_with_what_ends_it(serves: Any) -> None:
+    """The server keeps it Terminating, as long as nobody says that its machine is off."""
+    server = serves(Server())
+    lost = server.pods()[2]
+    lost["metadata"]["deletionTimestamp"], lost["spec"]["nodeName"] = "2026-11-25T23:24:58Z", "two"
+    how = NODE.status()["how"]
+    assert "motley-qa-2-x1y2z" in how and "kubectl delete pod --force motley-qa-2-x1y2z" in how
+    began = time.monotonic()
+    answer = NODE.stop(timeout_s=20)
+    assert time.monotonic() - began < 5, "it waits for nobody who cannot answer"
+    assert [one for one in server.left() if not one.startswith("Pod")] == ["Job motley-qa"], "no token is left"
+    said = stop_lines(["kubernetes"], {"kubernetes": answer}, {})[1]
+    assert "pod/motley-qa-2-x1y2z" in said and "machine two" in said and "kubectl delete pod --force" in said
+    assert len(answer["left"]) == 2
+
+
+def test_why_a_pod_waits_is_what_its_first_step_waits_for() -> None:
+    """A kubelet lists the agent from the start, as PodInitializing."""
+    agent = {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}
+    pulls = {"name": "wait", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
+    makes = {"name": "prepare", "state": {"running": {}}}
+    for first, said in ((pulls, "p: ImagePullBackOff no such image"), (makes, "p: model and rows are being made")):
+        status = {"initContainerStatuses": [first], "containerStatuses": [agent]}
+        found = kubernetes.waiting({"spec": {}}, [{"metadata": {"name": "p"}, "status": status}])
+        assert found["reason"].startswith(said)

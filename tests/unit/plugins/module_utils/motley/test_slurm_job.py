@@ -85,6 +85,8 @@ def test_for_a_question_slurm_is_asked_for_one_node_of_that_kind(tmp_path: Path)
     asked = slurm_job.parts(tmp_path, "")
     assert (asked["run"], asked["one_node"]) == ("qa", ["--partition=gpu", "--gpus=1"])
     assert slurm_job.one_node(["-p gpu", "--time=10"]) == ["-p", "gpu"]
+    quoted = ["'--constraint=a|b'", "'--nodelist=n[1-2]'", "'--comment=a b'"]
+    assert slurm_job.one_node(quoted) == ["--constraint=a|b"]
 
 
 @pytest.mark.usefixtures("queue")

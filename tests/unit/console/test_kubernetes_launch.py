@@ -1,0 +1,76 @@
+"""A launch on Kubernetes, with settings as Ansible gives them and answers as a real API server (1.36) gave them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+
+from console import kubernetes_launch as launch
+from console.infra.kubernetes import KubernetesNode
+from console.infra.node import Silent
+from console.kubernetes import settings
+from tests.unit.console.kubernetes.test_check import IMAGE, PORTS, plan_of
+from tests.unit.console.test_infra_kubernetes import Server
+from train.errors import BadInput
+
+PLAN = plan_of() | {"ports": PORTS}
+HOSTS = f"""
+motley_kubernetes_image: {IMAGE}
+motley_kubernetes_storage: 100Gi
+motley_kubernetes_gpu_gb: 24
+motley_kubernetes_limits: {{cpu: 8}}
+motley_kubernetes_tolerations: [{{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}}]
+motley_kubernetes_environment: {{NCCL_DEBUG: INFO, OMP_NUM_THREADS: 2}}
+"""
+
+
+def test_settings_as_ansible_gives_them_are_written(tmp_path: Path) -> None:
+    """Its texts and numbers are tagged: subclasses, which no yaml.safe_dump takes."""
+    values: dict[str, Any] = DataLoader().load(HOSTS)
+    assert type(values["motley_kubernetes_limits"]["cpu"]) is not int
+    environment = values["motley_kubernetes_environment"]
+    file = launch.write(PLAN, settings.read(values), tmp_path, environment, "")
+    job = [entry for entry in yaml.safe_load_all(file.read_text()) if entry["kind"] == "Job"][-1]
+    pod = job["spec"]["template"]["spec"]
+    assert pod["tolerations"][-1] == {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+    assert pod["containers"][0]["resources"]["limits"]["cpu"] == 8
+    assert {"name": "NCCL_DEBUG", "value": "INFO"} in pod["containers"][0]["env"]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> launch.Cluster:
+    monkeypatch.setattr(launch.Cluster, "is_there", True)
+    return launch.Cluster(("kubectl",))
+
+
+def settings_read() -> settings.Settings:
+    return settings.read(DataLoader().load(HOSTS))
+
+
+def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
+    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    server = Server()
+    lost = server.pods()[1]
+    lost["metadata"]["deletionTimestamp"], lost["spec"]["nodeName"] = "2026-11-25T23:24:58Z", "two"
+    server.delete(server.jobs()[-1])
+
+    def kube(words: Any, verb: str, *more: str, **_: Any) -> str:
+        if verb == "delete":
+            raise Silent("kubectl gave no answer within 60 s")
+        return server(verb, *more)
+
+    monkeypatch.setattr(KubernetesNode, "kube", kube)
+    for blocked in (
+        lambda: launch.try_out(PLAN, settings_read(), cluster, {}),
+        lambda: launch.apply("qa", tmp_path / "qa.yaml", cluster),
+    ):
+        with pytest.raises(BadInput) as refused:
+            blocked()
+        assert "machine two does not answer; if it is off: kubectl delete pod --force motley-qa-1-x1y2z" in str(
+            refused.value
+        )
