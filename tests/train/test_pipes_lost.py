@@ -10,7 +10,7 @@ from tests.train.agents import Agents
 
 OPTIONS = {
     "model": "tiny", "max_steps": 100000, "rows_per_step": 4, "lora_r": 4, "save_every": 20, "micro_batch": 1,
-    "schedule": "constant", "learning_rate": 2e-3, "wire": "fp32", "pipes": "node-0+node-1+node-2",
+    "schedule": "constant", "warmup_steps": 4, "learning_rate": 2e-3, "wire": "fp32", "pipes": "node-0+node-1+node-2",
 }  # fmt: skip
 HOLDS = {"node-0": 3, "node-1": 1, "node-2": 1}
 """Of four layers: two nodes are enough if node-0 is one of them."""
