@@ -12,6 +12,7 @@ import math
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
@@ -51,7 +52,7 @@ def on_a_node(
         try:
             pool.map(pass_on, (process.stdout, process.stderr), map(hints.as_it_is, (sys.stdout, sys.stderr)))
             if process.stdin:
-                with process.stdin:
+                with suppress(BrokenPipeError), process.stdin:  # it may have ended without reading: its words say why
                     process.stdin.write(given.encode())
             return int(process.wait())
         except KeyboardInterrupt:

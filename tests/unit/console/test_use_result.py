@@ -147,6 +147,16 @@ def test_a_picture_that_lies_here_travels(
     assert "--picture" not in capfd.readouterr().out
 
 
+def test_of_a_node_that_reads_no_picture_the_own_words_are_heard(
+    inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "home of b/env/bin/python").write_text("#!/bin/sh\necho no such run >&2; exit 2\n")
+    picture = tmp_path / "cat.png"
+    picture.write_bytes(bytes(1 << 20))  # more than a pipe holds
+    assert use_result.ask(inventory, "new", str(picture), "") == 2
+    assert capfd.readouterr().err == "no such run\n"
+
+
 def test_an_export_may_ask_the_hub(inventory: Inventory, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert use_result.on_a_node(inventory, "old", ["export", "gguf"], more=[], offline=False) == 3
     assert f"{tmp_path}/home of a code online -m train export gguf --run old --home ." in capfd.readouterr().out
