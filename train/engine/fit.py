@@ -49,7 +49,7 @@ def sft(*, model: str | os.PathLike[str], dataset: str | os.PathLike[str], **set
     """Fine-tunes a language model, by the settings of `train run`. The run is called MODEL-DATASET where `run` is not
     given: the same call continues it."""
     name = as_name(f"{Path(model).name}-{Path(dataset).stem}")
-    values = plain({"run": name, **settings, "model": model, "dataset": dataset})
+    values = texts({"run": name, **settings, "model": model, "dataset": dataset})
     return trained(load_config(values, SftConfig))
 
 
@@ -100,9 +100,9 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
 
 
 def checked(kind: type[OwnConfig], file: Path, settings: dict[str, Any]) -> OwnConfig:
-    values = {"run": own_settings.title_of(file), **plain(settings), "recipe": str(file)}
+    values = {"run": own_settings.title_of(file), **texts(settings), "recipe": str(file)}
     return cast(OwnConfig, load_config(values, kind))
 
 
-def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+def texts(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value) if isinstance(value, os.PathLike) else value for name, value in values.items()}
