@@ -143,7 +143,7 @@ def judge(values: Figures) -> Verdict:
         within(
             "their gradients",
             max(values["gradients_off"]),
-            5 * limit if limit == EIGHT_BIT else GRADIENT[values["precision"]],
+            max(5 * limit if limit == EIGHT_BIT else 0, GRADIENT[values["precision"]]),
         ),
         (round(count["trained"]) == count["in"], f"{count['trained']:.0f} of {count['in']} target tokens trained"),
         within("first loss as in fp32 on a CPU", off(losses["4"], values["reference"]), 2 * limit),

@@ -119,6 +119,7 @@ def environment(device: str) -> dict[str, str]:
     keep += ["MOTLEY_CACHE", "MOTLEY_LAB"]
     env: dict[str, Any] = {name: os.environ[name] for name in keep if name in os.environ}
     env["PYTHONPATH"] = ":".join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])])
+    env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}  # as a launch has them
     env |= {"HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", "TOKENIZERS_PARALLELISM": "false"}
     if device == "cpu":
         env |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "UNSLOTH_FORCE_CPU": "1"}

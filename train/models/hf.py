@@ -106,10 +106,10 @@ def _base(spec: ModelSpec) -> Any:
     drops = dropout.switched_off(config) if config else {}
     require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
-    if spec.device != "cpu":
-        options["device_map"] = {"": spec.device}
     on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
+    if spec.device != "cpu" or form != "16bit":  # transformers puts a quantised base on any card that it sees
+        options["device_map"] = {"": spec.device}
     if form != "16bit" and importlib.util.find_spec("bitsandbytes") is None:
         raise BadInput(f"load_in: {form} needs bitsandbytes, which is not installed here", fix="use a node with a GPU")
     try:
