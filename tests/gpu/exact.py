@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.gpu import runs
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, off, together, within
+from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, within
 from tests.gpu.weights import FEW, Samples, adapter_weights, few_layers, packed, ragged, targets, uniform_loss, width
 
 TOLERANCE = {"fp32": 2e-5, "bf16": 1e-3, "fp16": 5e-4}
@@ -188,6 +188,7 @@ def lines() -> Iterator[Line]:
         needs=("transformers and peft", "unsloth"),
         measure=measure_names,
         judge=judge_names,
+        limit_s=UNSLOTH_S,
     )
     for backend in ("hf", "unsloth"):
         for load_in in ("16bit", "8bit", "4bit"):
@@ -202,6 +203,7 @@ def lines() -> Iterator[Line]:
                 measure=functools.partial(measure, backend=backend, load_in=load_in),
                 judge=judge,
                 simulated=(backend, load_in) == ("unsloth", "8bit"),  # its CPU backend leaves it in 16 bit
+                limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
             )
 
 

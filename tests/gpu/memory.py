@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.gpu import runs, weights
 from tests.gpu.exact import precision_of
-from tests.gpu.line import Figures, Line, Place, Verdict, furthest, off, together, within
+from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, furthest, off, together, within
 
 GIB = 1 << 30
 CARDS_GB = (8, 12, 16)
@@ -152,6 +152,7 @@ LINES = (
             measure=functools.partial(measure, model_name=name, backend=backend),
             judge=judge,
             simulated=True,
+            limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
         )
         for short, name in (("7b", "llama2-7b"), ("8b", "llama3.1-8b"))
         for backend, needs in (("hf", ()), ("unsloth", ("unsloth",)))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.gpu import weights
 from tests.gpu.exact import precision_of
-from tests.gpu.line import Figures, Line, Place, Verdict, together
+from tests.gpu.line import UNSLOTH_S, Figures, Line, Place, Verdict, together
 
 ROWS, LENGTH = 2, 512
 PASSES = 3
@@ -121,6 +121,7 @@ LINES = tuple(
         measure=functools.partial(measure, backend=backend),
         judge=judge,
         simulated=backend == "unsloth",  # a figure of its CPU backend would say nothing
+        limit_s=UNSLOTH_S if backend == "unsloth" else Line.limit_s,
     )
     for backend, needs in (
         ("hf", ()),
