@@ -1,6 +1,7 @@
 """Files and their formats: what is read, what is detected, and what a bad record gets."""
 
 import csv
+import io
 import json
 
 import pyarrow
@@ -183,6 +184,24 @@ def test_broken_json_names_the_line(tmp_path):
         read(path)
 
 
+def test_of_bytes_that_are_no_text_no_more_than_a_character_is_read_one_by_one(tmp_path):
+    """Counted, as a clock says little beside other tests."""
+    (tmp_path / "a.txt").write_bytes(b"\x80" * 1000)
+    singly = []
+
+    class Counted(io.FileIO):
+        def read(self, size: int = -1) -> bytes:
+            singly.append(size)
+            return super().read(size)
+
+    with Counted(tmp_path / "a.txt") as file:
+        assert sources._rest_of_character(file) == b"\x80" * 3
+    assert singly == [1] * 4
+    assert [record.problem for record in Source(tmp_path / "a.txt")] == [
+        "the piece of text that starts here is not UTF-8"
+    ]
+
+
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_csv_finds_its_separator_and_counts_lines_through_quotes(tmp_path, separator):
     path = tmp_path / "a.csv"
@@ -237,8 +256,32 @@ def test_a_damaged_page_of_parquet_names_the_row(tmp_path):
     data = bytearray(path.read_bytes())
     data[page : page + 40] = b"\xff" * 40
     path.write_bytes(data)
-    with pytest.raises(BadInput, match=r"not parquet behind row (256|300)"):
+    with pytest.raises(BadInput, match=r"not parquet behind row (288|300)"):
         read(path)
+
+
+def test_a_value_that_parquet_holds_once_is_not_held_for_every_row(tmp_path):
+    path, peak = tmp_path / "a.parquet", pyarrow.total_allocated_bytes()
+    once = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 300, pyarrow.int32()), pyarrow.array(["y" * 2**21]))
+    parquet.write_table(pyarrow.table({"text": once}), path, compression="zstd", store_schema=False)
+    read = 0
+    for _ in Source(path):
+        read, peak = read + 1, max(peak, pyarrow.total_allocated_bytes())
+    assert (read, path.stat().st_size < 10_000) == (300, True)
+    assert peak < 2**28, f"{peak >> 20} MB for a value of 2 MB"
+
+
+@pytest.mark.parametrize("at_fault", ["LARGEST_GROUP", "memory"])
+def test_parquet_that_needs_more_memory_than_there_is_says_so(tmp_path, monkeypatch, at_fault):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"text": ["x"] * 3}), path)
+    if at_fault == "LARGEST_GROUP":
+        monkeypatch.setattr(sources, "LARGEST_GROUP", 8)
+    else:
+        monkeypatch.setattr(parquet.ParquetFile, "iter_batches", lambda *_, **__: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(BadInput, match="must be in memory at once") as error:
+        list(Source(path))
+    assert str(path) in str(error.value) and "smaller row groups" in str(error.value)
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

@@ -188,6 +188,7 @@ def test_mnists_files_are_read_with_their_test_part_held_out(tmp_path):
         ((0x803, 30, 16, 16), (0x801, 20), range(20), "30 pictures, and 20 labels"),
         ((0x803, 30, 16, 16), (0x801, 30), range(7, 37), "label 36, and there are 10 classes"),
         ((0x803,), (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
+        ((0x803, 2**31, 16, 16), (0x801, 30), range(30), "tells of 550 GB, held in memory as a whole"),
         (None, (0x801, 30), range(30), "train-images-idx3-ubyte.gz is not of MNIST's format"),
     ],
 )

@@ -46,6 +46,7 @@ from train.plan.config import ImagesConfig
 from train.plan.nodes import gb
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+IDX_LARGEST = 2 << 30
 IDX_MAGIC = 0x800
 """Of bytes; and the number of dimensions."""
 FETCH_AGAIN = "fetch them again"
@@ -154,6 +155,12 @@ def idx_content(file: Path, dimensions: int, what: str) -> tuple[tuple[int, ...]
         with gzip.open(file) as stream:
             magic, *found = struct.unpack(f">{1 + dimensions}I", stream.read(4 + 4 * dimensions))
             one = math.prod(found[1:])
+            if found[0] * one > IDX_LARGEST:
+                raise BadInput(
+                    f"{file.name} tells of {found[0] * one / 1e9:.0f} GB, held in memory as a whole",
+                    f"file: {file}",
+                    "give a folder with a folder of pictures for each class",
+                )
             if magic == IDX_MAGIC + dimensions and one and found[0]:
                 sizes, data = tuple(found), stream.read(found[0] * one + 1)
     except (OSError, EOFError, struct.error, zlib.error):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ BLOCK = 1 << 20
 LONGEST_RECORD = 64 << 20
 """Of every reader: what is longer is no record, but a file that is not what it is called."""
 TEXT_PIECE = 1 << 16
+BETWEEN_OBJECTS = re.compile(r"[ \t\r\n,\[\]\ufeff]*")
+ROWS_AT_ONCE = 16
+"""Of parquet: a value that stands in the file once may stand in every row of what is read."""
+LARGEST_GROUP = 8 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +107,7 @@ def read_json(source: Source) -> Iterator[Record]:
     with source.path.open("rb") as file:
         text, at, line = _more(source, file, ""), 0, 1
         while True:
-            start = len(text) - len(text[at:].lstrip(" \t\r\n,[]\ufeff")) if at < len(text) else at
+            start = at + len(BETWEEN_OBJECTS.match(text, at)[0])  # type: ignore[index]
             line += text.count("\n", at, start)
             try:
                 value, end = decoder.raw_decode(text, start)
@@ -137,7 +142,7 @@ def _more(source: Source, file: BinaryIO, text: str) -> str:
 def _rest_of_character(file: BinaryIO) -> bytes:
     """What completes the UTF-8 character that the last read may have cut."""
     rest = b""
-    while (byte := file.read(1)) and 0x80 <= byte[0] < 0xC0:
+    while (byte := file.read(1)) and 0x80 <= byte[0] < 0xC0 and len(rest) < 3:
         rest += byte
     if byte:
         file.seek(-1, 1)
@@ -214,9 +219,12 @@ def read_parquet(source: Source) -> Iterator[Record]:
         file = ParquetFile(source.path)
     except (OSError, ValueError) as error:
         raise BadInput(f"not parquet: {str(error).splitlines()[0]}", f"file: {source.path}") from None
+    groups = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
+    if max(groups, default=0) > LARGEST_GROUP:
+        raise _too_large(source, f"a part of {max(groups) / 1e9:.0f} GB")
     number = 0
     try:
-        for batch in file.iter_batches(batch_size=256):
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE):
             source.position += int(source.size * batch.num_rows / max(1, file.metadata.num_rows))
             for row in range(batch.num_rows):
                 number += 1
@@ -226,6 +234,16 @@ def read_parquet(source: Source) -> Iterator[Record]:
     except (OSError, ValueError, NotImplementedError) as error:
         what = f"not parquet behind row {number}: {str(error).splitlines()[0]}"
         raise BadInput(what, f"file: {source.path}", "fetch or write it again") from None
+    except MemoryError:
+        raise _too_large(source, f"{ROWS_AT_ONCE} rows, behind row {number},") from None
+
+
+def _too_large(source: Source, what: str) -> BadInput:
+    return BadInput(
+        f"{what} must be in memory at once, and is too large",
+        f"file: {source.path}",
+        "write it with smaller row groups",
+    )
 
 
 def _object(line: int, value: Any) -> Record:
