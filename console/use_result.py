@@ -78,15 +78,16 @@ def export(inventory: Inventory, run: str, to: str) -> int:
 
 
 def ask(inventory: Inventory, run: str, question: str, tokens: str) -> int:
-    """A question, or a picture: that lies here, and its content travels."""
+    """A question, or a picture: that lies here, and its content travels. `-`: the question is our input."""
     typed = sys.stdin.isatty() and sys.stdout.isatty()
+    question = sys.stdin.read() if question == "-" else question
     picture = Path(question)
     given = ""
     if picture.suffix.lower() in SUFFIXES and picture.is_file():
         given = base64.b64encode(picture.read_bytes()).decode()
         more = ["--question", picture.name, "--picture"]
     elif question:
-        more = ["--question", question]
+        more, given = ["--question", "-"], question  # there, whoever is logged in may read the words of a command
     else:
         more = ["--prompt"] if typed else []
         if typed:

@@ -219,7 +219,7 @@ VERBS = {
         (
             INVENTORY,
             RUN,
-            Option("question", "one question, otherwise you type them; or a picture", "TEXT|FILE"),
+            Option("question", "one question (otherwise you type them), a picture, or - for your input", "TEXT|FILE|-"),
             Option("tokens", "longest answer (default: 200)", "N", also=("answer-tokens",)),
         ),
     ),

@@ -191,24 +191,26 @@ class Dashboard:
         whole = self.pages.page("dashboard.html.j2", heading="ask", body="\0", live=False, title="ask · Motley")
         before, _, after = whole.partition("\0")
         yield f'{before}{ASK}<h2>{html.escape(question)}</h2><pre id="said">'
-        words = ["ask", f"--inventory={self.inventory.path}", f"--question={question}"]
+        words = ["ask", f"--inventory={self.inventory.path}", "--question=-"]
         words += [f"--run={self.feed.run}"] if self.feed.run else []
-        async for line in self.output(words):
+        async for line in self.output(words, question):
             yield html.escape(line)
         yield f"</pre>{after}"
 
     async def verb(self, words: list[str]) -> str:
         return "".join([line async for line in self.output(words)])
 
-    async def output(self, words: list[str]) -> AsyncIterator[str]:
+    async def output(self, words: list[str], given: str = "") -> AsyncIterator[str]:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "console", *words),
             cwd=ROOT,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        assert process.stdout
+        assert process.stdin and process.stdout
+        process.stdin.write(given.encode())
+        process.stdin.close()
         try:
             async for line in process.stdout:
                 yield line.decode(errors="replace")

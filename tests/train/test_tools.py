@@ -169,7 +169,10 @@ def test_a_run_is_measured_asked_and_exported_by_its_name_alone(form, capsys, la
     assert out["answers"] == [
         {"question": held_out["question"], "before": held_out["base"], "after": held_out["adapter"]}
     ]
-    assert built == [form, form], "what is measured and asked is what was trained"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Say 3.\nAnd 4.\n"))
+    _, out = run(capsys, "ask", "--run", "run", "--question", "-", "--answer-tokens", 2)
+    assert [one["question"] for one in out["answers"]] == ["Say 3.\nAnd 4."], "its input is one question"
+    assert built == [form, form, form], "what is measured and asked is what was trained"
     code, out = run(capsys, "export", "adapter", "--run", "run", "--home", launched)
     assert code == 0 and out["folder"] == f"{launched}/exports/run/adapter"
     assert run(capsys, "export", "adapter", "--run", "run", "--home", launched)[0] == 2

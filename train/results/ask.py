@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     finished_run.add_arguments(parser, required=True)
-    parser.add_argument("--question", help="one question (default: those on standard input, a line each)")
+    parser.add_argument("--question", help="one question; -: all of standard input is one (default: each line)")
     parser.add_argument("--answer-tokens", type=int, default=200, help="longest answer (default 200)")
     parser.add_argument("--picture", action="store_true", help="the picture itself comes on standard input")
     parser.add_argument("--prompt", action="store_true", help="somebody types: show when the next question may come")
@@ -32,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     run = finished_run.find(args)
+    if args.question == "-":  # others may read the words of a command
+        args.question = sys.stdin.read().strip()
     if run.is_own:
         raise BadInput(
             f"run '{run.run}' is of a recipe of your own: it has no words to answer with",

@@ -4,6 +4,7 @@ machine, whose training package only tells how it was called."""
 from __future__ import annotations
 
 import base64
+import io
 import json
 import os
 import subprocess
@@ -78,8 +79,17 @@ def test_the_newest_that_is_done_is_asked_where_it_lies(
     assert use_result.ask(inventory, run, 'what\'s `this` $HOME "now"?', "7") == 3, "its exit code is the node's"
     said, named = capfd.readouterr().out.splitlines(), run or "new"
     assert said[0] == f"run {named} · on {asked_on}"
-    words = '--question what\'s `this` $HOME "now"? --answer-tokens 7'
+    words = "--question - --answer-tokens 7"
     assert said[1] == f"{tmp_path}/home of {asked_on} code 1 -m train ask --run {named} --home . {words}"
+    assert said[2:] == ['what\'s `this` $HOME "now"?'], "not among the words of a command, which others read there"
+
+
+def test_a_question_may_come_by_our_input(
+    inventory: Inventory, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Two lines?\nYes."))
+    assert use_result.ask(inventory, "", "-", "") == 3
+    assert capfd.readouterr().out.endswith("--question -\nTwo lines?\nYes.")
 
 
 def scripted(tmp_path: Path) -> None:
@@ -120,7 +130,7 @@ def test_a_stopped_run_is_asked_where_its_newest_checkpoint_lies(
     assert use_result.ask(inventory, run, "why?", "") == 3
     said = capfd.readouterr().out.splitlines()
     assert said[0] == "run cut · stopped at step 44 of 90 · on b"
-    assert said[1].endswith("ask --run cut --home . --question why?")
+    assert said[1].endswith("ask --run cut --home . --question -") and said[2:] == ["why?"]
 
 
 def test_a_stopped_run_that_lost_its_event_log_is_not_meant_by_itself(
