@@ -42,6 +42,8 @@ class Play:
         """Who takes no connection."""
         self.twice: set[str] = set()
         """Who hears a question that was asked it once more, some time later."""
+        self.heard: Callable[[bytes], object] = len
+        """What happens with each line that passes: nothing, but where a stranger listens."""
         self.journal: list[str] = []
 
     def at(self, due: float, call: Callable[..., object], *words: Any) -> None:
@@ -237,6 +239,7 @@ class Asked:
 
     def send(self, line: bytes, _: float) -> None:
         play, own = self.play, self.life.machine
+        play.heard(line)
         if play.reaches(own, self.machine):
             play.after(play.takes_s(own, self.machine), self._deliver, line)
             if self.machine.name in play.twice:
@@ -271,6 +274,7 @@ class Answered:
 
     def send(self, line: bytes, _: float) -> None:
         play, other = self.asked.play, self.asked.life.machine
+        play.heard(line)
         if play.reaches(self.machine, other):
             play.after(play.takes_s(self.machine, other), self.asked.back, line)
 

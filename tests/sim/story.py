@@ -11,6 +11,7 @@ from random import Random
 
 from tests.sim.cluster import Cluster
 from tests.sim.faults import KINDS, Fault, drawn
+from tests.sim.stranger import Stranger
 from tests.sim.truth import Broken
 from train.cluster.fitness import OWN_FAILURES
 from train.cluster.membership import majority
@@ -23,6 +24,8 @@ only, and who comes and goes is held: those add to it."""
 AFTER_HANG_S, AFTER_FAILURES_S = 60.0, 20.0
 ENDED_S = 15.0
 SETTLED_S, STILL_S = 14.0, 6.0
+STRANGERS = 1_000_000
+"""From this seed on, a stranger listens and speaks."""
 ENDINGS = ("whole", "whole", "off", "paused", "cut off", "links")
 
 
@@ -38,6 +41,10 @@ class Story:
     """Of a model that is cut: each machine holds two. 0: each holds all of it."""
     ends: bool = False
     """The run is over in the end, and somebody is told."""
+
+    @property
+    def has_stranger(self) -> bool:
+        return self.seed >= STRANGERS
 
     @classmethod
     def of(cls, seed: int) -> Story:
@@ -61,6 +68,7 @@ class PlayedStory(Cluster):
     def __init__(self, story: Story) -> None:
         super().__init__(story.seed, story.size, story.layers, has_address=story.ends)
         self.story = story
+        self.stranger = Stranger(self.play, story.seed) if story.has_stranger else None
 
     def begin(self, fault: Fault) -> None:
         self.play.note(f"FAULT  {fault}")

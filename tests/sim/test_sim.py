@@ -10,7 +10,7 @@ import pytest
 from tests.sim import mutants
 from tests.sim.faults import Fault
 from tests.sim.search import first_broken, report, shrunk
-from tests.sim.story import PlayedStory, Story, play
+from tests.sim.story import STRANGERS, PlayedStory, Story, play
 from train.cluster.timing import TIMING
 
 KEPT = [Story.from_json(line) for line in Path(__file__).with_name("kept.jsonl").read_text().splitlines()]
@@ -29,6 +29,13 @@ def test_a_thousand_stories() -> None:
 @pytest.mark.parametrize("first", range(1_000, 100_000, 9_000))
 def test_a_hundred_thousand_stories(first: int) -> None:
     holds(range(first, first + 9_000))
+
+
+def test_who_knows_everything_but_the_token_changes_nothing() -> None:
+    holds(range(STRANGERS, STRANGERS + 100))
+    with closing(PlayedStory(Story.of(STRANGERS))) as cluster:
+        cluster.run()
+        assert cluster.stranger and cluster.stranger.said > 300
 
 
 @pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")
