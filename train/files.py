@@ -1,6 +1,7 @@
 """Writing files so that a power cut leaves either the old or the new one, never half of it."""
 
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -56,6 +57,13 @@ def set_aside(folder: Path) -> None:
 def file_hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_manifest(folder: Path, of: Path | None = None) -> None:
+    """The hash of each file, as it is in `of` where that is what the folder was copied from."""
+    files = [path for path in sorted((of or folder).iterdir()) if path.name != "manifest.json"]
+    hashes = {path.name: file_hash(path) for path in files}
+    (folder / "manifest.json").write_text(json.dumps(hashes, indent=1))
 
 
 def size_and_hash(path: Path) -> dict[str, int | str]:

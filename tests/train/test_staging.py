@@ -39,6 +39,7 @@ def test_what_was_left_there_is_kept_also_from_an_agent_that_was_killed(stage, t
     assert again.folder == stage.folder != Stage(stage.root, "node-1", memory=tmp_path).folder
     until_kept(again)
     assert (stage.root / "step-7/state.json").read_text() == "weights"
+    assert checkpoint.damage(stage.root / "step-7") == "", "its agent has hashed it"
     assert not list(Path(stage.folder).iterdir())
     again.close()
     assert not stage.folder.exists()
@@ -57,6 +58,20 @@ def test_what_cannot_be_kept_leaves_nothing_half_done(stage, monkeypatch, capsys
     monkeypatch.setattr(shutil, "copytree", lambda *_, **__: (_ for _ in ()).throw(full))
     until_kept(stage)
     assert list(stage.root.iterdir()) == [] and "step-7 could not be kept" in capsys.readouterr().out
+
+
+def test_what_the_disk_makes_of_it_is_noticed(stage, monkeypatch):
+    """The hash is of what the worker has written, not of what came to lie on the disk."""
+    checkpoint_in(Path(stage.open()), 7)
+    copied = shutil.copytree
+
+    def torn(source: Path, target: Path, **how: object) -> None:
+        copied(source, target, **how)
+        (target / "state.json").write_text("weight")
+
+    monkeypatch.setattr(shutil, "copytree", torn)
+    until_kept(stage)
+    assert checkpoint.damage(stage.root / "step-7") == "state.json is not what was written"
 
 
 def test_a_folder_of_somebody_else_is_not_used(stage, tmp_path):

@@ -149,7 +149,7 @@ class TrainerProgress:
     SLOW_DISK = 30e6
     """Bytes a second, written, hashed and on the disk."""
     MEMORY = 150e6
-    """The same into main memory, where hashing on a busy processor is most of it."""
+    """The same into main memory: a seventh of what two old cores did beside ten busy processes. The agent hashes it."""
     SAVED_BYTES = 12
     """Of each trained weight: itself and the optimizer's two moments."""
 

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from train.files import file_hash, whole_folder
+from train.files import file_hash, whole_folder, write_manifest
 from train.models.weights import Named, Trained, optimizer_state, set_optimizer_state, trained_weights
 
 OUTER = "outer.safetensors"
@@ -71,8 +71,10 @@ def write(
     state: dict[str, Any],
     *,
     outer: Mapping[str, Tensor] | None = None,
+    manifest: bool = True,
 ) -> Path:
-    """One checkpoint under `root`, there completely or not at all."""
+    """One checkpoint under `root`, there completely or not at all. Whoever takes one without a manifest from there
+    writes it: hashing gigabytes is not for a worker that must leave (train/engine/staging.py)."""
     target = root / f"step-{step}"
     for left in root.glob(".step-*"):  # by a killed process; they may be what fills the disk
         shutil.rmtree(left, ignore_errors=True)
@@ -83,8 +85,8 @@ def write(
         if outer:
             save_file({name: t.detach().cpu().contiguous() for name, t in outer.items()}, draft / OUTER)
         (draft / "state.json").write_text(json.dumps({**state, "step": step, "optimizer": numbers}, indent=1))
-        manifest = {path.name: file_hash(path) for path in sorted(draft.iterdir())}
-        (draft / "manifest.json").write_text(json.dumps(manifest, indent=1))
+        if manifest:
+            write_manifest(draft)
     return target
 
 

@@ -168,8 +168,8 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
         started = time.perf_counter()
         stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
         try:
-            outer = run.strategy.tensors()
-            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state_of(run), outer=outer)
+            how: dict[str, Any] = {"outer": run.strategy.tensors(), "manifest": stage is None}
+            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state_of(run), **how)
         except checkpoint.WRITE_ERRORS as error:
             message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
             run.reporter.warn(run.step, message)

@@ -11,7 +11,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from train.files import whole_folder
+from train.files import whole_folder, write_manifest
 
 MEMORY = Path("/dev/shm")  # noqa: S108  a folder of our own in it, closed to others
 VARIABLE = "MOTLEY_STAGE"
@@ -68,6 +68,7 @@ class Stage:
             try:
                 with whole_folder(self.root / staged.name) as draft:
                     shutil.copytree(staged, draft, dirs_exist_ok=True)
+                    write_manifest(draft, of=staged)
             except OSError as error:
                 print(f"the checkpoint {staged.name} could not be kept: {error}", flush=True)
             finally:
