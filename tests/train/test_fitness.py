@@ -118,7 +118,23 @@ def test_what_is_said_of_it_is_what_is_known():
     )
 
 
+VFORKS = """
+import ctypes, platform, signal, time
+CLONE_VFORK = 0x4000
+number = {"x86_64": 56, "aarch64": 220}[platform.machine()]
+ctypes.CDLL(None).syscall(number, CLONE_VFORK | signal.SIGCHLD, 0, 0, 0, 0)
+time.sleep(60)
+"""
+"""Until its child is gone, who has made it waits in the kernel (state D)."""
+
+
 def test_who_waits_in_the_kernel_is_seen_on_the_process_itself():
+    with subprocess.Popen([sys.executable, "-c", VFORKS], start_new_session=True) as waits:
+        process = Process(waits, io.BytesIO())
+        try:
+            pace.until(process.waits_in_kernel, 20, "it does not count as waiting in the kernel")
+        finally:
+            process.send(signal.SIGKILL)
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeps:
         process = Process(sleeps, io.BytesIO())
         assert not process.waits_in_kernel()
