@@ -289,7 +289,11 @@ class Agent:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Idle):
-            self._drop_generation()
+            if self.status.condition == "fit":
+                self.generation = None
+                self.workers.hold()
+            else:
+                self._drop_generation()
             self.reason = action.reason
             if action.reason != self.idle_reason:
                 self.idle_reason = action.reason

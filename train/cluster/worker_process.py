@@ -41,7 +41,7 @@ OWN_SIGNS = (
 PEER_SIGNS = (
     "/gloo/", "gloo connect", "connectfullmesh", "closed by peer", "reset by peer", "broken pipe", "connection refused",
     "no route to host", "remote process exited", "remote peer", "collective operation timeout", "tcpstore",
-    "communicator was aborted", "did not answer", "cannot start:", "the exchange failed",
+    "communicator was aborted", "did not answer", "cannot start:", "the exchange failed", "begins anew",
 )  # fmt: skip
 NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)

@@ -52,6 +52,10 @@ class Run:
     device: str
     math: dict[str, Any]
     """What decides the loss curve: settings, hashes of base and rows."""
+    trains_on: dict[str, str]
+    """The hashes among them."""
+    built: dict[str, Any]
+    """By what its model and optimizer were made: only for the same can they be kept while the group changes."""
     rows: Rows
     held_out: Rows
     module: LossModule
@@ -119,6 +123,7 @@ def set_learning_rate(run: Run) -> float:
 def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; a smaller micro-batch after an out-of-memory."""
     while True:
+        run.world.require_group()
         fed = Fed(micro_batch=run.micro_batch)
         batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
         try:

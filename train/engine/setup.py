@@ -19,7 +19,7 @@ from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
-from train.errors import BadInput
+from train.errors import BadInput, CheckFailed
 from train.models import backends
 from train.models.backends import LossModule
 from train.models.weights import Trained, trained_weights
@@ -43,30 +43,44 @@ from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
 
 
-def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None) -> Run:
+def set_up(
+    config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None, kept: Run | None = None
+) -> Run:
+    """`kept`: of this process's last group, whose rows, model and optimizer it keeps. All ranks exchange the same."""
     recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
     settled = settle(config, recipe, world, base)
     config, decisions, devices, known = settled.config, settled.decisions, settled.devices, settled.known
     device = made_current(devices[world.rank].device)
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
-    rows, held_out = verified_rows(recipe, config, world, out)
-    trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    rows, held_out = (kept.rows, kept.held_out) if kept else verified_rows(recipe, config, world, out)
+    trains_on = kept.trains_on if kept else recipe.identity(config, base)
+    trains_on |= {"rows": rows.hash, "held-out rows": held_out.hash}
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names)
-    module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
-    world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
+    gpus = all(found.is_gpu for found in devices) and not workers.cut
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
-    trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
+    built = decisions.as_dict() | {"device": device, "steps on the processor": mixed}
+    stage = None
+    if kept:
+        require_kept(built, kept.built)
+        module, trained = kept.module, kept.trained
+        world.start_group(gpus=gpus)
+    else:
+        module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
+        world.start_group(gpus=gpus)
+        trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
     if workers.cut:
         micro_batch_name = "pipe_micro_batch"
         micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
-    elif kept := known.get(micro_batch_name):
-        micro_batch, why_micro = int(kept), "as it was found or fell to in this run"
+    elif before := known.get(micro_batch_name):
+        micro_batch, why_micro = int(before), "as it was found or fell to in this run"
+    elif kept:
+        micro_batch, why_micro = kept.micro_batch, "as before"
     else:
         micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
     total_steps = config.steps_over(len(rows))
@@ -79,6 +93,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         workers=workers,
         device=device,
         math=facts,
+        built=built,
+        trains_on=trains_on,
         rows=rows,
         held_out=held_out,
         module=module,
@@ -93,8 +109,17 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
     )
     why_cut += [why_stepping] if why_stepping else []
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
-    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
+    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
     return run
+
+
+class NotKeptError(CheckFailed):
+    """Its process must begin anew."""
+
+
+def require_kept(built: dict[str, Any], before: dict[str, Any]) -> None:
+    if changed := [name for name, value in built.items() if before[name] != value]:
+        raise NotKeptError(f"{', '.join(changed)}: another one in this group, and the process begins anew")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,14 +211,16 @@ def device_of(trained: Trained) -> str:
     return str(trained.parameters[0].device)
 
 
-def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str]) -> None:
+def begin(  # noqa: PLR0917 - what set_up found
+    run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str], kept: Run | None
+) -> None:
     """At the step where the run resumes, with what was decided kept and announced."""
     config, world = run.config, run.world
     by_trial = not run.workers.cut and config.micro_batch is None and run.device != "cpu"
     found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
     own = f"{decided.MICRO_BATCH}{world.node}:"
     micro_batches = {name: value for one in found for name, value in one.items() if name.startswith(own)}
-    why_start = resume.bring_up_to_date(run)
+    why_start = resume.bring_up_to_date(run, kept)
     if world.speaks and config.tensorboard:
         run.reporter.open_board(config, run.step)
     if world.writes:

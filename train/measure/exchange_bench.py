@@ -164,7 +164,7 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     measured = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
-        exchange = sync.make(kind, "fp32", module, parameters, device)
+        exchange = sync.make(kind, "fp32", module, parameters, device, world)
         for wire in sync.WIRES:
             exchange.wire = wire
             found = measure_steps(world, exchange, parameters, batches, args.repeats)
