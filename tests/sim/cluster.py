@@ -77,6 +77,7 @@ class Cluster:
                 step_s=0.3 + 0.3 * dice.random(),
                 saves_s=2.5 * dice.random() ** 2,
                 keeps_s=0.5 * dice.random(),
+                stays=dice.random() < 0.7,
             )
             if self.has_address:
                 machine.files[SETTINGS.home_folder.joinpath(name, paths.NOTIFY)] = b"somebody"

@@ -14,8 +14,11 @@ OPTIONS = {
     "max_steps": 100000,
     "rows_per_step": 6,
     "lora_r": 8,
-    "save_every": 100000,
+    "lora_alpha": 16,
     "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "wire": "fp32",
+    "save_every": 100000,
 }
 
 
@@ -52,4 +55,4 @@ def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path,
     assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
     how = {"steps": len(steps), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
     truth = reference.losses(model_folder("tiny"), data, **how)
-    assert reference.largest_error([step["loss"] for step in steps], truth) < 1e-4
+    assert reference.largest_error([step["loss"] for step in steps], truth) < 1e-5

@@ -214,8 +214,8 @@ class LocalWorkers:
         gone and their checkpoint is kept."""
         group = self.group
         if group and generation and not self.of(generation) and group.can_stay:
-            self.progress.begin()
             group.tell(generation, partial(self._environment, generation))
+            self.progress.begin()
         if group and (group.kill_at or group.generation != generation or group.is_deaf):
             self.stop()
         if self.group is None and self.stage.is_kept() and generation is not None:

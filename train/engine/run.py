@@ -137,7 +137,7 @@ def leave_group(run: Run, world: World | None) -> LeftError:
         world.abandon()
     if run.world is world:
         run.strategy.leave_group()
-        run.trained.optimizer.zero_grad(set_to_none=True)
+        run.trained.forget_gradients()
         run.reporter.close()
     return LeftError(run)
 
