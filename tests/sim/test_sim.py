@@ -35,7 +35,7 @@ def test_who_knows_everything_but_the_token_changes_nothing() -> None:
     holds(range(STRANGERS, STRANGERS + 100))
     with closing(PlayedStory(Story.of(STRANGERS))) as cluster:
         cluster.run()
-        assert cluster.stranger and cluster.stranger.said > 300
+        assert cluster.stranger and cluster.stranger.said > 30
 
 
 @pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")

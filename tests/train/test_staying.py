@@ -1,4 +1,4 @@
-"""Workers that stay while their group changes: nobody who is whole starts again, and the curve is that of one process."""
+"""Workers that stay while their group changes: who is whole does not start again, and the curve is one process's."""
 
 import os
 import signal

@@ -12,7 +12,6 @@ import json
 import os
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +72,8 @@ class Words:
             if self._said()["word"] == self.taken:
                 return
             self.arrived.set()
-            waited_for, self.waited_for = self.waited_for, []
-        for future in waited_for:
-            fail(future, LeftGroupError("its agent has another group for it"))
+            for future in self.waited_for:
+                fail(future, LeftGroupError("its agent has another group for it"))
         self.pulse.set()
 
     def _said(self) -> dict[str, Any]:
@@ -102,19 +100,22 @@ class Words:
         mine: Any = torch.futures.Future()
 
         def over(done: Any) -> None:
-            try:
-                mine.set_result(then(done.value()))
-            except Exception as error:
-                fail(mine, error)
+            with self.lock:
+                if mine.done():
+                    return
+                try:
+                    mine.set_result(then(done.value()))
+                except Exception as error:
+                    fail(mine, error)
 
         with self.lock:
             self.waited_for = [future for future in self.waited_for if not future.done()] + [mine]
+            if self.arrived.is_set():
+                fail(mine, LeftGroupError("its agent has another group for it"))
         work.get_future().add_done_callback(over)
-        if self.arrived.is_set():
-            fail(mine, LeftGroupError("its agent has another group for it"))
         return mine
 
 
 def fail(future: Any, error: Exception) -> None:
-    with suppress(RuntimeError):  # it has ended meanwhile
+    if not future.done():  # torch would spoil the result that it has
         future.set_exception(error)

@@ -1,0 +1,97 @@
+"""What an agent tells a worker that stays: heard beside whatever it waits in, and obeyed once."""
+
+import json
+import threading
+
+import pytest
+import torch
+
+from train.parallel import words as module
+from train.parallel.words import LeftGroupError, Words
+
+
+class Work:
+    """An exchange that is over when it is told so."""
+
+    def __init__(self):
+        self.future, self.waited = torch.futures.Future(), False
+
+    def get_future(self):
+        return self.future
+
+    def wait(self):
+        self.waited = True
+        self.future.value()
+
+
+@pytest.fixture
+def words(tmp_path) -> Words:
+    for name in ("word", "answer"):
+        (tmp_path / name).write_text("")
+    return Words(tmp_path / "word", tmp_path / "answer")
+
+
+def tell(words: Words, number: int, **env: str) -> None:
+    words.word.write_text(json.dumps({"word": number, "env": env}))
+    words.hear()
+
+
+def soon(act) -> None:
+    threading.Timer(0.05, act).start()
+
+
+def test_an_exchange_is_waited_for(words):
+    work = Work()
+    soon(lambda: work.future.set_result([1]))
+    words.finish(work)
+    assert work.waited
+
+
+def test_an_exchange_that_fails_says_so(words):
+    work = Work()
+    soon(lambda: work.future.set_exception(RuntimeError("connection closed by peer")))
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        words.finish(work)
+
+
+def test_an_exchange_with_who_is_silent_ends_with_the_word(words):
+    soon(lambda: tell(words, 1))
+    with pytest.raises(LeftGroupError):
+        words.finish(Work())
+    with pytest.raises(LeftGroupError):
+        words.finish(Work())
+    with pytest.raises(LeftGroupError):
+        words.require_group()
+
+
+def test_so_does_a_backward_pass(words):
+    work, over = Work(), Work()
+    future, done = words.future(work, lambda value: value[0]), words.future(over, lambda value: value[0])
+    over.future.set_result([torch.ones(1)])
+    tell(words, 1)
+    with pytest.raises(LeftGroupError):
+        future.value()
+    assert done.value() == 1, "what is there stays"
+    work.future.set_result([torch.zeros(1)])  # nobody waits for it any more
+    with pytest.raises(LeftGroupError):
+        words.future(Work(), lambda value: value).value()
+
+
+def test_the_word_that_has_a_place_is_obeyed(words, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    tell(words, 1)
+    soon(lambda: tell(words, 2, RANK="2"))
+    words.obey()
+    assert module.os.environ["RANK"] == "2" and words.answer.read_text() == "2"
+    words.require_group()
+    words.hear()  # the same word once more, as where its signal came late
+    words.require_group()
+
+
+def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_that_it_cannot(words):
+    assert not words.may_stay
+    for _ in range(module.MOST):
+        words.tell_agent(stays=True)
+        assert words.may_stay
+    words.tell_agent(stays=True)
+    assert not words.may_stay
