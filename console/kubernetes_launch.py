@@ -14,11 +14,12 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import KubernetesNode, is_active, lost_words
+from console.infra.kubernetes import KubernetesNode
 from console.infra.node import Silent
 from console.kubernetes import check
 from console.kubernetes.objects import RUN, Object, name_of, objects
 from console.kubernetes.settings import Settings
+from console.kubernetes.shown import is_active, lost_words
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT

@@ -14,11 +14,26 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
-from console.kubernetes.objects import ANNOTATED, GRACE_S, HOME, PART, RUN
+from console.kubernetes import waiting
+from console.kubernetes.objects import GRACE_S, PART, RUN
+from console.kubernetes.reader import reader_pod
+from console.kubernetes.shown import (
+    Object,
+    ended_facts,
+    has,
+    home_of,
+    index_of,
+    is_active,
+    is_lost,
+    is_over,
+    is_running,
+    lost_words,
+    rank,
+    run_of,
+)
 from console.processes import each_line, end_group
 
 ALL = "app.kubernetes.io/name=motley"
@@ -27,11 +42,6 @@ ASIDE = "service,secret,networkpolicy,configmap"
 """What a run has beside its Jobs: its tokens are there."""
 ASK_S = 20.0
 STOP_S = GRACE_S + 30.0
-LATE_S = 30.0
-"""Past its grace a pod answers to no kubelet; this much for clocks that differ."""
-ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-"""The last two stand for some seconds before the first two."""
-READER_S = 600
 NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
 NONE |= {
     "how": "",
@@ -43,7 +53,6 @@ NONE |= {
     "agent": 0,
     "paused": "",
 }
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -109,6 +118,15 @@ class KubernetesNode(Node):
     def living(self, job: Object) -> list[PodNode]:
         return [self.node_of(job, pod) for pod in self.pods(job) if is_running(pod)]
 
+    def waits_for(self, job: Object, pods: list[Object]) -> str:
+        """Why it has not all its agents; who may see no events is told so."""
+        beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
+        try:
+            told = json.loads(self.kube("get", "events", "--field-selector", "type=Warning", "-o", "json"))["items"]
+        except Silent as why:
+            return waiting.reason(job, pods, beside) or f"{waiting.NOT_YET}; why is not to be seen: {why}"
+        return waiting.reason(job, pods, beside, told)
+
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
     def status(self) -> Facts:
@@ -124,11 +142,13 @@ class KubernetesNode(Node):
                 continue
             break
         active, count = is_active(job), sum(map(is_running, pods))
-        how = f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods" if active else ""
-        how += f"; {lost}" if active and (lost := lost_words(pods)) else ""
-        found |= {"run": run, "on": active, "wanted": active, "how": how, "gpus": []}
+        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", lost_words(pods)]
+        why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
+        how += [why] if count else []
+        found |= {"run": run, "on": active, "wanted": active, "gpus": []}
+        found["how"] = "; ".join(filter(None, how)) if active else ""
         if active and not count:
-            found["now"] = waiting(job, pods)
+            found["now"] = waiting.facts(why or waiting.NOT_YET)
         return found
 
     def stop(self, timeout_s: float = STOP_S) -> Facts:
@@ -252,117 +272,6 @@ class Saved:
                 self.step = max(self.step, int(event.get("step", 0)))
 
 
-# -- what kubectl shows ----------------------------------------------------------------------------------------------
-
-
-def run_of(job: Object) -> str:
-    return str(job["metadata"].get("annotations", {}).get(ANNOTATED, job["metadata"]["name"]))
-
-
-def home_of(run: str, place: int) -> str:
-    return f"{HOME}/jobs/{run}/place-{place}"
-
-
-def index_of(pod: Object) -> int:
-    meta = pod["metadata"]
-    known = {**meta.get("labels", {}), **meta.get("annotations", {})}
-    return int(known["batch.kubernetes.io/job-completion-index"])
-
-
-def has(job: Object, kind: str) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
-
-
-def is_over(job: Object, pods: Sequence[Object] = ()) -> bool:
-    """By itself: a pod that has done the run is seen before its Job is."""
-    done = any(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
-    return done or any(has(job, kind) for kind in ENDS)
-
-
-def is_active(job: Object) -> bool:
-    return not (is_over(job) or "deletionTimestamp" in job["metadata"])
-
-
-def rank(job: Object) -> int:
-    """The run that is meant where none is named: one that runs, else one that waits, else one that is leaving."""
-    if is_over(job):
-        return 0
-    waits = 2 if job["spec"].get("suspend") or not job.get("status", {}).get("ready") else 3
-    return waits if is_active(job) else 1
-
-
-def is_running(pod: Object) -> bool:
-    """Its agent, not what runs before it."""
-    states = pod.get("status", {}).get("containerStatuses", [])
-    running = pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
-    return running and not is_lost(pod)
-
-
-def is_lost(pod: Object) -> bool:
-    """Past its grace, and no kubelet says that it has ended: its machine is gone."""
-    told = str(pod["metadata"].get("deletionTimestamp", ""))  # the end of its grace, not its begin
-    return bool(told) and time.time() > datetime.fromisoformat(told).timestamp() + LATE_S
-
-
-def lost_words(pods: Sequence[Object]) -> str:
-    """Kubernetes makes such a pod again once its machine is known to be off; only a person knows that."""
-    lost = [pod for pod in pods if is_lost(pod)]
-    names = " ".join(str(pod["metadata"]["name"]) for pod in lost)
-    machines = ", ".join(dict.fromkeys(str(pod["spec"].get("nodeName", "?")) for pod in lost))
-    return f"machine {machines} does not answer; if it is off: kubectl delete pod --force {names}" if lost else ""
-
-
-def last_words(pods: Sequence[Object]) -> list[tuple[str, Facts]]:
-    """What the agents have left when they ended, as their event logs have it."""
-    found = []
-    for pod in pods:
-        for container in pod.get("status", {}).get("containerStatuses", []):
-            said = container["state"].get("terminated", {}).get("message", "")
-            for line in said.splitlines():
-                kind, _, text = line.partition(" ")
-                try:
-                    found.append((kind, dict(json.loads(text))))
-                except ValueError:
-                    continue
-    return found
-
-
-def ended_facts(pods: Sequence[Object]) -> Facts:
-    words = last_words(pods)
-    events = [event for kind, event in words if kind == "event"]
-    steps = [event for event in events if event["event"] == "step"]
-    last = max(steps, key=lambda event: int(event["step"]), default={})
-    members = [event for kind, event in words if kind == "member"]
-    return {"step": last, "events": [event for event in events if event["event"] != "step"][-1:], "members": members}
-
-
-def why_ended(job: Object) -> str:
-    conditions = job.get("status", {}).get("conditions", [])
-    return next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
-
-
-def waiting(job: Object, pods: Sequence[Object]) -> Facts:
-    """What a run waits for that has no agent yet."""
-    reason = "its pods are not there yet"
-    if job["spec"].get("suspend"):
-        reason = (
-            'the Job is suspended: a queue lets it begin, or kubectl patch job … -p \'{"spec": {"suspend": false}}\''
-        )
-    for pod in pods:
-        status, name = pod.get("status", {}), pod["metadata"]["name"]
-        for one in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-            why = one["state"].get("waiting", {})
-            if why and why.get("reason") != "PodInitializing":
-                reason = f"{name}: {why.get('reason', 'waits')} {why.get('message', '')}".strip()
-            elif "running" in one["state"]:
-                reason = f"{name}: model and rows are being made ({one['name']})"
-        for one in status.get("conditions", []):
-            if one["type"] == "PodScheduled" and one["status"] != "True":
-                reason = f"{name}: {one.get('message', one.get('reason', 'it has no machine yet'))}"
-    return {"time": time.time(), "state": "waiting", "reason": reason, "peers": {}}
-
-
 # -- after the end ---------------------------------------------------------------------------------------------------
 
 
@@ -387,31 +296,6 @@ def readers(node: KubernetesNode, job: Object, pods: Sequence[Object]) -> list[P
 
 def gone(node: KubernetesNode, name: str) -> None:
     node.kube("delete", "pod", name, "--ignore-not-found", "--wait=false")
-
-
-def reader_pod(name: str, job: Object, volumes: list[Object], machine: str) -> Object:
-    pod = job["spec"]["template"]["spec"]
-    agent = pod["containers"][0]
-    container = {
-        "name": "files",
-        "image": agent["image"],
-        "command": ["python", "-c", f"import time; time.sleep({READER_S})"],
-        "securityContext": agent["securityContext"],
-        "volumeMounts": [{"name": "home", "mountPath": HOME}],
-    }
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "activeDeadlineSeconds": READER_S,
-        "terminationGracePeriodSeconds": 1,
-        "securityContext": pod["securityContext"],
-        "containers": [container],
-        "volumes": volumes,
-        **({"nodeName": machine} if machine else {}),
-        **({"imagePullSecrets": pod["imagePullSecrets"]} if "imagePullSecrets" in pod else {}),
-    }
-    meta: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "motley", PART: "files"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def kubectl_of(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,8 +15,10 @@ import sys
 import time
 from typing import Any
 
-from console.infra.kubernetes import KubernetesNode, Object, is_active, is_running, last_words, waiting, why_ended
+from console.infra.kubernetes import KubernetesNode
 from console.infra.node import Silent
+from console.kubernetes import waiting
+from console.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.processes import each_line, end_group
 
 LOOK_S = 2.0
@@ -52,7 +54,8 @@ class Report:
         if self.stream is None and running:
             self.read(job or {}, next((pod for pod in running if name_of(pod) != self.read_from), running[0]))
         elif self.stream is None and active and job:
-            say("now", {"time": time.time(), "on": True, "wanted": True, "now": waiting(job, pods)})
+            why = self.node.waits_for(job, pods) or waiting.NOT_YET
+            say("now", {"time": time.time(), "on": True, "wanted": True, "now": waiting.facts(why)})
         elif self.stream is None:
             self.over += 1
             if self.over == 1:

@@ -14,7 +14,9 @@ from console.infra import kubernetes
 from console.infra.choose import from_inventory
 from console.infra.node import Silent
 from console.inventory.check import check
+from console.kubernetes import shown
 from console.kubernetes.check import wrong
+from console.kubernetes.reader import reader_pod
 from console.run_commands import stop_lines
 from console.verbs import parser
 from tests.unit.console.kubernetes.test_check import VOLUME, made
@@ -63,19 +65,9 @@ def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
         ]
     )
     pods = [pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn"}}), pod(1, {"terminated": {}})]
-    facts = kubernetes.ended_facts(pods)
+    facts = shown.ended_facts(pods)
     assert facts["step"]["loss"] == 1.5
     assert [event["event"] for event in (*facts["events"], *facts["members"])] == ["done", "ended"]
-
-
-def test_what_it_waits_for_is_said() -> None:
-    job = {"metadata": {"name": "motley-qa"}, "spec": {}}
-    pull = pod(0, {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, phase="Pending")
-    assert "motley-qa-0-x1y2z: ImagePullBackOff no such image" in kubernetes.waiting(job, [pull])["reason"]
-    nowhere = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    full = pod(0, {}, conditions=[nowhere], containerStatuses=[])
-    assert "0/3 nodes are available" in kubernetes.waiting(job, [full])["reason"]
-    assert "suspended" in kubernetes.waiting(job | {"spec": {"suspend": True}}, [])["reason"]
 
 
 def test_the_pod_that_reads_files_is_one_that_the_api_accepts() -> None:
@@ -83,7 +75,7 @@ def test_the_pod_that_reads_files_is_one_that_the_api_accepts() -> None:
     spec = {"containers": [container], "securityContext": {"runAsUser": 1000}, "imagePullSecrets": [{"name": "pull"}]}
     volumes = [{"name": "home", "hostPath": {"path": "/srv/ai-cluster", "type": "DirectoryOrCreate"}}]
     job = {"spec": {"template": {"spec": spec}}}
-    reader = kubernetes.reader_pod("motley-qa-files-0", job, volumes, "one")
+    reader = reader_pod("motley-qa-files-0", job, volumes, "one")
     assert wrong(reader) == [] and reader["spec"]["nodeName"] == "one"
 
 
@@ -98,14 +90,17 @@ def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
     monkeypatch: pytest.MonkeyPatch, also: dict[str, str], on: bool
 ) -> None:
     job = {"metadata": {"name": "motley-qa", "creationTimestamp": "1", **also}, "spec": {"completions": 3}}
-    listed = {"jobs": [job], "pods": []}
+    listed = {"jobs": [job], "pods": [], "jobs,pods": []}
     monkeypatch.setattr(kubernetes.KubernetesNode, "listed", lambda _, kind, __: listed[kind])
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", lambda *_: '{"items": []}')
     found = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
     assert found["on"] is on and found["run"] == "motley-qa"
     assert found["now"].get("reason") == ("its pods are not there yet" if on else None)
     assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")
 
 
+NOWHERE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
+PENDING: dict[str, Any] = {"conditions": [NOWHERE]}
 NODE = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))
 
 
@@ -246,12 +241,24 @@ def test_a_pod_of_a_machine_that_is_gone_is_named_with_what_ends_it(serves: Any)
     assert len(answer["left"]) == 2
 
 
-def test_why_a_pod_waits_is_what_its_first_step_waits_for() -> None:
-    """A kubelet lists the agent from the start, as PodInitializing."""
-    agent = {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}
-    pulls = {"name": "wait", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-    makes = {"name": "prepare", "state": {"running": {}}}
-    for first, said in ((pulls, "p: ImagePullBackOff no such image"), (makes, "p: model and rows are being made")):
-        status = {"initContainerStatuses": [first], "containerStatuses": [agent]}
-        found = kubernetes.waiting({"spec": {}}, [{"metadata": {"name": "p"}, "status": status}])
-        assert found["reason"].startswith(said)
+@pytest.mark.parametrize(("runs", "shown"), [(0, "now"), (2, "how")])
+def test_what_keeps_a_pod_is_said_whether_or_not_others_run(serves: Any, runs: int, shown: str) -> None:
+    server = serves(Server())
+    for one in server.pods()[runs:]:
+        one["status"] = {"phase": "Pending", **PENDING}
+    found = NODE.status()
+    said = found["now"]["reason"] if shown == "now" else found["how"]
+    assert "0/3 nodes are available" in said
+
+
+def test_who_may_see_no_events_is_told_that(serves: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serves(Server())
+    server.objects = [one for one in server.objects if one["kind"] != "Pod"]
+
+    def kube(words: Any, verb: str, kinds: str, *more: str, **_: Any) -> str:
+        if kinds == "events":
+            raise Silent('events is forbidden: User "anna" cannot list resource "events"')
+        return server(verb, kinds, *more)
+
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
+    assert 'User "anna" cannot list resource "events"' in NODE.status()["now"]["reason"]
