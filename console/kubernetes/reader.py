@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.kubernetes.objects import HOME, PART
+from console.kubernetes.objects import HOME, PART, without_devices
 
 READER_S = 600
+LITTLE = {"cpu": "100m", "memory": "256Mi"}
+AS_THE_RUN = ("securityContext", "tolerations", "nodeSelector", "imagePullSecrets")
 Object = dict[str, Any]
 
 
@@ -17,6 +19,7 @@ def reader_pod(name: str, job: Object, volumes: list[Object], machine: str) -> O
         "name": "files",
         "image": agent["image"],
         "command": ["python", "-c", f"import time; time.sleep({READER_S})"],
+        "resources": {"requests": LITTLE, "limits": without_devices(agent["resources"]["limits"])},
         "securityContext": agent["securityContext"],
         "volumeMounts": [{"name": "home", "mountPath": HOME}],
     }
@@ -25,11 +28,10 @@ def reader_pod(name: str, job: Object, volumes: list[Object], machine: str) -> O
         "automountServiceAccountToken": False,
         "activeDeadlineSeconds": READER_S,
         "terminationGracePeriodSeconds": 1,
-        "securityContext": pod["securityContext"],
+        **{name: pod[name] for name in AS_THE_RUN if name in pod},
         "containers": [container],
         "volumes": volumes,
         **({"nodeName": machine} if machine else {}),
-        **({"imagePullSecrets": pod["imagePullSecrets"]} if "imagePullSecrets" in pod else {}),
     }
     meta: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "motley", PART: "files"}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}

@@ -15,8 +15,6 @@ from console.infra.choose import from_inventory
 from console.infra.node import Silent
 from console.inventory.check import check
 from console.kubernetes import shown
-from console.kubernetes.check import wrong
-from console.kubernetes.reader import reader_pod
 from console.run_commands import stop_lines
 from console.verbs import parser
 from tests.unit.console.kubernetes.test_check import VOLUME, made
@@ -68,15 +66,6 @@ def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
     facts = shown.ended_facts(pods)
     assert facts["step"]["loss"] == 1.5
     assert [event["event"] for event in (*facts["events"], *facts["members"])] == ["done", "ended"]
-
-
-def test_the_pod_that_reads_files_is_one_that_the_api_accepts() -> None:
-    container = {"image": "r@sha256:0", "securityContext": {"allowPrivilegeEscalation": False}}
-    spec = {"containers": [container], "securityContext": {"runAsUser": 1000}, "imagePullSecrets": [{"name": "pull"}]}
-    volumes = [{"name": "home", "hostPath": {"path": "/srv/ai-cluster", "type": "DirectoryOrCreate"}}]
-    job = {"spec": {"template": {"spec": spec}}}
-    reader = reader_pod("motley-qa-files-0", job, volumes, "one")
-    assert wrong(reader) == [] and reader["spec"]["nodeName"] == "one"
 
 
 def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
