@@ -22,6 +22,7 @@ from console.kubernetes.objects import GRACE_S, PART, RUN
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.shown import (
     Object,
+    begun_step,
     ended_facts,
     has,
     home_of,
@@ -134,7 +135,7 @@ class KubernetesNode(Node):
         if job is None:
             return NONE | {"time": time.time()}
         pods = self.pods(job)
-        found = NONE | {"time": time.time(), "run": run, **ended_facts(pods)}
+        found = NONE | {"time": time.time(), "run": run, **ended_facts(job, pods)}
         for pod in filter(is_running, pods):
             try:
                 found = self.node_of(job, pod).status()
@@ -219,9 +220,16 @@ class KubernetesNode(Node):
         _, job = self.newest()
         if job is None:
             raise Silent("there is no run")
-        chosen = f"{RUN}={job['metadata']['name']},{PART}=agent"
-        more = ["-f"] if follow else []
-        words = ["logs", "-l", chosen, "-c", "agent", "--prefix", f"--tail={lines}", "--max-log-requests=1000", *more]
+        run, pods = f"{RUN}={job['metadata']['name']}", self.pods(job)
+        part, step = "agent", begun_step(pods)
+        makers = self.listed("pods", f"{run},{PART}=prepare") if step != "agent" else []
+        if begun_step(makers):  # they wait for it, and its lines say more than theirs
+            part, step = "prepare", begun_step(makers)
+        if not step:
+            raise Silent(self.waits_for(job, pods) or waiting.NOT_YET)
+        chosen = ["-l", f"{run},{PART}={part}", "-c", step, *(["-f"] if follow else [])]
+        more = ["--max-log-requests=1000", "--ignore-errors"]  # a pod that waits ends nobody's lines
+        words = ["logs", *chosen, "--prefix", f"--tail={lines}", *more]
         return subprocess.Popen(
             [*self.kubectl, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
@@ -231,7 +239,7 @@ class KubernetesNode(Node):
         for run, job in self.jobs().items():
             on = run if is_active(job) else on
             pods = self.pods(job)
-            facts = ended_facts(pods)
+            facts = ended_facts(job, pods)
             step = facts.get("step", {})
             known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", 0)}
             found[run] = {**known, "script": "", "checkpoint": 0, "bytes": 0, "model": ""}

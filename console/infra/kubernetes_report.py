@@ -61,7 +61,7 @@ class Report:
             if self.over == 1:
                 for kind, event in sorted(last_words(pods), key=lambda word: float(word[1].get("time", 0))):
                     say(kind, event)
-            words = {"words": why_ended(job)} if job and self.over >= GONE_LOOKS else {}
+            words = {"words": why_ended(job, pods)} if job and self.over >= GONE_LOOKS else {}
             say("now", {"time": time.time(), "on": False, "wanted": False, "now": {}, **words})
 
     def read(self, job: Object, pod: Object) -> None:

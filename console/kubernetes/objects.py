@@ -274,7 +274,7 @@ def _apart(name: str) -> Object:
 def _volumes(name: str, settings: Settings) -> list[Object]:
     where: Object = {"persistentVolumeClaim": {"claimName": settings.volume_claim}}
     if settings.host_path:
-        where = {"hostPath": {"path": settings.host_path, "type": "DirectoryOrCreate"}}
+        where = {"hostPath": {"path": settings.host_path, "type": "Directory"}}  # made by the kubelet it were root's
     return [
         {"name": "home", **where},
         {"name": "config", "configMap": {"name": name}},
@@ -336,6 +336,7 @@ def _container(name: str, verb: str, settings: Settings, environment: list[Objec
             "limits": {"memory": settings.memory, **without_devices(settings.limits)},
         },
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "home", "mountPath": HOME},
             {"name": "config", "mountPath": CONFIG, "readOnly": True},

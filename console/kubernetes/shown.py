@@ -109,15 +109,28 @@ def ended_words(pod: Object) -> Iterator[str]:
             yield f"{pod['metadata']['name']}: {one['name']} ended with {ended['exitCode']}{why}{said}"
 
 
-def ended_facts(pods: Sequence[Object]) -> Facts:
+def ended_facts(job: Object, pods: Sequence[Object]) -> Facts:
     words = last_words(pods)
     events = [event for kind, event in words if kind == "event"]
     steps = [event for event in events if event["event"] == "step"]
     last = max(steps, key=lambda event: int(event["step"]), default={})
     members = [event for kind, event in words if kind == "member"]
-    return {"step": last, "events": [event for event in events if event["event"] != "step"][-1:], "members": members}
+    ends = [event for event in events if event["event"] != "step"]
+    if has(job, "Failed") and not any(event["event"] in ("done", "failed") for event in ends):
+        ends = [{"event": "failed", "time": time.time(), "step": 0, "node": "", "message": why_ended(job, pods)}]
+    return {"step": last, "events": ends[-1:], "members": members}
 
 
-def why_ended(job: Object) -> str:
+def why_ended(job: Object, pods: Sequence[Object]) -> str:
+    """In one line: what failed in its pods, and what the Job says of that."""
     conditions = job.get("status", {}).get("conditions", [])
-    return next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
+    said = next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
+    found = [words for pod in pods for words in ended_words(pod)]
+    found = [words for words in found if words.partition(":")[0] in said] or found
+    return f"{found[0]} ({said})" if found and said else said
+
+
+def begun_step(pods: Sequence[Object]) -> str:
+    """The last step of a pod that has lines to show: its agent, or what runs before it."""
+    found = [one["name"] for pod in pods for one in containers(pod) if "waiting" not in one["state"]]
+    return "agent" if "agent" in found else next(iter(found), "")

@@ -225,6 +225,8 @@ class Server:
         if status.get("lost"):
             return
         if process is None and status["phase"] == "Pending" and "deletionTimestamp" not in meta:
+            if not self.mounts(pod, objects):
+                return
             status["podIP"] = f"127.1.{self.net}.{self.made % 250 + 1}"
             self.made += 1
             status["number"] = 0
@@ -254,6 +256,18 @@ class Server:
             elif status["phase"] == "Pending":
                 status |= {"phase": "Failed", "code": 137}
 
+    def mounts(self, pod: Object, objects: dict[str, Object]) -> bool:
+        """A kubelet makes no folder of type Directory, and says so in an event alone."""
+        for volume in pod["spec"]["volumes"]:
+            source = self.folder.source(pod, volume)
+            if volume.get("hostPath", {}).get("type") == "Directory" and not source.is_dir():
+                path = volume["hostPath"]["path"]
+                why = f'MountVolume.SetUp failed for volume "{volume["name"]}": {path} is not a directory'
+                warn(objects, pod, "FailedMount", why)
+                pod["status"] |= waits(pod)
+                return False
+        return True
+
     def start(self, pod: Object, objects: dict[str, Object]) -> None:
         containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
         container = containers[pod["status"]["number"]]
@@ -264,11 +278,8 @@ class Server:
         first = pod["status"]["number"] < len(containers) - 1
         pod["status"] |= {"phase": "Pending" if first else "Running", "process": process.pid}
         kind = "initContainerStatuses" if first else "containerStatuses"
-        if first:  # the others are listed from the start
-            waits = {"waiting": {"reason": "PodInitializing"}}
-            pod["status"]["containerStatuses"] = [
-                {"name": one["name"], "state": waits} for one in pod["spec"]["containers"]
-            ]
+        if first:
+            pod["status"] |= waits(pod)
         pod["status"][kind] = [{"name": container["name"], "state": {"running": {}}}]
 
     def ended(self, pod: Object, code: int, objects: dict[str, Object]) -> None:
@@ -277,6 +288,8 @@ class Server:
         code = 137 if status.get("killed") else code if code >= 0 else 128 - code
         told = self.folder.path / "pods" / pod["metadata"]["name"] / "last-words"
         words = told.read_text()[-4096:] if told.exists() else ""
+        if code and not words:  # FallbackToLogsOnError
+            words = (self.folder.path / "pods" / f"{pod['metadata']['name']}.log").read_text()[-2048:]
         state = {"terminated": {"exitCode": code, "message": words}}
         if status["number"] < count and code == 0:
             status["number"] += 1
@@ -342,6 +355,24 @@ def variables(pod: Object, container: Object, objects: dict[str, Object]) -> dic
         else:
             found[one["name"]] = one["value"]
     return found
+
+
+def waits(pod: Object) -> Object:
+    """All its containers are listed from the start."""
+    state = {"waiting": {"reason": "PodInitializing"}}
+    kinds = {"initContainerStatuses": "initContainers", "containerStatuses": "containers"}
+    return {
+        kind: [{"name": one["name"], "state": state} for one in pod["spec"].get(key, [])] for kind, key in kinds.items()
+    }
+
+
+def warn(objects: dict[str, Object], about: Object, why: str, message: str) -> None:
+    """As an event, which is counted where it happens again."""
+    name = about["metadata"]["name"]
+    at = datetime.fromtimestamp(time.time(), UTC).isoformat()
+    event = {"kind": "Event", "metadata": {"name": f"{name}.{why}"}, "type": "Warning", "reason": why}
+    event |= {"involvedObject": {"kind": about["kind"], "name": name}, "message": message, "lastTimestamp": at}
+    objects[f"Event/{name}.{why}"] = event
 
 
 def new(entry: Object) -> Object:

@@ -28,9 +28,20 @@ def fail(words: str) -> None:
 def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb")
-    for flag in ("-l", "-o", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
+    for flag in (
+        "-l",
+        "-o",
+        "--field-selector",
+        "-c",
+        "--dry-run",
+        "--cascade",
+        "--wait",
+        "--for",
+        "--timeout",
+        "--tail",
+    ):
         parser.add_argument(flag, default="")
-    for flag in ("-i", "--ignore-not-found", "--prefix", "--force"):
+    for flag in ("-i", "--ignore-not-found", "--prefix", "--force", "--ignore-errors"):
         parser.add_argument(flag, action="store_true")
     if words[0] == "logs":
         parser.add_argument("-f", action="store_true")

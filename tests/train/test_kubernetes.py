@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
-from tests.support.kube_sim import Folder
+from tests.support.kube_sim import MACHINES, Folder
 from tests.train import cluster, reference
 from tests.train.agents import _ports
 from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
@@ -40,6 +40,9 @@ class Kubernetes:
         self.text = ""
         self.home, self.run = home, f"k{os.getpid()}-{asked.pop('run', 'qa')}"
         self.folder = Folder(home / "kubernetes")
+        if path := str(asked.get("host_path", "")):  # as bootstrap makes it
+            for machine in MACHINES:
+                (self.folder.path / "machines" / machine / path.lstrip("/")).mkdir(parents=True)
         self.server = self.folder.serve()
         cluster.STARTED.append(self.server)
         first = _ports()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from console.infra.node import Silent
 from console.inventory.check import check
 from console.kubernetes import shown
 from console.run_commands import stop_lines
+from console.status import status_lines
 from console.verbs import parser
 from tests.unit.console.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
@@ -62,10 +64,70 @@ def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
             ("event", {"event": "step", "step": 8, "loss": 1.5}),
         ]
     )
-    pods = [pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn"}}), pod(1, {"terminated": {}})]
-    facts = shown.ended_facts(pods)
+    pods = [
+        pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn\nSaved 5"}}),
+        pod(1, {"terminated": {}}),
+    ]
+    facts = shown.ended_facts(JOB, pods)
     assert facts["step"]["loss"] == 1.5
     assert [event["event"] for event in (*facts["events"], *facts["members"])] == ["done", "ended"]
+
+
+def test_of_a_run_that_no_agent_began_status_says_why_it_ended(serves: Any) -> None:
+    """A folder that the pods' user cannot write; the words are those of a real kubelet and Job controller."""
+    server = serves(Server(host_path="/srv/ai-cluster", gpu_gb=24))
+    rule = "failed with exit code 1 matching FailJob rule at index 1"
+    message = f"Container prepare for pod ml/motley-qa-0-x1y2z {rule}"
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": message}]}
+    log = "Traceback …\nPermissionError: [Errno 13] Permission denied: '/mnt/motley/jobs'\n"
+    for one in server.pods():
+        ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
+        waits = {"waiting": {"reason": "PodInitializing"}}
+        one["status"] = {"phase": "Failed", "initContainerStatuses": [{"name": "prepare", "state": ended}]}
+        one["status"]["containerStatuses"] = [{"name": "agent", "state": waits}]
+    said = status_lines(["kubernetes"], {"kubernetes": NODE.status()}, {})[0]
+    assert "failed: motley-qa-0-x1y2z: prepare ended with 1: PermissionError" in said and rule in said
+
+
+MADE, MAKES = {"terminated": {"exitCode": 0}}, {"running": {}}
+UNBEGUN = {"waiting": {"reason": "PodInitializing"}}
+
+
+@pytest.mark.parametrize(
+    ("states", "shown"),
+    [
+        ((None, MAKES, UNBEGUN), "motley/part=agent -c prepare"),
+        ((None, MADE, MAKES), "motley/part=agent -c agent"),
+        ((MAKES, MAKES, UNBEGUN), "motley/part=prepare -c prepare"),
+        ((UNBEGUN, MAKES, UNBEGUN), "motley/part=agent -c wait"),
+        ((MADE, MADE, MAKES), "motley/part=agent -c agent"),
+    ],
+)
+def test_logs_are_those_of_the_step_that_has_some(
+    serves: Any, monkeypatch: pytest.MonkeyPatch, states: Any, shown: str
+) -> None:
+    """kubectl itself knows only: container "agent" in pod … is waiting to start."""
+    prepares, first, agent = states
+    asked = VOLUME if prepares else {"host_path": "/srv/ai-cluster", "gpu_gb": 24}
+    server = serves(Server(**asked))
+    for one in server.pods():
+        name = "wait" if prepares else "prepare"
+        one["status"] = {"initContainerStatuses": [{"name": name, "state": first}]}
+        one["status"]["containerStatuses"] = [{"name": "agent", "state": agent}]
+    for one in server.pods("prepare"):
+        one["status"] = {"containerStatuses": [{"name": "prepare", "state": prepares}]}
+    ran: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **_: ran.append(words))
+    NODE.logs(10, follow=False)
+    assert f"-l motley/run=motley-qa,{shown}" in " ".join(ran[0])
+
+
+def test_logs_of_a_run_without_any_step_say_what_it_waits_for(serves: Any) -> None:
+    server = serves(Server())
+    for one in (*server.pods(), *server.pods("prepare")):
+        one["status"] = {"phase": "Pending", **PENDING}
+    with pytest.raises(Silent, match="0/3 nodes are available"):
+        NODE.logs(10, follow=False)
 
 
 def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,6 +150,7 @@ def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
     assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")
 
 
+JOB: dict[str, Any] = {"kind": "Job", "metadata": {"name": "motley-qa"}, "spec": {}}
 NOWHERE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
 PENDING: dict[str, Any] = {"conditions": [NOWHERE]}
 NODE = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))

@@ -202,6 +202,14 @@ def test_the_pod_that_reads_files_is_taken_where_those_of_its_run_were() -> None
     assert container["resources"]["requests"].keys() == {"cpu", "memory"}
 
 
+def test_a_folder_of_a_machine_is_one_that_is_there() -> None:
+    """One that a kubelet makes is root's, and the pods are another user; without a word of theirs their log is one."""
+    job = job_of(made(host_path="/srv/ai-cluster", gpu_gb=24))
+    assert pod(job)["volumes"][0]["hostPath"]["type"] == "Directory"
+    policies = {container["terminationMessagePolicy"] for container in check.containers(job)}
+    assert policies == {"FallbackToLogsOnError"}
+
+
 def test_a_queue_lets_it_begin() -> None:
     queued = job_of(made(**VOLUME, labels={"kueue.x-k8s.io/queue-name": "team", "cost": "ours"}))
     assert queued["spec"]["suspend"] is True
