@@ -197,7 +197,8 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known["script"] = known.get("script") or facts.get("script", "")
             known["swept"] = facts.get("swept", {})
             known["nodes"].append(node)
-            known["on"] = known["on"] or answer["on"] == name
+            known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
+            known["waits"] = bool(facts.get("waits"))
             known["done"] = known["done"] or facts["done"]
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:
@@ -212,7 +213,7 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
         [f"{'run':<{width}}  {'step':>11}  {'loss':>7}  {'state':<8}  {'when':<16}  {'disk':>8}  on"] if found else []
     )
     for name, facts in found.items():
-        state = "running" if facts["on"] else "done" if facts["done"] else "stopped"
+        state = "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
         loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
@@ -21,6 +22,7 @@ from console.kubernetes import waiting
 from console.kubernetes.objects import GRACE_S, PART, RUN
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.shown import (
+    WAITS,
     Object,
     begun_step,
     ended_facts,
@@ -119,6 +121,11 @@ class KubernetesNode(Node):
     def living(self, job: Object) -> list[PodNode]:
         return [self.node_of(job, pod) for pod in self.pods(job) if is_running(pod)]
 
+    def others(self, run: str) -> str:
+        """The runs that go on or wait beside this one."""
+        found = {name: job for name, job in self.jobs().items() if name != run and is_active(job)}
+        return ", ".join(f"{name} (suspended)" if job["spec"].get("suspend") else name for name, job in found.items())
+
     def waits_for(self, job: Object, pods: list[Object]) -> str:
         """Why it has not all its agents; who may see no events is told so."""
         beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
@@ -146,6 +153,7 @@ class KubernetesNode(Node):
         how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", lost_words(pods)]
         why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
         how += [why] if count else []
+        how += [f"also {others}" if (others := self.others(run)) else ""]
         found |= {"run": run, "on": active, "wanted": active, "gpus": []}
         found["how"] = "; ".join(filter(None, how)) if active else ""
         if active and not count:
@@ -169,6 +177,7 @@ class KubernetesNode(Node):
         more = f",{PART}!=agent" if answer["kept"] else ""
         left = self.kube("get", kinds, "-l", selector + more, "-o", "name").split()
         stuck = lost_words(self.listed("pods", selector)) if left else ""
+        answer["others"] = self.others(run)
         return answer | {"left": left, "stuck": stuck, "seconds": round(time.time() - began, 2)}
 
     def end(self, run: str, job: Object, until: float) -> int:
@@ -235,19 +244,18 @@ class KubernetesNode(Node):
         )
 
     def runs(self) -> Facts:
-        found, on = {}, ""
+        found = {}
         for run, job in self.jobs().items():
-            on = run if is_active(job) else on
-            pods = self.pods(job)
-            facts = ended_facts(job, pods)
-            step = facts.get("step", {})
-            known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", 0)}
+            step = ended_facts(job, self.pods(job))["step"]
+            began = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+            known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", began)}
             found[run] = {**known, "script": "", "checkpoint": 0, "bytes": 0, "model": ""}
             for node in self.living(job)[:1]:
                 with suppress(Silent):  # it has just ended
                     found[run] |= node.runs()["runs"].get(run, {})
-            found[run]["done"] = has(job, "Complete") or has(job, "SuccessCriteriaMet")
-        return {"runs": found, "on": on}
+            done = has(job, "Complete") or has(job, "SuccessCriteriaMet")
+            found[run] |= {"done": done, "on": is_active(job), "waits": rank(job) == WAITS}
+        return {"runs": found, "on": ""}
 
     def forget_address(self) -> Facts:
         return {"was": False}

@@ -18,6 +18,7 @@ LATE_S = 30.0
 """Past its grace a pod answers to no kubelet; this much for clocks that differ."""
 ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
 """The last two stand for some seconds before the first two."""
+OVER, LEAVES, WAITS, RUNS = range(4)
 Object = dict[str, Any]
 Facts = dict[str, Any]
 
@@ -54,9 +55,9 @@ def is_active(job: Object) -> bool:
 def rank(job: Object) -> int:
     """The run that is meant where none is named: one that runs, else one that waits, else one that is leaving."""
     if is_over(job):
-        return 0
-    waits = 2 if job["spec"].get("suspend") or not job.get("status", {}).get("ready") else 3
-    return waits if is_active(job) else 1
+        return OVER
+    waits = job["spec"].get("suspend") or not job.get("status", {}).get("ready")
+    return (WAITS if waits else RUNS) if is_active(job) else LEAVES
 
 
 def is_running(pod: Object) -> bool:

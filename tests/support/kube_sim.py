@@ -376,7 +376,7 @@ def warn(objects: dict[str, Object], about: Object, why: str, message: str) -> N
 
 
 def new(entry: Object) -> Object:
-    entry["metadata"]["creationTimestamp"] = f"{time.time():.6f}"
+    entry["metadata"]["creationTimestamp"] = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
     entry["status"] = {"phase": "Pending"} if entry["kind"] == "Pod" else {"conditions": []}
     return entry
 

@@ -17,7 +17,7 @@ from console.infra.node import Silent
 from console.inventory.check import check
 from console.kubernetes import shown
 from console.run_commands import stop_lines
-from console.status import status_lines
+from console.status import run_lines, status_lines
 from console.verbs import parser
 from tests.unit.console.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
@@ -314,3 +314,37 @@ def test_who_may_see_no_events_is_told_that(serves: Any, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
     assert 'User "anna" cannot list resource "events"' in NODE.status()["now"]["reason"]
+
+
+@pytest.fixture
+def two(serves: Any, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The one trains; the other is newer, and its queue has not let it begin."""
+    trains, waits = Server(), Server("kq", began="2026-11-25T23:59:00Z")
+    trains.jobs()[-1]["status"] = {"ready": 3}
+    waits.jobs()[-1]["spec"]["suspend"] = True
+    waits.objects = [one for one in waits.objects if one["kind"] != "Pod"]
+    found: Server = serves(trains.add(waits))
+    known = {"qa": {"step": 180, "steps": 500, "loss": 1.5, "time": 1.0, "done": False}}
+    monkeypatch.setattr(kubernetes.PodNode, "runs", lambda _: {"runs": known, "on": "qa"})
+    return found
+
+
+def test_of_two_runs_the_one_that_trains_is_meant_and_the_other_is_named(two: Server) -> None:
+    found = NODE.status()
+    assert found["run"] == "qa" and found["how"].endswith("; also kq (suspended)")
+
+
+def test_both_runs_are_listed_as_they_are(two: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = kubernetes.PodNode(name="motley-qa-0", pod="p", home="", kubectl=())
+    living = lambda _, job: [node] if job["metadata"]["name"] == "motley-qa" else []  # noqa: E731
+    monkeypatch.setattr(kubernetes.KubernetesNode, "living", living)
+    lines = {line.split()[0]: line for line in run_lines({"kubernetes": NODE.runs()}, {})}
+    assert " running " in lines["qa"] and " waiting " in lines["kq"]
+    assert "2026-11-2" in lines["kq"], "it began then, not in 1970"
+
+
+def test_stop_ends_the_one_that_trains_and_names_the_other(two: Server) -> None:
+    answer = NODE.stop(timeout_s=2)
+    assert answer["run"] == "qa" and "Job motley-kq" in two.left() and "Job motley-qa" not in two.left()
+    said = "\n".join(stop_lines(["kubernetes"], {"kubernetes": answer}, {}))
+    assert "also there: kq (suspended); the next stop ends it" in said
