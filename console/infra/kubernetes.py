@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
-from console.kubernetes import waiting
+from console.kubernetes import kubectl, waiting
 from console.kubernetes.objects import GRACE_S, PART, RUN
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.shown import (
@@ -72,6 +72,9 @@ class PodNode(Node):
     def command(self, words: Sequence[str]) -> list[str]:
         return [*self.kubectl, "exec", "-i", self.pod, "-c", self.container, "--", *words]
 
+    def why(self, words: list[str]) -> str:
+        return kubectl.why("\n".join(words)) or Node.why(self, words)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KubernetesNode(Node):
@@ -91,7 +94,7 @@ class KubernetesNode(Node):
         except subprocess.TimeoutExpired:
             raise Silent(f"kubectl gave no answer within {timeout_s:.0f} s") from None
         if done.returncode:
-            raise Silent("\n".join(done.stderr.strip().splitlines()[-3:]) or f"kubectl ended with {done.returncode}")
+            raise Silent(kubectl.why(done.stderr) or f"kubectl ended with {done.returncode}")
         return done.stdout
 
     def listed(self, kind: str, selector: str) -> list[Object]:
@@ -143,12 +146,15 @@ class KubernetesNode(Node):
             return NONE | {"time": time.time()}
         pods = self.pods(job)
         found = NONE | {"time": time.time(), "run": run, **ended_facts(job, pods)}
+        unseen = ""
         for pod in filter(is_running, pods):
             try:
                 found = self.node_of(job, pod).status()
-            except Silent:
-                continue
-            break
+            except Silent as silent:
+                unseen = str(silent)
+            else:
+                unseen = ""
+                break
         active, count = is_active(job), sum(map(is_running, pods))
         how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", lost_words(pods)]
         why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
@@ -158,6 +164,8 @@ class KubernetesNode(Node):
         found["how"] = "; ".join(filter(None, how)) if active else ""
         if active and not count:
             found["now"] = waiting.facts(why or waiting.NOT_YET)
+        elif active and unseen:  # it may well train
+            found["now"] = waiting.facts(unseen) | {"state": "not seen"}
         return found
 
     def stop(self, timeout_s: float = STOP_S) -> Facts:

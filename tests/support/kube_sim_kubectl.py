@@ -1,4 +1,5 @@
-"""What kubectl is to a run, on the folder of kube_sim.py: get, apply, delete, exec, logs and wait, as verbs use it.
+"""What kubectl is to a run, on the folder of kube_sim.py: get, apply, delete, exec, logs and wait, as verbs use it,
+with the rights of examples/kubernetes-role.yml.
 
 python -m tests.support.kube_sim_kubectl FOLDER get jobs -l … -o json
 """
@@ -15,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from console.kubernetes import check
+from tests.support.kube_rights import lacking
 from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables
 
 KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
@@ -54,6 +56,9 @@ def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def kubectl(folder: Folder, words: list[str]) -> int:
     args, rest = parsed(words)
+    text = (sys.stdin.read() if args.f == "-" else Path(args.f).read_text()) if args.verb == "apply" else ""
+    if refused := lacking(words, text):
+        sys.exit(refused)
     if args.verb == "config":
         print("sim")
     elif args.verb == "get":
@@ -63,7 +68,7 @@ def kubectl(folder: Folder, words: list[str]) -> int:
             names = [f"{one['kind'].lower()}/{one['metadata']['name']}" for one in found]
             print("\n".join(names) if args.o == "name" else json.dumps({"items": found}))
     elif args.verb == "apply":
-        apply(folder, sys.stdin.read() if args.f == "-" else Path(args.f).read_text(), dry=bool(args.dry_run))
+        apply(folder, text, dry=bool(args.dry_run))
     elif args.verb == "delete":
         delete(folder, rest, args)
     elif args.verb == "exec":
