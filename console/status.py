@@ -110,7 +110,8 @@ def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:
 def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     if not look["on"]:
         paused = f" · paused {look['paused']}" if look.get("paused") else ""
-        return f"no run here{paused} · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
+        free = "" if look["free_bytes"] is None else f" · {look['free_bytes'] / 1e9:.0f} GB free"
+        return f"no run here{paused}{free}{gpus(look['gpus'])}"
     view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
     if view.get("state") != "away" and (does := does_in(step, name)):
@@ -122,7 +123,7 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
     words += [] if is_script(look) else [f"checkpoint {look['checkpoint']}"]
-    if look["free_bytes"] < LITTLE_BYTES:
+    if look["free_bytes"] is not None and look["free_bytes"] < LITTLE_BYTES:
         words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
     if look["how"] != "unit":
         how = {"by hand": "started by hand", "detached": "without a unit"}

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
@@ -50,7 +50,7 @@ NONE |= {
     "how": "",
     "since": 0,
     "checkpoint": 0,
-    "free_bytes": 1e12,
+    "free_bytes": None,
     "gpus": [],
     "processes": 0,
     "agent": 0,
@@ -79,6 +79,8 @@ class PodNode(Node):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KubernetesNode(Node):
     kubectl: tuple[str, ...]
+    mute: str = ""
+    """Why nothing of a run can be read."""
 
     def command(self, words: Sequence[str]) -> list[str]:
         raise Silent("that is for machines of your own")
@@ -210,11 +212,12 @@ class KubernetesNode(Node):
             if not is_over(job, pods):
                 return list(self.living(job)) or [self]
             return list(readers(self, job, pods)) or [self]
-        except Silent:
-            return [self]
+        except Silent as why:
+            return [replace(self, mute=str(why))]
 
     def files(self, run: str) -> Facts:
-        raise Silent("no pod of it is there (a run that was stopped is continued by launching it again by its name)")
+        gone = "no pod of it is there (a run that was stopped is continued by launching it again by its name)"
+        raise Silent(self.mute or gone)
 
     def events(self, run: str) -> subprocess.Popen[bytes]:
         about = json.dumps({"name": self.name, "kubectl": self.kubectl, "run": run})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import time
 from pathlib import Path
@@ -128,6 +129,35 @@ def test_logs_of_a_run_without_any_step_say_what_it_waits_for(serves: Any) -> No
         one["status"] = {"phase": "Pending", **PENDING}
     with pytest.raises(Silent, match="0/3 nodes are available"):
         NODE.logs(10, follow=False)
+
+
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A server that is off, as kubectl 1.32 says it."""
+    log = 'E1127 03:26:44.883914 12008 memcache.go:265] "Unhandled Error" err="could not get API group list"'
+    why = "The connection to the server 127.0.0.1:9 was refused - did you specify the right host or port?"
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' '{log}' '{log}' '{why}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return why
+
+
+def test_a_server_that_is_off_is_the_reason_of_each_verb(dead: str) -> None:
+    for verb in (NODE.status, NODE.runs, NODE.stop, lambda: NODE.parts("")[0].files("")):
+        with pytest.raises(Silent) as silent:
+            verb()
+        assert str(silent.value) == dead
+    assert stop_lines(["kubernetes"], {}, {"kubernetes": dead})[0] == "no node answers"
+
+
+def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(serves: Any) -> None:
+    server = serves(Server())
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    found = [NODE.status()]
+    server.objects = []
+    said = [line for look in [*found, NODE.status()] for line in status_lines(["k"], {"k": look}, {})]
+    assert not [line for line in said if "free" in line] and any("no run here" in line for line in said)
 
 
 def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

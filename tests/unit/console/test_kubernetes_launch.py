@@ -98,3 +98,28 @@ def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(
     jobs = [one for one in sent if one["kind"] == "Job"]
     assert [one["spec"] for one in pods] == [one["spec"]["template"]["spec"] for one in jobs] and len(pods) == 2
     assert [wrong(one) for one in pods] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        ("Error in configuration: context was not found for specified context: nope", "motley_kubernetes_context in"),
+        ('Error from server (NotFound): namespaces "ml" not found', "kubectl create namespace ml"),
+        ("kubectl gave no answer within 60 s", "see: kubectl cluster-info"),
+    ],
+)
+def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
+    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, why: str, fix: str
+) -> None:
+    """Nothing that a person cannot type: what is applied goes to kubectl's standard input."""
+
+    def kube(words: Any, verb: str, *more: str, **_: Any) -> str:
+        if verb == "apply" or "namespace" not in why:
+            raise Silent(why)
+        return json.dumps({"items": []})
+
+    monkeypatch.setattr(KubernetesNode, "kube", kube)
+    with pytest.raises(BadInput) as refused:
+        launch.try_out(PLAN, settings_read(), cluster, {})
+    assert fix in str(refused.value) and "by hand" not in str(refused.value)
+    assert "does not answer" not in str(refused.value)
