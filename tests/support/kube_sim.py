@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.kube_rules import refused
+
 ROOT = Path(__file__).parents[2]
 INDEX = "batch.kubernetes.io/job-completion-index"
 MACHINES = ("one", "two", "three")
@@ -60,6 +62,15 @@ class Folder:
         program.chmod(0o755)
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         return subprocess.Popen([sys.executable, "-m", "tests.support.kube_sim", str(self.path)], env=env, cwd=ROOT)
+
+    def allow(self, **what: Any) -> None:
+        """What its namespace does, as kube_rules.refused() takes it."""
+        (self.path / "namespace.json").write_text(json.dumps(what))
+
+    def namespace(self) -> Object:
+        file = self.path / "namespace.json"
+        found: Object = json.loads(file.read_text()) if file.exists() else {}
+        return found
 
     def pods(self) -> dict[str, Object]:
         with self.locked() as objects:
@@ -217,7 +228,10 @@ class Server:
         meta = template["metadata"] | {"name": name, "job": job["metadata"]["name"]}
         meta["annotations"] = {**meta.get("annotations", {}), INDEX: str(index)}
         spec = template["spec"] | {"nodeName": machines[(index + self.made) % len(machines)]}
-        objects[f"Pod/{name}"] = new({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        if why := refused(pod, self.folder.namespace()):
+            return warn(objects, job, "FailedCreate", f"Error creating: {why}")
+        objects[f"Pod/{name}"] = new(pod)
 
     def pod(self, pod: Object, objects: dict[str, Object]) -> None:
         meta, status = pod["metadata"], pod["status"]

@@ -17,6 +17,7 @@ import yaml
 
 from console.kubernetes import check
 from tests.support.kube_rights import lacking
+from tests.support.kube_rules import refused, selects
 from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables
 
 KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
@@ -85,16 +86,20 @@ def kubectl(folder: Folder, words: list[str]) -> int:
 
 
 def matches(entry: Object, kind: str, selector: str) -> bool:
-    labels = entry["metadata"].get("labels", {})
-    wanted = [pair.partition("=") for pair in selector.split(",") if pair]
-    fits = ((labels.get(key.rstrip("!")) == value) is not key.endswith("!") for key, _, value in wanted)
-    return entry["kind"] == kind and all(fits)
+    try:
+        return entry["kind"] == kind and selects(selector, entry["metadata"].get("labels", {}))
+    except ValueError as wrong:
+        sys.exit(str(wrong))
 
 
 def apply(folder: Folder, text: str, *, dry: bool) -> None:
     entries = list(yaml.safe_load_all(text))
     if findings := [finding for entry in entries for finding in check.wrong(entry)]:
         fail("\n".join(findings))
+    judged = [refused(entry, folder.namespace()) for entry in entries if entry["kind"] == "Pod"]
+    if any(judged):
+        why = 'Error from server (Forbidden): error when creating "STDIN": '
+        sys.exit("\n".join(f"{why}{one}" for one in judged if one))
     with folder.locked() as objects:
         for entry in entries:
             key = f"{entry['kind']}/{entry['metadata']['name']}"

@@ -20,6 +20,7 @@ from console.kubernetes import shown
 from console.run_commands import stop_lines
 from console.status import run_lines, status_lines
 from console.verbs import parser
+from tests.support.kube_rules import selects
 from tests.unit.console.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
 
@@ -235,17 +236,11 @@ class Server:
         return one | {"metadata": {key: value for key, value in one["metadata"].items() if key != "job"}}
 
     def is_meant(self, one: dict[str, Any], kinds: list[str], words: list[str]) -> bool:
-        labels = one["metadata"].get("labels", {})
-        selector = words[words.index("-l") + 1].split(",") if "-l" in words else []
+        selector = words[words.index("-l") + 1] if "-l" in words else ""
         named = [] if selector else [word for word in words if not word.startswith("-")]
-        fits = (
-            labels.get(pair.split("!=")[0]) != pair.split("!=")[1]
-            if "!=" in pair
-            else labels.get(pair.split("=")[0]) == pair.split("=")[1]
-            for pair in selector
-        )
         right = one["kind"].lower() in {kind.removesuffix("s") for kind in kinds}
-        return right and all(fits) and (not named or one["metadata"]["name"] in named)
+        fits = selects(selector, one["metadata"].get("labels", {}))
+        return right and fits and (not named or one["metadata"]["name"] in named)
 
     def delete(self, one: dict[str, Any]) -> None:
         pods = [pod for pod in self.objects if pod["kind"] == "Pod" and pod["metadata"]["job"] is one]
