@@ -73,7 +73,8 @@ class PodNode(Node):
         return [*self.kubectl, "exec", "-i", self.pod, "-c", self.container, "--", *words]
 
     def why(self, words: list[str]) -> str:
-        return kubectl.why("\n".join(words)) or Node.why(self, words)
+        said = kubectl.why("\n".join(words)).splitlines()
+        return Node.why(self, [line for line in said if not line.startswith("command terminated with")])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

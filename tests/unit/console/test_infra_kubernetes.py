@@ -132,6 +132,13 @@ def test_logs_of_a_run_without_any_step_say_what_it_waits_for(serves: Any) -> No
         NODE.logs(10, follow=False)
 
 
+def test_a_command_that_fails_in_a_pod_is_told_by_its_own_last_line() -> None:
+    node = kubernetes.PodNode(name="p", pod="p", home="/h", kubectl=("kubectl",))
+    words = ["Traceback …", "OSError: no room", "command terminated with exit code 1"]
+    assert node.why(words) == "OSError: no room"
+    assert node.why([]) == "it gave no answer"
+
+
 @pytest.fixture
 def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """A server that is off, as kubectl 1.32 says it."""
