@@ -47,6 +47,10 @@ def test_a_wrong_option_is_told_before_anything_is_brought_there(account: Accoun
     own = account.launches("wrong", options="slurm_options=--output=mine")
     own.hears("slurm_options: --output is the launch's own", 60)
     assert own.ends(20) != 0
+    short = account.launches("wrong", options="slurm_options=--nodes=3 --time=1")
+    short.hears("the job's time leaves none to train", 60)
+    short.hears("fix: --time=4 or more", 5)
+    assert short.ends(20) != 0
 
 
 @pytest.mark.long
@@ -124,11 +128,11 @@ def test_what_it_has_made_is_used_from_where_one_sits(account: Account) -> None:
 
 @pytest.mark.long
 def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
-    """Slurm itself sends the signal; a minute is the least that it knows as a limit."""
+    """Slurm itself sends the signal; three minutes are the least that a launch takes."""
     has_environment(account)
     account.idle()
     # The signal may come a minute early, and a slow machine is still starting then: the limit leaves room for that.
-    limit = min(6, 1 + math.ceil(pace.seconds(60) / 60))
+    limit = min(6, 2 + math.ceil(pace.seconds(60) / 60))
     options = f"slurm_options=--nodes=3 --gpus=4 --time={limit} --signal=B:USR1@20"
     run = account.launches("short", "max_steps=1500", options=options)
     run.hears(r"step \d+/1500", 120)
