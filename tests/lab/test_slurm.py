@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import pace
-from tests.support.slurm_site import Account, has_environment, opened
+from tests.support.slurm_site import HOME, Account, has_environment, opened
 from tests.support.torchrun import quotas
+from tests.support.watching import Watching
 
 HEAD, TWO_CARDS, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 EXACT = 1e-6
@@ -146,6 +147,24 @@ def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
     proof = account.proof("short")
     assert (proof["steps"], proof["whole"], proof["rows"]) == (1500, True, True), proof
     assert proof["error"] <= EXACT, proof
+
+
+@pytest.mark.long
+def test_a_job_that_no_start_brings_further_ends_with_that_reason(account: Account) -> None:
+    """Submitted by hand, with a time in which it only starts: no plan refuses that."""
+    has_environment(account)
+    account.idle()
+    run = account.launches("vain", "max_steps=5000")
+    run.hears(r"step \d+/5000", 120)
+    account.person.types("stop")
+    assert run.ends(60) == 0
+    account.slurm("sbatch", "--time=1", f"{HOME}/scripts/launch_cluster.sbatch")
+    account.begun.append(follow := Watching(account.person, "follow"))
+    follow.hears(r"waiting: job \d+ is pending: BeginTime", 120)
+    follow.hears(r"run vain failed: three starts after one another made no new step \(saved: step [1-9]", 300)
+    follow.hears("fix: a longer --time", 5)
+    assert follow.ends(20) != 0
+    account.idle()
 
 
 @pytest.mark.long
