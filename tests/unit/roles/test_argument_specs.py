@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ import yaml
 from jinja2 import Environment, nodes
 
 from console.inventory.keys import SECRETS, role_keys
+from tests.support.role_pages import NAMES, ROLES, page
 
-ROLES = Path(__file__).parents[3] / "roles"
-NAMES = sorted(path.name for path in ROLES.iterdir())
 CONDITIONS = ("when", "that", "until", "changed_when", "failed_when")
 
 
@@ -34,6 +32,12 @@ def test_its_defaults_are_those_that_are_shown(role: str) -> None:
     shown = {name: option["default"] for name, option in options.items() if "default" in option}
     assert computed <= told and shown == {name: value for name, value in defaults.items() if name not in computed}
     assert not [name for name in shown if options[name].get("required")]
+
+
+@pytest.mark.parametrize("role", NAMES)
+def test_its_page_is_current(role: str) -> None:
+    file = ROLES / role / "README.md"
+    assert file.exists() and file.read_text() == page(role), "python -m tests.support.role_pages"
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape")  # Jinja's, of a pattern
