@@ -11,6 +11,11 @@ options:
     type: dict
     required: true
     description: What read_extra_vars returned as asked.
+  options:
+    type: list
+    elements: str
+    required: true
+    description: Options of sbatch, one each.
   state_folder:
     type: path
     required: true
@@ -33,6 +38,7 @@ EXAMPLES = """
 - name: Decide the run
   slurm_plan:
     asked: "{{ checked.asked }}"
+    options: ["--nodes=2", "--time=02:00:00"]
     state_folder: .motley
     look: "{{ seen.look }}"
     versions: "{{ read.versions }}"
