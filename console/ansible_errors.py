@@ -51,6 +51,11 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
         "log in on {host} by hand (ssh asks for a new one there); then again with the new one",
     ),
     (
+        r"Timed out after 30 second",  # the one task with a limit: roles/motley_contact
+        "a key of yours wanted a touch to log in there, and had none within 30 s",
+        "run again, and touch it when it blinks",
+    ),
+    (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
         "the password works for logging in, but not for sudo",
         "if sudo wants another one: make bootstrap SUDO_PASSWORD=ask",

@@ -14,11 +14,12 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import KubernetesNode, is_active, lost_words
+from console.infra.kubernetes import KubernetesNode
 from console.infra.node import Silent
-from console.kubernetes import check
+from console.kubernetes import check, kubectl
 from console.kubernetes.objects import RUN, Object, name_of, objects
 from console.kubernetes.settings import Settings
+from console.kubernetes.shown import is_active, lost_words
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
@@ -50,22 +51,24 @@ class Cluster:
         try:
             return self.node.kube(*words, given=given, timeout_s=APPLY_S)
         except Silent as why:
-            raise BadInput(
-                f"kubectl {words[0]}: {why}", fix=f"by hand: {' '.join((*self.kubectl, *words[:2]))}"
-            ) from None
+            raise self.refused(why, *([] if given else words)) from None
+
+    def refused(self, why: Silent, *words: str) -> BadInput:
+        command = [*self.kubectl, *words] if words else []
+        return BadInput(f"kubectl: {why}", fix=kubectl.fix(str(why), command))
 
     def job(self, run: str) -> Object | None:
         try:
             return self.node.jobs().get(run)
         except Silent as why:
-            raise BadInput(f"the API server does not answer: {why}", fix="see: kubectl cluster-info") from None
+            raise self.refused(why) from None
 
     def refuse_lost(self, run: str) -> None:
         """A pod of a machine that is gone keeps its Job from being deleted."""
         try:
             words = lost_words(self.node.listed("pods", f"{RUN}={name_of(run)}"))
         except Silent as why:
-            raise BadInput(f"the API server does not answer: {why}", fix="see: kubectl cluster-info") from None
+            raise self.refused(why) from None
         if words:
             raise BadInput(f"run '{run}' has pods there that cannot end", fix=f"fix: {words}")
 
@@ -115,8 +118,16 @@ def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environm
         for one in made:
             if one["kind"] == "Job":
                 one["metadata"]["name"] = f"{one['metadata']['name'][:50]}-again"
+    made += [pod_of(one) for one in made if one["kind"] == "Job"]
     cluster.kube("apply", "--dry-run=server", "-f", "-", given=yaml.safe_dump_all(made, sort_keys=False))
     return [f"  pods      {where}", "            the API server would take them (kubectl apply --dry-run=server)"]
+
+
+def pod_of(job: Object) -> Object:
+    """What a quota and pod security judge: of a Job itself they say nothing."""
+    template, meta = job["spec"]["template"], job["metadata"]
+    name = {"name": f"{meta['name']}-tried"} | {key: meta[key] for key in ("namespace",) if key in meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {**template["metadata"], **name}, "spec": template["spec"]}
 
 
 def home_words(settings: Settings) -> str:
@@ -148,10 +159,10 @@ def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
 
 
 def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:
-    kubectl, name = " ".join(cluster.kubectl), name_of(run)
+    program, name = " ".join(cluster.kubectl), name_of(run)
     return [
         f"written   {file}",
-        f"  start   {kubectl} apply -f {file}",
-        f"  watch   {kubectl} get pods -l motley/run={name}   and   {kubectl} logs -f POD",
-        f"  stop    {kubectl} delete job {name}   (its agents save first)",
+        f"  start   {program} apply -f {file}",
+        f"  watch   {program} get pods -l motley/run={name}   and   {program} logs -f POD",
+        f"  stop    {program} delete job {name}   (its agents save first)",
     ]

@@ -99,9 +99,10 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
             forced = f" · {answer['forced']} had to be killed" if answer["forced"] else ""
             kept = "" if script else f"checkpoint {answer['checkpoint']} · "
             saved = kept if answer["was_on"] else "no run was running · "
-            lines.append(f"  {name:<{width}}  {saved}{_left(answer)}{forced} · {answer['seconds']:.1f} s")
+            also = f" · also there: {others}; the next stop ends it" if (others := answer.get("others")) else ""
+            lines.append(f"  {name:<{width}}  {saved}{_left(answer)}{forced} · {answer['seconds']:.1f} s{also}")
     if not was:
-        return ["no run was running", *lines]
+        return ["no run was running" if answers else "no node answers", *lines]
     if script:
         return [f"{was[0]['run']} stopped; what it had saved by itself stays on the nodes", *lines]
     step = max(answer["checkpoint"] for answer in was)

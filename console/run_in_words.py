@@ -186,7 +186,8 @@ class RunView:
 
     def _unreachable(self, node: str, view: dict[str, Any]) -> list[str]:
         """All were started a moment ago; a node that another cannot reach lost its power since, or never was."""
-        if self.state.last or float(view.get("time", 0)) - self.since.get(node, float("inf")) < UNHEARD_S:
+        began = max(self.since.get(node, float("inf")), float(view.get("since", 0)))  # it may have stood in a queue
+        if self.state.last or float(view.get("time", 0)) - began < UNHEARD_S:
             return []
         found = []
         for name, peer in (view.get("peers") or {}).items():

@@ -110,7 +110,8 @@ def off_words(name: str, silent: str, states: dict[str, RunState]) -> str:
 def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     if not look["on"]:
         paused = f" · paused {look['paused']}" if look.get("paused") else ""
-        return f"no run here{paused} · {look['free_bytes'] / 1e9:.0f} GB free{gpus(look['gpus'])}"
+        free = "" if look["free_bytes"] is None else f" · {look['free_bytes'] / 1e9:.0f} GB free"
+        return f"no run here{paused}{free}{gpus(look['gpus'])}"
     view, step = look["now"], states[look["run"]].last
     words = [str(view.get("state") or "starting")]
     if view.get("state") != "away" and (does := does_in(step, name)):
@@ -122,7 +123,7 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     elif view.get("reason"):
         words.append(first(str(view["reason"])))
     words += [] if is_script(look) else [f"checkpoint {look['checkpoint']}"]
-    if look["free_bytes"] < LITTLE_BYTES:
+    if look["free_bytes"] is not None and look["free_bytes"] < LITTLE_BYTES:
         words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
     if look["how"] != "unit":
         how = {"by hand": "started by hand", "detached": "without a unit"}
@@ -197,7 +198,8 @@ def gathered(answers: dict[str, Any]) -> dict[str, dict[str, Any]]:
             known["script"] = known.get("script") or facts.get("script", "")
             known["swept"] = facts.get("swept", {})
             known["nodes"].append(node)
-            known["on"] = known["on"] or answer["on"] == name
+            known["on"] = known["on"] or answer["on"] == name or bool(facts.get("on"))
+            known["waits"] = bool(facts.get("waits"))
             known["done"] = known["done"] or facts["done"]
             known["bytes"] += facts["bytes"]
             if facts["step"] > known["step"]:
@@ -212,7 +214,7 @@ def run_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
         [f"{'run':<{width}}  {'step':>11}  {'loss':>7}  {'state':<8}  {'when':<16}  {'disk':>8}  on"] if found else []
     )
     for name, facts in found.items():
-        state = "running" if facts["on"] else "done" if facts["done"] else "stopped"
+        state = "waiting" if facts["waits"] else "running" if facts["on"] else "done" if facts["done"] else "stopped"
         loss = f"{facts['loss']:.4f}" if facts["loss"] is not None else "–"
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(float(facts["time"])))
         steps = "a script" if facts["script"] else f"{facts['step']}/{facts['steps'] or '?'}"

@@ -24,7 +24,7 @@ from lab.lab import Lab
 from lab.profile import CLUSTER_HOME, USER
 from lab.shell import LabError
 
-SHORTEST, LONGEST = 2, 6
+SHORTEST, LONGEST = 3, 6
 """Minutes of a job. A start takes a busy machine most of the first one, and the signal may come a minute early."""
 STEPS_A_MINUTE = 260
 """More than an idle machine makes: the run must not be done before its time is over."""

@@ -62,8 +62,8 @@ train() {
 }
 
 unsloth() {
-  echo "== tests: tests/unsloth"
-  computes unsloth -n 2 --dist loadfile tests/unsloth
+  echo "== tests: tests/unsloth, ${1:-not long}"
+  computes unsloth -n 2 --dist loadfile -m "${1:-not long}" tests/unsloth
 }
 
 tests() {
@@ -119,10 +119,15 @@ case $part in
   train) make_train_env && train ;;
   unsloth) make_unsloth_env && unsloth ;;
   long)
-    make_train_env
-    train long
+    passed=0
+    for own in train unsloth; do
+      { "make_${own}_env" && "$own" long; } || passed=1
+    done
     lab_packages
-    tests tests --ignore tests/train --ignore tests/unsloth -m long -n "$(($(nproc) < 4 ? $(nproc) : 4))" --dist load
+    at_once=$(($(nproc) < 4 ? $(nproc) : 4))
+    tests tests --ignore tests/train --ignore tests/unsloth -m "long and not alone" -n "$at_once" --dist load || passed=1
+    tests tests --ignore tests/train --ignore tests/unsloth -m "long and alone" || passed=1
+    exit "$passed"
     ;;
   not-run) not_run ;;
   *)

@@ -13,12 +13,30 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
-from console.kubernetes.objects import ANNOTATED, GRACE_S, HOME, PART, RUN
+from console.kubernetes import kubectl, waiting
+from console.kubernetes.objects import GRACE_S, PART, RUN
+from console.kubernetes.reader import reader_pod
+from console.kubernetes.shown import (
+    WAITS,
+    Object,
+    begun_step,
+    ended_facts,
+    has,
+    home_of,
+    index_of,
+    is_active,
+    is_lost,
+    is_over,
+    is_running,
+    lost_words,
+    rank,
+    run_of,
+)
 from console.processes import each_line, end_group
 
 ALL = "app.kubernetes.io/name=motley"
@@ -27,23 +45,17 @@ ASIDE = "service,secret,networkpolicy,configmap"
 """What a run has beside its Jobs: its tokens are there."""
 ASK_S = 20.0
 STOP_S = GRACE_S + 30.0
-LATE_S = 30.0
-"""Past its grace a pod answers to no kubelet; this much for clocks that differ."""
-ENDS = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-"""The last two stand for some seconds before the first two."""
-READER_S = 600
 NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
 NONE |= {
     "how": "",
     "since": 0,
     "checkpoint": 0,
-    "free_bytes": 1e12,
+    "free_bytes": None,
     "gpus": [],
     "processes": 0,
     "agent": 0,
     "paused": "",
 }
-Object = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,10 +72,16 @@ class PodNode(Node):
     def command(self, words: Sequence[str]) -> list[str]:
         return [*self.kubectl, "exec", "-i", self.pod, "-c", self.container, "--", *words]
 
+    def why(self, words: list[str]) -> str:
+        said = kubectl.why("\n".join(words)).splitlines()
+        return Node.why(self, [line for line in said if not line.startswith("command terminated with")])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KubernetesNode(Node):
     kubectl: tuple[str, ...]
+    mute: str = ""
+    """Why nothing of a run can be read."""
 
     def command(self, words: Sequence[str]) -> list[str]:
         raise Silent("that is for machines of your own")
@@ -79,7 +97,7 @@ class KubernetesNode(Node):
         except subprocess.TimeoutExpired:
             raise Silent(f"kubectl gave no answer within {timeout_s:.0f} s") from None
         if done.returncode:
-            raise Silent("\n".join(done.stderr.strip().splitlines()[-3:]) or f"kubectl ended with {done.returncode}")
+            raise Silent(kubectl.why(done.stderr) or f"kubectl ended with {done.returncode}")
         return done.stdout
 
     def listed(self, kind: str, selector: str) -> list[Object]:
@@ -109,6 +127,20 @@ class KubernetesNode(Node):
     def living(self, job: Object) -> list[PodNode]:
         return [self.node_of(job, pod) for pod in self.pods(job) if is_running(pod)]
 
+    def others(self, run: str) -> str:
+        """The runs that go on or wait beside this one."""
+        found = {name: job for name, job in self.jobs().items() if name != run and is_active(job)}
+        return ", ".join(f"{name} (suspended)" if job["spec"].get("suspend") else name for name, job in found.items())
+
+    def waits_for(self, job: Object, pods: list[Object]) -> str:
+        """Why it has not all its agents; who may see no events is told so."""
+        beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
+        try:
+            told = json.loads(self.kube("get", "events", "--field-selector", "type=Warning", "-o", "json"))["items"]
+        except Silent as why:
+            return waiting.reason(job, pods, beside) or f"{waiting.NOT_YET}; why is not to be seen: {why}"
+        return waiting.reason(job, pods, beside, told)
+
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
     def status(self) -> Facts:
@@ -116,19 +148,27 @@ class KubernetesNode(Node):
         if job is None:
             return NONE | {"time": time.time()}
         pods = self.pods(job)
-        found = NONE | {"time": time.time(), "run": run, **ended_facts(pods)}
+        found = NONE | {"time": time.time(), "run": run, **ended_facts(job, pods)}
+        unseen = ""
         for pod in filter(is_running, pods):
             try:
                 found = self.node_of(job, pod).status()
-            except Silent:
-                continue
-            break
+            except Silent as silent:
+                unseen = str(silent)
+            else:
+                unseen = ""
+                break
         active, count = is_active(job), sum(map(is_running, pods))
-        how = f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods" if active else ""
-        how += f"; {lost}" if active and (lost := lost_words(pods)) else ""
-        found |= {"run": run, "on": active, "wanted": active, "how": how, "gpus": []}
+        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", lost_words(pods)]
+        why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
+        how += [why] if count else []
+        how += [f"also {others}" if (others := self.others(run)) else ""]
+        found |= {"run": run, "on": active, "wanted": active, "gpus": []}
+        found["how"] = "; ".join(filter(None, how)) if active else ""
         if active and not count:
-            found["now"] = waiting(job, pods)
+            found["now"] = waiting.facts(why or waiting.NOT_YET)
+        elif active and unseen:  # it may well train
+            found["now"] = waiting.facts(unseen) | {"state": "not seen"}
         return found
 
     def stop(self, timeout_s: float = STOP_S) -> Facts:
@@ -148,6 +188,7 @@ class KubernetesNode(Node):
         more = f",{PART}!=agent" if answer["kept"] else ""
         left = self.kube("get", kinds, "-l", selector + more, "-o", "name").split()
         stuck = lost_words(self.listed("pods", selector)) if left else ""
+        answer["others"] = self.others(run)
         return answer | {"left": left, "stuck": stuck, "seconds": round(time.time() - began, 2)}
 
     def end(self, run: str, job: Object, until: float) -> int:
@@ -172,11 +213,12 @@ class KubernetesNode(Node):
             if not is_over(job, pods):
                 return list(self.living(job)) or [self]
             return list(readers(self, job, pods)) or [self]
-        except Silent:
-            return [self]
+        except Silent as why:
+            return [replace(self, mute=str(why))]
 
     def files(self, run: str) -> Facts:
-        raise Silent("no pod of it is there (a run that was stopped is continued by launching it again by its name)")
+        gone = "no pod of it is there (a run that was stopped is continued by launching it again by its name)"
+        raise Silent(self.mute or gone)
 
     def events(self, run: str) -> subprocess.Popen[bytes]:
         about = json.dumps({"name": self.name, "kubectl": self.kubectl, "run": run})
@@ -199,27 +241,33 @@ class KubernetesNode(Node):
         _, job = self.newest()
         if job is None:
             raise Silent("there is no run")
-        chosen = f"{RUN}={job['metadata']['name']},{PART}=agent"
-        more = ["-f"] if follow else []
-        words = ["logs", "-l", chosen, "-c", "agent", "--prefix", f"--tail={lines}", "--max-log-requests=1000", *more]
+        run, pods = f"{RUN}={job['metadata']['name']}", self.pods(job)
+        part, step = "agent", begun_step(pods)
+        makers = self.listed("pods", f"{run},{PART}=prepare") if step != "agent" else []
+        if begun_step(makers):  # they wait for it, and its lines say more than theirs
+            part, step = "prepare", begun_step(makers)
+        if not step:
+            raise Silent(self.waits_for(job, pods) or waiting.NOT_YET)
+        chosen = ["-l", f"{run},{PART}={part}", "-c", step, *(["-f"] if follow else [])]
+        more = ["--max-log-requests=1000", "--ignore-errors"]  # a pod that waits ends nobody's lines
+        words = ["logs", *chosen, "--prefix", f"--tail={lines}", *more]
         return subprocess.Popen(
             [*self.kubectl, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
         )
 
     def runs(self) -> Facts:
-        found, on = {}, ""
+        found = {}
         for run, job in self.jobs().items():
-            on = run if is_active(job) else on
-            pods = self.pods(job)
-            facts = ended_facts(pods)
-            step = facts.get("step", {})
-            known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", 0)}
+            step = ended_facts(job, self.pods(job))["step"]
+            began = datetime.fromisoformat(job["metadata"]["creationTimestamp"]).timestamp()
+            known = {"step": step.get("step", 0), "steps": 0, "loss": step.get("loss"), "time": step.get("time", began)}
             found[run] = {**known, "script": "", "checkpoint": 0, "bytes": 0, "model": ""}
             for node in self.living(job)[:1]:
                 with suppress(Silent):  # it has just ended
                     found[run] |= node.runs()["runs"].get(run, {})
-            found[run]["done"] = has(job, "Complete") or has(job, "SuccessCriteriaMet")
-        return {"runs": found, "on": on}
+            done = has(job, "Complete") or has(job, "SuccessCriteriaMet")
+            found[run] |= {"done": done, "on": is_active(job), "waits": rank(job) == WAITS}
+        return {"runs": found, "on": ""}
 
     def forget_address(self) -> Facts:
         return {"was": False}
@@ -252,117 +300,6 @@ class Saved:
                 self.step = max(self.step, int(event.get("step", 0)))
 
 
-# -- what kubectl shows ----------------------------------------------------------------------------------------------
-
-
-def run_of(job: Object) -> str:
-    return str(job["metadata"].get("annotations", {}).get(ANNOTATED, job["metadata"]["name"]))
-
-
-def home_of(run: str, place: int) -> str:
-    return f"{HOME}/jobs/{run}/place-{place}"
-
-
-def index_of(pod: Object) -> int:
-    meta = pod["metadata"]
-    known = {**meta.get("labels", {}), **meta.get("annotations", {})}
-    return int(known["batch.kubernetes.io/job-completion-index"])
-
-
-def has(job: Object, kind: str) -> bool:
-    conditions = job.get("status", {}).get("conditions", [])
-    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
-
-
-def is_over(job: Object, pods: Sequence[Object] = ()) -> bool:
-    """By itself: a pod that has done the run is seen before its Job is."""
-    done = any(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
-    return done or any(has(job, kind) for kind in ENDS)
-
-
-def is_active(job: Object) -> bool:
-    return not (is_over(job) or "deletionTimestamp" in job["metadata"])
-
-
-def rank(job: Object) -> int:
-    """The run that is meant where none is named: one that runs, else one that waits, else one that is leaving."""
-    if is_over(job):
-        return 0
-    waits = 2 if job["spec"].get("suspend") or not job.get("status", {}).get("ready") else 3
-    return waits if is_active(job) else 1
-
-
-def is_running(pod: Object) -> bool:
-    """Its agent, not what runs before it."""
-    states = pod.get("status", {}).get("containerStatuses", [])
-    running = pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
-    return running and not is_lost(pod)
-
-
-def is_lost(pod: Object) -> bool:
-    """Past its grace, and no kubelet says that it has ended: its machine is gone."""
-    told = str(pod["metadata"].get("deletionTimestamp", ""))  # the end of its grace, not its begin
-    return bool(told) and time.time() > datetime.fromisoformat(told).timestamp() + LATE_S
-
-
-def lost_words(pods: Sequence[Object]) -> str:
-    """Kubernetes makes such a pod again once its machine is known to be off; only a person knows that."""
-    lost = [pod for pod in pods if is_lost(pod)]
-    names = " ".join(str(pod["metadata"]["name"]) for pod in lost)
-    machines = ", ".join(dict.fromkeys(str(pod["spec"].get("nodeName", "?")) for pod in lost))
-    return f"machine {machines} does not answer; if it is off: kubectl delete pod --force {names}" if lost else ""
-
-
-def last_words(pods: Sequence[Object]) -> list[tuple[str, Facts]]:
-    """What the agents have left when they ended, as their event logs have it."""
-    found = []
-    for pod in pods:
-        for container in pod.get("status", {}).get("containerStatuses", []):
-            said = container["state"].get("terminated", {}).get("message", "")
-            for line in said.splitlines():
-                kind, _, text = line.partition(" ")
-                try:
-                    found.append((kind, dict(json.loads(text))))
-                except ValueError:
-                    continue
-    return found
-
-
-def ended_facts(pods: Sequence[Object]) -> Facts:
-    words = last_words(pods)
-    events = [event for kind, event in words if kind == "event"]
-    steps = [event for event in events if event["event"] == "step"]
-    last = max(steps, key=lambda event: int(event["step"]), default={})
-    members = [event for kind, event in words if kind == "member"]
-    return {"step": last, "events": [event for event in events if event["event"] != "step"][-1:], "members": members}
-
-
-def why_ended(job: Object) -> str:
-    conditions = job.get("status", {}).get("conditions", [])
-    return next((one.get("message", "") for one in conditions if one["type"] == "Failed"), "")
-
-
-def waiting(job: Object, pods: Sequence[Object]) -> Facts:
-    """What a run waits for that has no agent yet."""
-    reason = "its pods are not there yet"
-    if job["spec"].get("suspend"):
-        reason = (
-            'the Job is suspended: a queue lets it begin, or kubectl patch job … -p \'{"spec": {"suspend": false}}\''
-        )
-    for pod in pods:
-        status, name = pod.get("status", {}), pod["metadata"]["name"]
-        for one in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
-            why = one["state"].get("waiting", {})
-            if why and why.get("reason") != "PodInitializing":
-                reason = f"{name}: {why.get('reason', 'waits')} {why.get('message', '')}".strip()
-            elif "running" in one["state"]:
-                reason = f"{name}: model and rows are being made ({one['name']})"
-        for one in status.get("conditions", []):
-            if one["type"] == "PodScheduled" and one["status"] != "True":
-                reason = f"{name}: {one.get('message', one.get('reason', 'it has no machine yet'))}"
-    return {"time": time.time(), "state": "waiting", "reason": reason, "peers": {}}
-
-
 # -- after the end ---------------------------------------------------------------------------------------------------
 
 
@@ -387,31 +324,6 @@ def readers(node: KubernetesNode, job: Object, pods: Sequence[Object]) -> list[P
 
 def gone(node: KubernetesNode, name: str) -> None:
     node.kube("delete", "pod", name, "--ignore-not-found", "--wait=false")
-
-
-def reader_pod(name: str, job: Object, volumes: list[Object], machine: str) -> Object:
-    pod = job["spec"]["template"]["spec"]
-    agent = pod["containers"][0]
-    container = {
-        "name": "files",
-        "image": agent["image"],
-        "command": ["python", "-c", f"import time; time.sleep({READER_S})"],
-        "securityContext": agent["securityContext"],
-        "volumeMounts": [{"name": "home", "mountPath": HOME}],
-    }
-    spec: dict[str, Any] = {
-        "restartPolicy": "Never",
-        "automountServiceAccountToken": False,
-        "activeDeadlineSeconds": READER_S,
-        "terminationGracePeriodSeconds": 1,
-        "securityContext": pod["securityContext"],
-        "containers": [container],
-        "volumes": volumes,
-        **({"nodeName": machine} if machine else {}),
-        **({"imagePullSecrets": pod["imagePullSecrets"]} if "imagePullSecrets" in pod else {}),
-    }
-    meta: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/name": "motley", PART: "files"}}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def kubectl_of(values: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,8 +15,10 @@ import sys
 import time
 from typing import Any
 
-from console.infra.kubernetes import KubernetesNode, Object, is_active, is_running, last_words, waiting, why_ended
+from console.infra.kubernetes import KubernetesNode, PodNode
 from console.infra.node import Silent
+from console.kubernetes import waiting
+from console.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.processes import each_line, end_group
 
 LOOK_S = 2.0
@@ -29,6 +31,8 @@ class Report:
         self.lines: queue.Queue[bytes] = queue.Queue()
         self.stream: subprocess.Popen[bytes] | None = None
         self.read_from, self.over = "", 0
+        self.mute: PodNode | None = None
+        """One whose lines are read, and have not come yet."""
 
     def forever(self) -> None:
         next_look = 0.0
@@ -52,18 +56,20 @@ class Report:
         if self.stream is None and running:
             self.read(job or {}, next((pod for pod in running if name_of(pod) != self.read_from), running[0]))
         elif self.stream is None and active and job:
-            say("now", {"time": time.time(), "on": True, "wanted": True, "now": waiting(job, pods)})
+            why = self.node.waits_for(job, pods) or waiting.NOT_YET
+            say("now", {"time": time.time(), "on": True, "wanted": True, "now": waiting.facts(why)})
         elif self.stream is None:
             self.over += 1
             if self.over == 1:
                 for kind, event in sorted(last_words(pods), key=lambda word: float(word[1].get("time", 0))):
                     say(kind, event)
-            words = {"words": why_ended(job)} if job and self.over >= GONE_LOOKS else {}
+            words = {"words": why_ended(job, pods)} if job and self.over >= GONE_LOOKS else {}
             say("now", {"time": time.time(), "on": False, "wanted": False, "now": {}, **words})
 
     def read(self, job: Object, pod: Object) -> None:
         self.read_from = name_of(pod)
-        self.stream = self.node.node_of(job, pod).events(self.run)
+        self.mute = self.node.node_of(job, pod)
+        self.stream = self.mute.events(self.run)
         each_line(self.stream, self.lines.put)
 
     def hand_on(self, line: bytes) -> None:
@@ -71,12 +77,22 @@ class Report:
             if self.stream:
                 end_group(self.stream)
             self.stream = None
-            return
+            return self.say_unseen()
+        self.mute = None
         kind, _, text = line.partition(b" ")
         if kind == b"now":  # whether the run is over, its Job knows
             say("now", json.loads(text) | {"on": True, "wanted": True})
         else:
             write(line.rstrip(b"\n"))
+
+    def say_unseen(self) -> None:
+        """Who may not ask a pod is told so; the run goes on."""
+        try:
+            if self.mute:
+                self.mute.status()
+        except Silent as why:
+            now = waiting.facts(str(why)) | {"state": "not seen"}
+            say("now", {"time": time.time(), "on": True, "wanted": True, "now": now})
 
 
 def name_of(pod: Object) -> str:

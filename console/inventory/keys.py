@@ -162,11 +162,15 @@ SHAPES = {
 
 
 def role_keys(roles: Path) -> dict[str, Key]:
-    """Every `motley_…` variable that a role declares, with its type."""
+    """Every `motley_…` variable that a role declares, with its type; but for what one role finds for another."""
     keys: dict[str, Key] = {}
-    for spec in sorted(roles.glob("*/meta/argument_specs.yml")):
+    specs = sorted(roles.glob("*/meta/argument_specs.yml"))
+    for spec in specs:
         options = load(spec)["argument_specs"]["main"].get("options", {})
+        others = tuple(f"{other.parts[-3]}_" for other in specs if other != spec)
         for name, option in options.items():
+            if name.startswith(others):
+                continue
             choices = option.get("choices")
             keys[name] = _one_of(choices) if choices else TYPES[option.get("type", "str")]
     return keys | SHAPES

@@ -25,6 +25,7 @@ CHOICES = {
     "medium": ("", "Memory"),
     "accessModes": ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"),
     "status": ("True", "False", "Unknown"),
+    "terminationMessagePolicy": ("File", "FallbackToLogsOnError"),
     "restartPolicy": ("Always", "OnFailure", "Never"),
 }
 """Of fields that mean the same wherever they stand; `operator` and `type` do not."""

@@ -14,7 +14,7 @@ from train.plan.nodes import LaunchFacts
 UNKNOWN = math.inf
 """Free room of a volume: nobody has looked."""
 MADE_WITH = {"cuda": "13.0", "unsloth": "locked"}
-"""What the image of templates/Containerfile.j2 has on a card."""
+"""What the image of templates/Containerfile has on a card."""
 
 
 def of(settings: Settings, run: str, token: dict[str, str], known: dict[str, Any]) -> LaunchFacts:

@@ -230,9 +230,8 @@ def _template(
     name: str, run: str, part: str, settings: Settings, *, more: Mapping[str, Any], hub_token: str, first: str = ""
 ) -> Object:
     online = [{"name": "HF_TOKEN", "valueFrom": _secret(name, "hub-token")}] if hub_token else []
-    small = {"requests": {"cpu": settings.cpu, "memory": settings.memory}, "limits": {"memory": settings.memory}}
-    making = _container("prepare", "prepare", settings, _environment(more) + online, small)
-    waiting = _container("wait", "wait", settings, _environment(more), small)
+    making = _container("prepare", "prepare", settings, _environment(more) + online)
+    waiting = _container("wait", "wait", settings, _environment(more))
     spec: Object = {
         "restartPolicy": "Never",
         "automountServiceAccountToken": False,
@@ -275,7 +274,7 @@ def _apart(name: str) -> Object:
 def _volumes(name: str, settings: Settings) -> list[Object]:
     where: Object = {"persistentVolumeClaim": {"claimName": settings.volume_claim}}
     if settings.host_path:
-        where = {"hostPath": {"path": settings.host_path, "type": "DirectoryOrCreate"}}
+        where = {"hostPath": {"path": settings.host_path, "type": "Directory"}}  # made by the kubelet it were root's
     return [
         {"name": "home", **where},
         {"name": "config", "configMap": {"name": name}},
@@ -311,26 +310,33 @@ def _agent(name: str, settings: Settings, more: Mapping[str, Any]) -> Object:
         {"name": "MOTLEY_TOKEN", "valueFrom": _secret(name, "token")},
         {"name": "MOTLEY_ADDRESS", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
+    found = _container("agent", "join", settings, environment)
     cards = {settings.gpu_resource: settings.gpus} if settings.gpus else {}
-    resources = {
-        "requests": {"cpu": settings.cpu, "memory": settings.memory},
-        "limits": {"memory": settings.memory, **cards, **settings.limits},
-    }
-    return _container("agent", "join", settings, environment, resources) | {"terminationMessagePath": WORDS}
+    found["resources"]["limits"] = {**found["resources"]["limits"], **cards, **settings.limits}
+    return found | {"terminationMessagePath": WORDS}
 
 
 def _cores(cpu: str) -> float:
     return float(cpu[:-1]) / 1000 if cpu.endswith("m") else float(cpu)
 
 
-def _container(name: str, verb: str, settings: Settings, environment: list[Object], resources: Object) -> Object:
+def without_devices(limits: Mapping[str, Any]) -> Object:
+    """What each container needs where a quota counts limits; cards are the agent's alone."""
+    return {name: value for name, value in limits.items() if "/" not in name}
+
+
+def _container(name: str, verb: str, settings: Settings, environment: list[Object]) -> Object:
     return {
         "name": name,
         "image": settings.image,
         "command": [*PYTHON, "kubernetes", verb],
         "env": environment,
-        "resources": resources,
+        "resources": {
+            "requests": {"cpu": settings.cpu, "memory": settings.memory},
+            "limits": {"memory": settings.memory, **without_devices(settings.limits)},
+        },
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
             {"name": "home", "mountPath": HOME},
             {"name": "config", "mountPath": CONFIG, "readOnly": True},

@@ -29,6 +29,7 @@ CONTAINER = {
     "securityContext": {"allowPrivilegeEscalation": SWITCH, "capabilities": {"drop": [TEXT]}},
     "volumeMounts": [{"name!": TEXT, "mountPath!": TEXT, "readOnly": SWITCH}],
     "terminationMessagePath": TEXT,
+    "terminationMessagePolicy": TEXT,
 }
 TERM = {"topologyKey!": TEXT, "labelSelector": {"matchLabels": WORDS}}
 VOLUME = {

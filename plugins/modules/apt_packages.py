@@ -11,6 +11,7 @@ from ansible.module_utils.motley.errors import ModuleError
 DOCUMENTATION = r"""
 module: apt_packages
 short_description: Install packages where they are missing
+author: Motley
 description:
   - Fetches new package lists only where the present ones do not lead to the packages, so a dead source does no harm.
   - Needs no python3-apt, and in check mode no package lists.

@@ -26,6 +26,7 @@ from ansible.module_utils.motley.relay import (
 DOCUMENTATION = r"""
 module: artifacts
 short_description: Files from the controller to all nodes, each byte once over each link
+author: Motley
 description:
   - Runs on all nodes in parallel; the action plugin of the same name adds what is marked below and feeds the first.
 options: {

@@ -13,12 +13,19 @@ from ansible.module_utils.motley.relay import known_hash, read_memo, write_memo
 DOCUMENTATION = r"""
 module: artifacts_info
 short_description: What the relay is to hand on
+author: Motley
 description:
   - Lists name, size and SHA-256 of every file below a folder; changes nothing.
   - A file whose size and time have not changed since the last call is not read again.
 options: {
   "folder": {"type": "path", "required": true, "description": "A folder of plain files"}
 }
+"""
+EXAMPLES = """
+- name: List and hash a model's files
+  artifacts_info:
+    folder: ~/ai-cluster/models/base/mine
+  register: listed
 """
 RETURN = r"""
 files: {type: dict, returned: success, description: "Name to {size, sha256}"}

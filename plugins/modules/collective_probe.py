@@ -18,6 +18,7 @@ from ansible.module_utils.motley.documented import module_of
 DOCUMENTATION = r"""
 module: collective_probe
 short_description: Prove that all nodes compute together; runs on all of them in parallel
+author: Motley
 description:
   - Starts one rank of an all-reduce on every node at the same time, over the interface that has the node's address.
   - Fails with the last error of the rank where it does not succeed in time; nothing keeps running.
@@ -31,6 +32,14 @@ options: {
   "timeout_s": {"type": "float", "default": 150, "description": "Until when it must be over"},
   "settings": {"type": "dict", "default": {}, "description": "Further environment of the script"}
 }
+"""
+EXAMPLES = """
+- name: Let all nodes compute together
+  collective_probe:
+    home: ~/ai-cluster
+    script: "{{ lookup('ansible.builtin.file', 'roles/motley_proof/files/all_reduce.py') }}"
+    rank: "{{ ansible_play_hosts.index(inventory_hostname) }}"
+    addresses: "{{ ansible_play_hosts | map('extract', hostvars, 'motley_address') | list }}"
 """
 RETURN = r"""
 measured: {type: dict, returned: on rank 0, description: "megabytes, seconds, percent_of_link, …"}

@@ -22,6 +22,7 @@ from ansible.module_utils.motley.documented import module_of
 DOCUMENTATION = r"""
 module: doctor_info
 short_description: A node's own state, part by part, each with the seconds it took; a part that fails says why
+author: Motley
 description:
   - Reads what C(make doctor) judges; changes nothing and judges nothing.
   - A part that cannot be read is null, and its error is in look.troubles.
@@ -35,6 +36,16 @@ options: {
     "description": "Whether the node is a machine and not a folder on one"},
   "load": {"type": "bool", "default": true, "description": "Whether disk and processor may be tried for a moment"}
 }
+"""
+EXAMPLES = """
+- name: Look at everything, as root
+  doctor_info:
+    user: "{{ ansible_user }}"
+    home: ~/ai-cluster
+    address: "{{ motley_address }}"
+    cluster: "{{ groups['cluster'] | motley_addresses(hostvars) }}"
+  become: true
+  register: seen
 """
 RETURN = r"""
 look: {type: dict, returned: always, description: "The parts by name, took (seconds of each) and troubles"}

@@ -14,6 +14,7 @@ from ansible.module_utils.motley.documented import module_of
 DOCUMENTATION = r"""
 module: first_contact
 short_description: Find nodes by their pinned host keys
+author: Motley
 description:
   - Looks at every address a node may have and returns which one shows its pinned key.
   - Pins new nodes when O(accept=true), makes the controller's own key, and changes nothing on any node.

@@ -24,6 +24,7 @@ from ansible.module_utils.train.nvidia_driver import loaded, on_disk
 DOCUMENTATION = r"""
 module: gpu_driver
 short_description: A node's driver packages, their holds, and their undo
+author: Motley
 description:
   - Installs the planned packages, after it has seen that apt would not move the kernel with them.
   - Brings the compiler and the headers that GPU kernels are built with, where they are missing.
@@ -46,6 +47,13 @@ options: {
   "wait_s": {"type": "int", "default": 300, "description": "How long to wait for another program that uses apt"},
   "say": {"type": "str", "default": "", "description": "The plan's sentence"}
 }
+"""
+EXAMPLES = """
+- name: Put back its driver and its holds
+  gpu_driver:
+    state: undone
+    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main.yml
+  become: true
 """
 RETURN = r"""
 restart: {type: str, returned: always, description: Why the node must restart; empty if it need not}

@@ -23,6 +23,7 @@ from ansible.module_utils.train.nvidia_driver import library_version, loaded, on
 DOCUMENTATION = r"""
 module: gpu_info
 short_description: NVIDIA cards, driver, kernel, Secure Boot and offered drivers of a node
+author: Motley
 description:
   - Reads the PCI bus, the loaded module, nvidia-smi, Secure Boot and apt's packages; changes nothing but apt's lists.
   - Without an NVIDIA card only cards is returned, empty.
@@ -37,6 +38,14 @@ options: {
   "named": {"type": "str", "default": "", "description": "The card that the inventory names; none: it is left alone"},
   "apt_wait_s": {"type": "int", "default": 300, "description": "How long to wait for another program that uses apt"}
 }
+"""
+EXAMPLES = """
+- name: Prove that driver, module and library agree
+  gpu_info:
+    catalogue: "{{ catalogue }}"  # roles/motley_gpu_driver/vars/main.yml
+    offers: false
+    prove: true
+  become: true
 """
 RETURN = r"""
 cards: {type: list, elements: dict, returned: always, description: "bus, device and lost of every NVIDIA card"}

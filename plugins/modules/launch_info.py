@@ -39,6 +39,7 @@ from ansible.module_utils.train.runlog.paths import (
 DOCUMENTATION = r"""
 module: launch_info
 short_description: A node's facts for the plan of a run; changes nothing
+author: Motley
 description:
   - Reads memory, cards, disk, the route to the peers, the known runs and all versions; changes nothing.
   - Knocks at the peers where O(knock_port) is set; then it must run on all of them in parallel.
@@ -54,6 +55,14 @@ options: {
     "description": "Python packages to return the versions of"},
   "preload": {"type": "str", "default": "", "description": "Hash of the training package that the run will have"}
 }
+"""
+EXAMPLES = """
+- name: Read what a plan needs to know of a node
+  launch_info:
+    home: ~/ai-cluster
+    address: "{{ motley_address }}"
+    packages: [torch]
+  register: seen
 """
 RETURN = r"""
 look: {type: dict, returned: always, description: The facts by name}

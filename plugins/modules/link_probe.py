@@ -30,6 +30,7 @@ from ansible.module_utils.motley.round_robin import turns
 DOCUMENTATION = r"""
 module: link_probe
 short_description: Measure the links between nodes, pair by pair; runs on all of them in parallel
+author: Motley
 description:
   - Measures round trip, jitter, loss, throughput and full-size packets of every pair of nodes, each pair by itself.
   - Returns what it found and judges nothing; fails only where the port is taken.
@@ -47,6 +48,15 @@ options: {
   "meet_s": {"type": "float", "default": 15, "description": "How long to wait until all have been reached"},
   "load": {"type": "bool", "default": true, "description": "Whether to measure throughput"}
 }
+"""
+EXAMPLES = """
+- name: Measure the links between all nodes
+  link_probe:
+    name: "{{ inventory_hostname }}"
+    address: "{{ motley_address }}"
+    nodes: "{{ ansible_play_hosts | motley_addresses(hostvars) }}"
+    port: 29892
+  register: measured
 """
 RETURN = r"""
 links: {type: dict, returned: success, description: Peer to what was measured}

@@ -12,6 +12,7 @@ from ansible.module_utils.motley.mesh import meet
 DOCUMENTATION = r"""
 module: mesh_probe
 short_description: Prove that nodes reach each other on a port; runs on all of them in parallel
+author: Motley
 description:
   - Listens on the port and calls all others until all have answered and called, or time is up; changes nothing.
   - Fails with the names of the nodes that were not reached or did not call.

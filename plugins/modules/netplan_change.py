@@ -24,6 +24,7 @@ from ansible.module_utils.motley.undo_record import Before, printable, read_text
 DOCUMENTATION = r"""
 module: netplan_change
 short_description: Netplan files with an armed rollback
+author: Motley
 description:
   - Writes netplan files and applies them, after it has armed a timer that gives the old ones back.
   - The change stays only if O(step=confirm) comes in time and finds address, route and gateway right.
@@ -57,6 +58,22 @@ options: {
     "description": "How long the controller needed to reach it, for that sentence"},
   "phase": {"type": "str", "default": "static_ip", "description": "Where the state before is kept; empty: it is not"}
 }
+"""
+EXAMPLES = """
+- name: Give it its address, and go back after a minute unless that is confirmed
+  netplan_change:
+    step: begin
+    mac: 3c:7c:3f:00:00:01
+    nic: enp3s0
+    address: 192.168.1.100/24
+    gateway: 192.168.1.1
+    manager: false
+    files: "{{ planned.files | to_json }}"
+    rollback_s: 60
+    reached_at: 192.168.1.23
+    leaving: []
+    phase: static_ip
+  become: true
 """
 RETURN = r"""
 armed_s: {type: float, returned: when files were written, description: Seconds until the change is taken back}

@@ -15,6 +15,7 @@ from ansible.module_utils.train.files import write_atomic
 DOCUMENTATION = r"""
 module: node_files
 short_description: Write small files below a folder
+author: Motley
 description:
   - Writes each file that differs in content or mode, in one step; a reader never sees a half of it.
   - Nothing is recorded for an undo; files of the system are for M(undoable_state).
@@ -35,6 +36,9 @@ EXAMPLES = r"""
     home: ~/ai-cluster
     files:
       - {path: config/training_config.yaml, content: "steps: 40\n", mode: 420}  # 0644
+"""
+RETURN = """
+changed: {type: bool, returned: always, description: "Whether something was written, moved aside or deleted"}
 """
 
 

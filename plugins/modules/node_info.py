@@ -31,6 +31,7 @@ from ansible.module_utils.motley.undo_record import as_its_person
 DOCUMENTATION = r"""
 module: node_info
 short_description: Look at a node once, for all phases
+author: Motley
 description:
   - Reads system, Python, network interfaces, netplan files, free space and services; changes nothing.
   - With O(strict=true) it fails with all that blocks a bootstrap, each with its fix.
@@ -42,6 +43,14 @@ options: {
   "key": {"type": "str", "default": "", "description": "Name of the user's key pair that Motley made, in ~/.ssh"},
   "apt_wait_s": {"type": "float", "default": 0, "description": "How long to wait for apt's locks"}
 }
+"""
+EXAMPLES = """
+- name: Look at the machine, whatever blocks it
+  node_info:
+    user: "{{ ansible_user }}"
+    strict: false
+  become: true
+  register: seen
 """
 RETURN = r"""
 node: {type: dict, returned: success, description: The facts by name}

@@ -15,6 +15,7 @@ from ansible.module_utils.motley.undo_record import Before, of_others, printable
 DOCUMENTATION = r"""
 module: node_undo
 short_description: Put back what a phase found before it changed a node
+author: Motley
 description:
   - Runs the recorded commands, puts the recorded files back and forgets the record; without one nothing changes.
   - A file that somebody changed after Motley is named in the result.

@@ -17,6 +17,7 @@ from ansible.module_utils.motley.documented import Answer, Looking, module_of
 DOCUMENTATION = r"""
 module: phases_info
 short_description: What each phase of a bootstrap would do on a node, looked at once
+author: Motley
 description:
   - Runs the modules of the phases with their arguments in check mode, one after the other, and returns their answers.
   - A phase whose modules would all change nothing has left the node as it is. Changes nothing.
@@ -29,8 +30,21 @@ options: {
       "It may have proves: what is proven where it would change nothing.",
       "As one text: the arguments may hold a Wi-Fi's password, and its mask is to hide no word of the answers."
     ]},
-  "user": {"type": "str", "required": true, "description": "The login user"}
+  "user": {"type": "str", "required": true, "description": "The login user"},
+  "node": {"type": "dict",
+    "description": "Its name, user, address and port, to try whether the controller's key opens it (action)"},
+  "state_folder": {"type": "path", "description": "Holds known_hosts and the controller's key (action)"}
 }
+"""
+EXAMPLES = """
+- name: See whether the machine would be changed
+  phases_info:
+    user: "{{ ansible_user }}"
+    calls: "{{ {'hostname': [{'module': 'undoable_state', 'args': {'phase': 'hostname'}}]} | to_json }}"
+    node: {name: gpu-master, user: anna, address: 192.168.1.100, port: 22}
+    state_folder: .motley
+  become: true
+  register: seen
 """
 RETURN = r"""
 phases: {type: dict, returned: always, description: Phase to the answers of its calls}

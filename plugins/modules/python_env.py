@@ -35,6 +35,7 @@ from ansible.module_utils.train.files import file_hash
 DOCUMENTATION = r"""
 module: python_env
 short_description: Build, look at, roll back or remove a node's Python environment
+author: Motley
 description:
   - Builds an environment from locked wheels beside the present one, loads its modules, and switches a link in one step.
   - The previous environment stays for O(step=rollback). Nothing is changed while a run is running.
@@ -53,6 +54,13 @@ options: {
   "imports": {"type": "list", "elements": "str", "default": [],
     "description": "Modules that must load before the switch"}
 }
+"""
+EXAMPLES = """
+- name: Look at the environment it has
+  python_env:
+    home: ~/ai-cluster
+    step: look
+  register: seen
 """
 RETURN = r"""
 current: {type: str, returned: with O(step=look), description: The folder that env leads to}

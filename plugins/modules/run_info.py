@@ -14,11 +14,18 @@ from ansible.module_utils.train.runlog.paths import WANTED
 DOCUMENTATION = r"""
 module: run_info
 short_description: Which run is running on this node
+author: Motley
 description:
   - Looks for processes of a run below O(home), and for the file that lets its unit start one. Changes nothing.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder on the node"}
 }
+"""
+EXAMPLES = """
+- name: Look for a run that is running
+  run_info:
+    home: ~/ai-cluster
+  register: seen
 """
 RETURN = r"""
 run: {type: str, returned: success, description: Its name; empty where none is running and none is wanted}

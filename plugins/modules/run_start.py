@@ -12,6 +12,7 @@ from ansible.module_utils.motley.start_stop_status import start
 DOCUMENTATION = r"""
 module: run_start
 short_description: Start a run on this node, as the login user
+author: Motley
 description:
   - Starts this node's part of a run that has been written down, by motley-run.service where the node has it.
   - Fails where another run is running, or where the run ends at once.
@@ -20,6 +21,12 @@ options: {
   "run": {"type": "str", "required": true, "description": "Its name"},
   "managed": {"type": "bool", "default": true, "description": "Whether the node should have Motley's unit"}
 }
+"""
+EXAMPLES = """
+- name: Start its part of a run that is written down
+  run_start:
+    home: ~/ai-cluster
+    run: my-run
 """
 RETURN = r"""
 started: {type: dict, returned: success, description: "run, pid, how, and the node's clock"}

@@ -18,12 +18,20 @@ from ansible.module_utils.motley.documented import module_of
 DOCUMENTATION = r"""
 module: slurm_info
 short_description: Ask Slurm where and when a job with these options would run; submits nothing
+author: Motley
 description:
   - Asks C(sbatch --test-only) and C(scontrol), and reads the runs below C(home)/jobs.
 options: {
   "home": {"type": "path", "required": true, "description": "The cluster's folder, shared by all nodes"},
   "options": {"type": "list", "elements": "str", "default": [], "description": "Options of sbatch"}
 }
+"""
+EXAMPLES = """
+- name: Ask where and when a job would run
+  slurm_info:
+    home: ~/ai-cluster
+    options: [--partition=gpu]
+  register: seen
 """
 RETURN = r"""
 look: {type: dict, returned: success, description: Where and when it would run; its nodes; the runs}

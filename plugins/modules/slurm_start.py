@@ -12,6 +12,7 @@ from ansible.module_utils.motley.slurm_job import start
 DOCUMENTATION = r"""
 module: slurm_start
 short_description: Submit a run as a job of Slurm, as the login user
+author: Motley
 description:
   - Submits C(scripts/launch_cluster.sbatch) below C(home), and notes the job's number with its runs.
 options: {
@@ -19,6 +20,13 @@ options: {
   "runs": {"type": "list", "elements": "str", "required": true, "description": "Its run; of a sweep all of them"},
   "options": {"type": "list", "elements": "str", "default": [], "description": "The options of sbatch that were given"}
 }
+"""
+EXAMPLES = """
+- name: Submit a run that is written down
+  slurm_start:
+    home: ~/ai-cluster
+    runs: [my-run]
+    options: [--partition=gpu]
 """
 RETURN = r"""
 started: {type: dict, returned: success, description: "run, how, and the node's clock"}

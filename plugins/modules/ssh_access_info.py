@@ -39,6 +39,15 @@ options: {
     "description": "The controller's address, where the login itself does not show it"}
 }
 """
+EXAMPLES = """
+- name: See who can log in without this controller's key
+  ssh_access_info:
+    user: anna
+    own: "{{ lookup('ansible.builtin.file', '.motley/controller_ed25519.pub') }}"
+    others: .* motley-controller@\\S+
+  become: true
+  register: seen
+"""
 RETURN = r"""
 others: {type: list, returned: always, description: The other controllers that have a key here}
 key_files: {type: list, returned: always, description: "Where its sshd looks for this user's keys, empty: unknown"}

@@ -25,6 +25,7 @@ from ansible.module_utils.motley.undo_record import (
 DOCUMENTATION = r"""
 module: undoable_state
 short_description: Files and settings of one phase, with a memory of what was before
+author: Motley
 description:
   - Writes files, or a marked block in a file of the system, and runs commands where their check does not hold.
   - Records what was there first under O(phase), for M(node_undo).

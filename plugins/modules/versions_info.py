@@ -13,6 +13,7 @@ from ansible.module_utils.motley.versions import collect
 DOCUMENTATION = r"""
 module: versions_info
 short_description: Read all versions of a node at once; what is not there is null
+author: Motley
 description:
   - Reads the versions of system, driver, packages, models and data sets from files; starts no Python.
   - Changes nothing.
@@ -22,6 +23,13 @@ options: {
     "description": "Python packages to return the versions of"},
   "full": {"type": "bool", "default": false, "description": "Read all files, whatever their times say"}
 }
+"""
+EXAMPLES = """
+- name: Read every version
+  versions_info:
+    home: ~/ai-cluster
+    packages: [torch, transformers]
+  register: seen
 """
 RETURN = r"""
 versions: {type: dict, returned: always, description: Key to version or hash; null where there is none}

@@ -24,6 +24,7 @@ from ansible.module_utils.train.runlog.paths import NOTIFY
 DOCUMENTATION = r"""
 module: workspace
 short_description: The cluster's folders on a node, with the training package
+author: Motley
 description:
   - Makes the folders below O(home) and unpacks the training package beside the present one; the link code leads to it.
   - O(state=absent) removes what it made; a folder in which something is stays.
@@ -36,6 +37,16 @@ options: {
     "description": "The training package: hash and archive (base64 of a tar.gz)"},
   "disk_gb": {"type": "float", "default": 0, "description": "Least free space"}
 }
+"""
+EXAMPLES = """
+- name: Make the cluster's folders
+  workspace:
+    home: ~/ai-cluster
+    folders: [models/base, results]
+    package: "{{ 'train' | motley_package }}"
+"""
+RETURN = """
+changed: {type: bool, returned: always, description: Whether something was made or removed}
 """
 RECORD = ".motley-workspace.json"
 KEEP = 2  # versions of the code: the present one and the one before, which a run may still use

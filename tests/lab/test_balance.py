@@ -19,7 +19,10 @@ ROWS, STEPS, WITHIN = 24, 46, 10
 UNEQUAL, THROTTLED, FIXED = 6, 18, 30
 SHARES = {"gpu-master": 60, "gpu-worker-1": 30, "gpu-worker-2": 15}
 Steps = list[dict[str, Any]]
-pytestmark = pytest.mark.alone  # quotas promise a share of what there is
+pytestmark = [  # quotas promise a share of what there is; test_run_life.py has a node that throttles
+    pytest.mark.alone,
+    pytest.mark.long,
+]
 
 
 @pytest.fixture(scope="module")

@@ -127,6 +127,7 @@ def test_graphics_that_were_switched_to_the_processor_take_the_card_off_the_bus(
     assert "10de:2820" in host.run("lspci", "-n")
 
 
+@pytest.mark.long  # roles/test_gpu_driver.py meets it
 def test_an_upgrade_that_came_out_splits_library_and_module_unless_held(trio_on_each_base: Cluster) -> None:
     host = trio_on_each_base[RTX_30]
     install(host, "nvidia-driver-570", "linux-modules-nvidia-570-generic")
@@ -154,6 +155,7 @@ def host_has(host: Host, package: str) -> bool:
     return host.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev}", package, check=False).startswith(("ii", "hi"))
 
 
+@pytest.mark.long  # roles/test_gpu_driver.py meets it
 def test_newer_cards_need_open_modules_and_secure_boot_signed_ones(trio_on_each_base: Cluster) -> None:
     host = trio_on_each_base[RTX_50]
     install(host, "nvidia-driver-580")  # nothing signed is asked for, so dkms comes along

@@ -44,7 +44,7 @@ def test_down_leaves_nothing(lab_allowed: None) -> None:
     assert left_of(place) == NOTHING
 
 
-@pytest.mark.parametrize("after_s", [0.15, 0.4, 0.8])
+@pytest.mark.parametrize("after_s", [0.4, *(pytest.param(other, marks=pytest.mark.long) for other in (0.15, 0.8))])
 def test_a_crash_while_it_comes_up_is_cleared(lab_allowed: None, after_s: float) -> None:
     place = Place(name="crashed")
     command = [sys.executable, "-m", "lab", "--lab", place.name, "up", "--profile", "pair", "--base", "bookworm"]

@@ -65,6 +65,7 @@ def share_of_a_core(cluster: Cluster, host: str) -> float:
     return max(float(cluster.ssh(host, f'python3 -c "{BUSY}"').stdout) for _ in range(3))
 
 
+@pytest.mark.long
 def test_each_host_gets_its_share_of_a_core(limited: Cluster) -> None:
     for host in limited.hosts:
         assert share_of_a_core(limited, host.name) == pytest.approx(host.spec.cpu_percent / 100, rel=0.1)

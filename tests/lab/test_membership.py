@@ -61,7 +61,11 @@ def waits(training: Training, name: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "victim"),
-    [("cable-pull", OLD), ("suspend", MASTER), ("freeze", LAPTOP)],  # and power-cut, of both kinds, in the story
+    [
+        ("freeze", LAPTOP),  # power-cut, of both kinds, is in the story
+        pytest.param("cable-pull", OLD, marks=pytest.mark.long),  # in test_run_life.py as its owner sees it
+        pytest.param("suspend", MASTER, marks=pytest.mark.long),
+    ],
 )
 def test_a_machine_is_lost_and_comes_back(trio: Training, fault: str, victim: str) -> None:
     rest, host = rest_of(trio, victim), trio.host(victim)
@@ -154,6 +158,7 @@ def test_story(machines: Training) -> None:
         assert story.host(name).run("systemctl", "show", "-P", "Result", "motley-run").strip() == "success"
 
 
+@pytest.mark.long  # tests/sim plays it
 def test_two_nodes_with_a_cut_cable(machines: Training) -> None:
     """Only the head's side goes on; the other waits, says why, and joins again."""
     pair = machines
@@ -172,6 +177,7 @@ def test_two_nodes_with_a_cut_cable(machines: Training) -> None:
     assert pair.stop() < STOPPED_S
 
 
+@pytest.mark.long  # tests/sim plays it
 def test_five_nodes_cut_three_to_two(lab_allowed: None) -> None:
     for five in _training("five", "f"):
         three, two = five.names[2:], five.names[:2]

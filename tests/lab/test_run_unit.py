@@ -169,7 +169,7 @@ def test_who_restarts_the_service_stops_nothing(host: Host) -> None:
     assert state(host) == "active" and main_pid(host) != before and wanted(host).exists()
 
 
-@pytest.mark.parametrize("code", [0, 1, 2])
+@pytest.mark.parametrize("code", [0, 2, pytest.param(1, marks=pytest.mark.long)])
 def test_a_run_that_ends_is_no_longer_wanted(host: Host, code: int) -> None:
     starts(host, f"trap 'exit {code}' TERM")
     host.run("kill", "-TERM", main_pid(host))

@@ -14,6 +14,7 @@ from lab.shapes import desktop_2404, lived_in
 from tests.support import cluster as clusters
 from tests.support.cluster import Cluster
 
+pytestmark = pytest.mark.long  # as what is bootstrapped on them, roles/test_shapes.py
 SERVER, DESKTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 SHAPES = (
     f"{SERVER}=server-2604",

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support import pace
-from tests.support.slurm_site import Account, has_environment, opened
+from tests.support.slurm_site import HOME, Account, has_environment, opened
 from tests.support.torchrun import quotas
+from tests.support.watching import Watching
 
 HEAD, TWO_CARDS, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 EXACT = 1e-6
@@ -47,6 +48,10 @@ def test_a_wrong_option_is_told_before_anything_is_brought_there(account: Accoun
     own = account.launches("wrong", options="slurm_options=--output=mine")
     own.hears("slurm_options: --output is the launch's own", 60)
     assert own.ends(20) != 0
+    short = account.launches("wrong", options="slurm_options=--nodes=3 --time=1")
+    short.hears("the job's time leaves none to train", 60)
+    short.hears("fix: --time=4 or more", 5)
+    assert short.ends(20) != 0
 
 
 @pytest.mark.long
@@ -124,11 +129,11 @@ def test_what_it_has_made_is_used_from_where_one_sits(account: Account) -> None:
 
 @pytest.mark.long
 def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
-    """Slurm itself sends the signal; a minute is the least that it knows as a limit."""
+    """Slurm itself sends the signal; three minutes are the least that a launch takes."""
     has_environment(account)
     account.idle()
     # The signal may come a minute early, and a slow machine is still starting then: the limit leaves room for that.
-    limit = min(6, 1 + math.ceil(pace.seconds(60) / 60))
+    limit = min(6, 2 + math.ceil(pace.seconds(60) / 60))
     options = f"slurm_options=--nodes=3 --gpus=4 --time={limit} --signal=B:USR1@20"
     run = account.launches("short", "max_steps=1500", options=options)
     run.hears(r"step \d+/1500", 120)
@@ -142,6 +147,24 @@ def test_a_time_limit_that_is_shorter_than_the_run(account: Account) -> None:
     proof = account.proof("short")
     assert (proof["steps"], proof["whole"], proof["rows"]) == (1500, True, True), proof
     assert proof["error"] <= EXACT, proof
+
+
+@pytest.mark.long
+def test_a_job_that_no_start_brings_further_ends_with_that_reason(account: Account) -> None:
+    """Submitted by hand, with a time in which it only starts: no plan refuses that."""
+    has_environment(account)
+    account.idle()
+    run = account.launches("vain", "max_steps=5000")
+    run.hears(r"step \d+/5000", 120)
+    account.person.types("stop")
+    assert run.ends(60) == 0
+    account.slurm("sbatch", "--time=1", f"{HOME}/scripts/launch_cluster.sbatch")
+    account.begun.append(follow := Watching(account.person, "follow"))
+    follow.hears(r"waiting: job \d+ is pending: BeginTime", 120)
+    follow.hears(r"run vain failed: three starts after one another made no new step \(saved: step [1-9]", 300)
+    follow.hears("fix: a longer --time", 5)
+    assert follow.ends(20) != 0
+    account.idle()
 
 
 @pytest.mark.long

@@ -184,6 +184,7 @@ def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> Non
     host.run("nft", "delete", "table", "inet", "filter")  # nftables' own example, which its start brought along
 
 
+@pytest.mark.long  # test_as_left.py has it with small packages
 def test_the_second_run_changes_nothing(bootstrapped: Person) -> None:
     said = bootstrapped.bootstraps()
     assert set(said.changed().values()) == {0}, said.out
@@ -191,6 +192,7 @@ def test_the_second_run_changes_nothing(bootstrapped: Person) -> None:
         assert promise in said.proven(NODES[0])
 
 
+@pytest.mark.long  # test_as_left.py has it with small packages
 def test_check_of_a_converged_cluster_reports_nothing(bootstrapped: Person) -> None:
     said = bootstrapped.types("bootstrap", "--check")
     assert said.rc == 0 and set(said.changed().values()) == {0}, said.out
@@ -218,6 +220,7 @@ def test_undo_puts_everything_back(bootstrapped: Person, found: dict[str, Photog
             assert not differences(photograph, after[name]), f"{phase} on {name}"
 
 
+@pytest.mark.long  # test_network_drill.py
 def test_a_change_that_cannot_be_confirmed_is_taken_back(person: Person) -> None:
     victim = person.cluster[NODES[1]]
     person.writes(motley_gateway="10.77.0.250", **taken_back_soon())

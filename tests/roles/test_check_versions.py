@@ -180,6 +180,7 @@ def test_other_code_is_found_and_an_off_node_is_no_success(checker: Checker) -> 
     assert said.rc == 1 and "gpu-worker-1 was not looked at: nobody answers" in said.out, said.out
 
 
+@pytest.mark.long
 def test_a_folder_outside_the_home_is_made_for_the_login_user_and_taken_back(checker: Checker) -> None:
     """The folder that Motley's own messages propose; what nobody may enter is refused before anything is changed."""
     person, host = checker.person, checker.person.cluster["gpu-worker-2"]

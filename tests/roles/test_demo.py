@@ -107,6 +107,7 @@ def visitor() -> Iterator[Visitor]:
     there.leave()
 
 
+@pytest.mark.long  # lab/test_demo.py
 def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
     process = visitor.start("demo", "DEMO_FAST=1", *visitor.options)
     assert process.stdout
@@ -123,8 +124,14 @@ def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
     assert visitor.left_running() == []
 
 
-def test_the_demo_comes_to_its_end_and_says_what_it_left_out(visitor: Visitor) -> None:
-    done = visitor.make("demo", "DEMO_FAST=1", *visitor.options)
+@pytest.fixture(scope="module")
+def done(visitor: Visitor) -> subprocess.CompletedProcess[str]:
+    return visitor.make("demo", "DEMO_FAST=1", *visitor.options)
+
+
+def test_the_demo_comes_to_its_end_and_says_what_it_left_out(
+    visitor: Visitor, done: subprocess.CompletedProcess[str]
+) -> None:
     assert done.returncode == 0, done.stdout
     assert "three folders of this machine instead of three machines" in done.stdout
     assert "Left out: names, keys" in done.stdout and "sudo make demo" in done.stdout
@@ -138,6 +145,8 @@ def test_the_demo_comes_to_its_end_and_says_what_it_left_out(visitor: Visitor) -
     assert visitor.left_running() == []
 
 
+@pytest.mark.long
+@pytest.mark.usefixtures("done")
 def test_its_folders_go_on_by_hand(visitor: Visitor) -> None:
     told = "SET=max_steps=4000 rows_per_step=6 max_seq_length=32 follow=false save_every=10"
     started = visitor.make("launch", ON_FOLDERS, "MODEL=tiny", "DATASET=stdlib-qa", "RUN=mine", told)

@@ -229,6 +229,7 @@ def test_a_kernel_that_would_come_along_is_not_let_in(old_alone: Owner) -> None:
     assert host.run("ls", "/boot") == kernels
 
 
+@pytest.mark.long  # test_when_it_breaks.py waits for apt, too
 def test_it_waits_for_another_program_that_uses_apt(owner: Owner) -> None:
     host = owner.cluster[OLD]
     lock = "f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)"
@@ -265,6 +266,7 @@ def test_secure_boot_takes_signed_modules_and_tells_what_its_screen_would_ask(ol
     assert "signed modules that follow the kernel" in say(signed, OLD)
 
 
+@pytest.mark.long
 def test_a_desktop_keeps_its_picture_and_its_owner_hears_of_the_passphrase(old_alone: Owner) -> None:
     """What draws is what is installed, display manager or not; the way with modules for this kernel alone as well."""
     host = old_alone.cluster[OLD]
@@ -291,6 +293,7 @@ def test_a_desktop_keeps_its_picture_and_its_owner_hears_of_the_passphrase(old_a
     assert late.rc != 0 and waits in failure(late, OLD) and "type its passphrase; when it answers" in failure(late, OLD)
 
 
+@pytest.mark.long
 def test_a_branch_that_is_only_a_name_is_seen_in_the_package_source(old_alone: Owner) -> None:
     faults.inject(old_alone.cluster.lab, old_alone.cluster[OLD], "570-leads-to-580")
     checked = old_alone.plays(limit=OLD, check=True, motley_gpu_driver_branch="570")
@@ -299,6 +302,7 @@ def test_a_branch_that_is_only_a_name_is_seen_in_the_package_source(old_alone: O
     assert "gets 580.95.05" in say(checked, OLD)
 
 
+@pytest.mark.long
 def test_a_driver_that_runs_under_secure_boot_is_kept_whoever_signed_it(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "own-key")

@@ -80,6 +80,7 @@ def test_a_launch_in_check_mode_ends_with_the_plan(tiny: Person) -> None:
         assert host.run("sh", "-c", f"cd {HOME}; find . -printf '%p %T@\\n' | sort") == before[host.name]
 
 
+@pytest.mark.long
 def test_the_scripts_of_all_nodes_run_by_hand_train_together(tiny: Person) -> None:
     """As the guide has it: ./launch_cluster.sh on each machine, and no Ansible."""
     hosts = tiny.cluster.hosts
@@ -200,6 +201,7 @@ def test_different_versions_are_refused_with_the_mend(tiny: Person) -> None:
     host.run("sh", "-c", f"cd {packages} && mv torch-2.10.0.dist-info torch-2.13.0+cpu.dist-info")
 
 
+@pytest.mark.long
 def test_a_model_that_does_not_fit_is_refused_with_numbers(tiny: Person, tmp_path: Path) -> None:
     big = {"model_type": "llama", "hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128}
     big |= {"num_key_value_heads": 8, "intermediate_size": 53248, "vocab_size": 128256}
@@ -255,6 +257,7 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 
 
+@pytest.mark.long  # lab/test_preload.py has it
 def test_an_unknown_run_is_not_resumed(tiny: Person) -> None:
     said = tiny.plans(resume="fist")
     assert said.rc != 0 and "no node knows a run 'fist'" in said.out and "did you mean first?" in said.out

@@ -132,6 +132,7 @@ def test_the_driver_phases_choice_is_taken_and_not_mixed(built: Setup) -> None:
     )
 
 
+@pytest.mark.long  # test_check_versions.py has it by its verb
 def test_a_package_that_somebody_changed_is_brought_again_alone(built: Setup) -> None:
     host = built.cluster["gpu-worker-1"]
     host.run("sh", "-c", f"rm -r {HOME}/env/lib/python*/site-packages/tqdm*")
@@ -146,14 +147,23 @@ def test_a_package_that_somebody_changed_is_brought_again_alone(built: Setup) ->
     assert set(built.ok().changed().values()) == {0}
 
 
-def test_what_somebody_added_is_left_behind(built: Setup) -> None:
-    host = built.cluster["gpu-worker-1"]
-    host.run("sh", "-c", f"touch {HOME}/env.{built.lock}/lib/python{built.python}/site-packages/mine.pth")
-    assert built.ok().changed() == {"gpu-master": 0, "gpu-worker-1": 2, "gpu-worker-2": 0}
-    assert env(host) == f"env.{built.lock}-again"
+@pytest.fixture(scope="module")
+def added(built: Setup) -> dict[str, int]:
+    """What a run changes after somebody has put a file into one environment."""
+    mine = f"{HOME}/env.{built.lock}/lib/python{built.python}/site-packages/mine.pth"
+    built.cluster["gpu-worker-1"].run("touch", mine)
+    return built.ok().changed()
+
+
+@pytest.mark.long
+def test_what_somebody_added_is_left_behind(built: Setup, added: dict[str, int]) -> None:
+    assert added == {"gpu-master": 0, "gpu-worker-1": 2, "gpu-worker-2": 0}
+    assert env(built.cluster["gpu-worker-1"]) == f"env.{built.lock}-again"
     assert set(built.ok().changed().values()) == {0}
 
 
+@pytest.mark.long  # test_check_versions.py has it by its verb
+@pytest.mark.usefixtures("added")
 def test_rollback_goes_to_the_one_before_and_forward_again(built: Setup) -> None:
     host = built.cluster["gpu-worker-1"]
     now, before = env(host), host.run("readlink", f"{HOME}/env.previous").strip()
@@ -211,6 +221,7 @@ def test_a_wheel_that_rotted_on_the_controller_is_fetched_again(built: Setup) ->
     assert wheel.read_bytes() == good
 
 
+@pytest.mark.long
 def test_a_wheel_that_rotted_on_a_node_is_replaced_before_it_is_installed(built: Setup) -> None:
     host, wheels = built.cluster["gpu-worker-1"], f"{HOME}/.wheels/{built.lock}"
     host.run("rm", "-rf", HOME)
@@ -221,6 +232,7 @@ def test_a_wheel_that_rotted_on_a_node_is_replaced_before_it_is_installed(built:
     assert host.run(f"{HOME}/env/bin/python", "-c", "import tqdm; print('good')").strip() == "good"
 
 
+@pytest.mark.long
 def test_undo_leaves_nothing(built: Setup) -> None:
     assert set(built.ok(part="undo").changed().values()) == {1}
     for host in built.cluster.hosts:

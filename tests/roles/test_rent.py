@@ -109,6 +109,7 @@ def test_when_its_time_is_over_the_machine_ends_the_run_and_the_watcher_gives_it
     assert renter.bill[0]["usd"] <= (0.1 * 3600 + 25) * 0.38 * 1.05 / 3600
 
 
+@pytest.mark.long
 def test_any_machine_with_ssh_is_three_lines_of_inventory(renter: Renter, monkeypatch: pytest.MonkeyPatch) -> None:
     """inventory/elsewhere with an address of the lab's, for a machine that no market of ours knows."""
     folder = renter.folder / "elsewhere"

@@ -21,8 +21,14 @@ def holds(seeds: range) -> None:
         raise AssertionError(f"seed {found[0]}: {report(Story.of(found[0]))}")
 
 
-def test_a_thousand_stories() -> None:
-    holds(range(1000))
+def test_four_hundred_stories() -> None:
+    """Enough to find each fault of mutants.toml that stories without a stranger find."""
+    holds(range(400))
+
+
+@pytest.mark.long
+def test_the_rest_of_a_thousand_stories() -> None:
+    holds(range(400, 1000))
 
 
 @pytest.mark.long
@@ -35,7 +41,7 @@ def test_who_knows_everything_but_the_token_changes_nothing() -> None:
     holds(range(STRANGERS, STRANGERS + 100))
     with closing(PlayedStory(Story.of(STRANGERS))) as cluster:
         cluster.run()
-        assert cluster.stranger and cluster.stranger.said > 30
+        assert cluster.stranger and cluster.stranger.said > 50  # in 20 s, to two machines
 
 
 @pytest.mark.parametrize("story", KEPT, ids=lambda story: f"{story.seed}")

@@ -23,6 +23,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.support.kube_rules import refused
+
 ROOT = Path(__file__).parents[2]
 INDEX = "batch.kubernetes.io/job-completion-index"
 MACHINES = ("one", "two", "three")
@@ -60,6 +62,15 @@ class Folder:
         program.chmod(0o755)
         env = os.environ | {"PYTHONPATH": str(ROOT)}
         return subprocess.Popen([sys.executable, "-m", "tests.support.kube_sim", str(self.path)], env=env, cwd=ROOT)
+
+    def allow(self, **what: Any) -> None:
+        """What its namespace does, as kube_rules.refused() takes it."""
+        (self.path / "namespace.json").write_text(json.dumps(what))
+
+    def namespace(self) -> Object:
+        file = self.path / "namespace.json"
+        found: Object = json.loads(file.read_text()) if file.exists() else {}
+        return found
 
     def pods(self) -> dict[str, Object]:
         with self.locked() as objects:
@@ -217,7 +228,10 @@ class Server:
         meta = template["metadata"] | {"name": name, "job": job["metadata"]["name"]}
         meta["annotations"] = {**meta.get("annotations", {}), INDEX: str(index)}
         spec = template["spec"] | {"nodeName": machines[(index + self.made) % len(machines)]}
-        objects[f"Pod/{name}"] = new({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+        if why := refused(pod, self.folder.namespace()):
+            return warn(objects, job, "FailedCreate", f"Error creating: {why}")
+        objects[f"Pod/{name}"] = new(pod)
 
     def pod(self, pod: Object, objects: dict[str, Object]) -> None:
         meta, status = pod["metadata"], pod["status"]
@@ -225,6 +239,8 @@ class Server:
         if status.get("lost"):
             return
         if process is None and status["phase"] == "Pending" and "deletionTimestamp" not in meta:
+            if not self.mounts(pod, objects):
+                return
             status["podIP"] = f"127.1.{self.net}.{self.made % 250 + 1}"
             self.made += 1
             status["number"] = 0
@@ -254,6 +270,18 @@ class Server:
             elif status["phase"] == "Pending":
                 status |= {"phase": "Failed", "code": 137}
 
+    def mounts(self, pod: Object, objects: dict[str, Object]) -> bool:
+        """A kubelet makes no folder of type Directory, and says so in an event alone."""
+        for volume in pod["spec"]["volumes"]:
+            source = self.folder.source(pod, volume)
+            if volume.get("hostPath", {}).get("type") == "Directory" and not source.is_dir():
+                path = volume["hostPath"]["path"]
+                why = f'MountVolume.SetUp failed for volume "{volume["name"]}": {path} is not a directory'
+                warn(objects, pod, "FailedMount", why)
+                pod["status"] |= waits(pod)
+                return False
+        return True
+
     def start(self, pod: Object, objects: dict[str, Object]) -> None:
         containers = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
         container = containers[pod["status"]["number"]]
@@ -264,11 +292,8 @@ class Server:
         first = pod["status"]["number"] < len(containers) - 1
         pod["status"] |= {"phase": "Pending" if first else "Running", "process": process.pid}
         kind = "initContainerStatuses" if first else "containerStatuses"
-        if first:  # the others are listed from the start
-            waits = {"waiting": {"reason": "PodInitializing"}}
-            pod["status"]["containerStatuses"] = [
-                {"name": one["name"], "state": waits} for one in pod["spec"]["containers"]
-            ]
+        if first:
+            pod["status"] |= waits(pod)
         pod["status"][kind] = [{"name": container["name"], "state": {"running": {}}}]
 
     def ended(self, pod: Object, code: int, objects: dict[str, Object]) -> None:
@@ -277,6 +302,8 @@ class Server:
         code = 137 if status.get("killed") else code if code >= 0 else 128 - code
         told = self.folder.path / "pods" / pod["metadata"]["name"] / "last-words"
         words = told.read_text()[-4096:] if told.exists() else ""
+        if code and not words:  # FallbackToLogsOnError
+            words = (self.folder.path / "pods" / f"{pod['metadata']['name']}.log").read_text()[-2048:]
         state = {"terminated": {"exitCode": code, "message": words}}
         if status["number"] < count and code == 0:
             status["number"] += 1
@@ -344,8 +371,26 @@ def variables(pod: Object, container: Object, objects: dict[str, Object]) -> dic
     return found
 
 
+def waits(pod: Object) -> Object:
+    """All its containers are listed from the start."""
+    state = {"waiting": {"reason": "PodInitializing"}}
+    kinds = {"initContainerStatuses": "initContainers", "containerStatuses": "containers"}
+    return {
+        kind: [{"name": one["name"], "state": state} for one in pod["spec"].get(key, [])] for kind, key in kinds.items()
+    }
+
+
+def warn(objects: dict[str, Object], about: Object, why: str, message: str) -> None:
+    """As an event, which is counted where it happens again."""
+    name = about["metadata"]["name"]
+    at = datetime.fromtimestamp(time.time(), UTC).isoformat()
+    event = {"kind": "Event", "metadata": {"name": f"{name}.{why}"}, "type": "Warning", "reason": why}
+    event |= {"involvedObject": {"kind": about["kind"], "name": name}, "message": message, "lastTimestamp": at}
+    objects[f"Event/{name}.{why}"] = event
+
+
 def new(entry: Object) -> Object:
-    entry["metadata"]["creationTimestamp"] = f"{time.time():.6f}"
+    entry["metadata"]["creationTimestamp"] = datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="microseconds")
     entry["status"] = {"phase": "Pending"} if entry["kind"] == "Pod" else {"conditions": []}
     return entry
 

@@ -1,4 +1,5 @@
-"""What kubectl is to a run, on the folder of kube_sim.py: get, apply, delete, exec, logs and wait, as verbs use it.
+"""What kubectl is to a run, on the folder of kube_sim.py: get, apply, delete, exec, logs and wait, as verbs use it,
+with the rights of examples/kubernetes-role.yml.
 
 python -m tests.support.kube_sim_kubectl FOLDER get jobs -l … -o json
 """
@@ -15,6 +16,8 @@ from pathlib import Path
 import yaml
 
 from console.kubernetes import check
+from tests.support.kube_rights import lacking
+from tests.support.kube_rules import refused, selects
 from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables
 
 KINDS = {"job": "Job", "jobs": "Job", "pod": "Pod", "pods": "Pod", "service": "Service", "secret": "Secret"}
@@ -28,9 +31,20 @@ def fail(words: str) -> None:
 def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser()
     parser.add_argument("verb")
-    for flag in ("-l", "-o", "-c", "--dry-run", "--cascade", "--wait", "--for", "--timeout", "--tail"):
+    for flag in (
+        "-l",
+        "-o",
+        "--field-selector",
+        "-c",
+        "--dry-run",
+        "--cascade",
+        "--wait",
+        "--for",
+        "--timeout",
+        "--tail",
+    ):
         parser.add_argument(flag, default="")
-    for flag in ("-i", "--ignore-not-found", "--prefix", "--force"):
+    for flag in ("-i", "--ignore-not-found", "--prefix", "--force", "--ignore-errors"):
         parser.add_argument(flag, action="store_true")
     if words[0] == "logs":
         parser.add_argument("-f", action="store_true")
@@ -43,6 +57,9 @@ def parsed(words: list[str]) -> tuple[argparse.Namespace, list[str]]:
 
 def kubectl(folder: Folder, words: list[str]) -> int:
     args, rest = parsed(words)
+    text = (sys.stdin.read() if args.f == "-" else Path(args.f).read_text()) if args.verb == "apply" else ""
+    if refused := lacking(words, text):
+        sys.exit(refused)
     if args.verb == "config":
         print("sim")
     elif args.verb == "get":
@@ -52,7 +69,7 @@ def kubectl(folder: Folder, words: list[str]) -> int:
             names = [f"{one['kind'].lower()}/{one['metadata']['name']}" for one in found]
             print("\n".join(names) if args.o == "name" else json.dumps({"items": found}))
     elif args.verb == "apply":
-        apply(folder, sys.stdin.read() if args.f == "-" else Path(args.f).read_text(), dry=bool(args.dry_run))
+        apply(folder, text, dry=bool(args.dry_run))
     elif args.verb == "delete":
         delete(folder, rest, args)
     elif args.verb == "exec":
@@ -69,16 +86,20 @@ def kubectl(folder: Folder, words: list[str]) -> int:
 
 
 def matches(entry: Object, kind: str, selector: str) -> bool:
-    labels = entry["metadata"].get("labels", {})
-    wanted = [pair.partition("=") for pair in selector.split(",") if pair]
-    fits = ((labels.get(key.rstrip("!")) == value) is not key.endswith("!") for key, _, value in wanted)
-    return entry["kind"] == kind and all(fits)
+    try:
+        return entry["kind"] == kind and selects(selector, entry["metadata"].get("labels", {}))
+    except ValueError as wrong:
+        sys.exit(str(wrong))
 
 
 def apply(folder: Folder, text: str, *, dry: bool) -> None:
     entries = list(yaml.safe_load_all(text))
     if findings := [finding for entry in entries for finding in check.wrong(entry)]:
         fail("\n".join(findings))
+    judged = [refused(entry, folder.namespace()) for entry in entries if entry["kind"] == "Pod"]
+    if any(judged):
+        why = 'Error from server (Forbidden): error when creating "STDIN": '
+        sys.exit("\n".join(f"{why}{one}" for one in judged if one))
     with folder.locked() as objects:
         for entry in entries:
             key = f"{entry['kind']}/{entry['metadata']['name']}"

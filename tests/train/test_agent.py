@@ -153,7 +153,7 @@ def test_a_pause_with_a_time_ends_by_itself(three):
     (three.folder("node-1") / "pause").unlink()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGUSR1, marks=pytest.mark.long)])
 def test_a_planned_leave_is_announced(three, number):
     """Slurm's SIGUSR1 goes to all that an agent has started as well."""
     began = time.time()

@@ -1,5 +1,5 @@
-"""`make test-gpu DEVICE=cpu`, whole: every line that a CPU can measure passes here, the others are judged on recorded
-figures. Which those are is fixed in tests/unit/test_gpu_kit.py."""
+"""`make test-gpu DEVICE=cpu`: every line that a CPU can measure passes here (of each file of the kit one; all in
+test-long), the others are judged on recorded figures. Which those are is fixed in tests/unit/test_gpu_kit.py."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 import torch
 
 from tests.gpu.line import Place
-from tests.gpu.lines import LINES
+from tests.gpu.lines import LINES, PARTS
 from tests.support import pace
 from tests.train.cluster import ROOT
 from train.models import backends, hf
 
 HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
+MEASURED = [[line.name for line in part.LINES if not line.simulated and "unsloth" not in line.needs] for part in PARTS]
+SELDOM = {name for of_a_file in MEASURED for name in of_a_file[1:]}
 
 
 def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -26,28 +28,34 @@ def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return pace.run(*command, cwd=ROOT, limit_s=1100)
 
 
+@pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.long)])
+def lines(request: pytest.FixtureRequest) -> list[str]:
+    return [name for name in LINES if request.param == "all" or name not in SELDOM]
+
+
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(lines: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("results")
 
 
-def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(results: Path) -> None:
-    done = kit(results)
+def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(lines: list[str], results: Path) -> None:
+    done = kit(results, "--lines", ",".join(lines))
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line.split() for line in done.stdout.splitlines() if not line.startswith("|")]
     states = {words[1]: words[0] for words in told if len(words) > 2 and words[1] in LINES}
     wanted = {
         name: "simulated" if line.simulated else "skipped" if "unsloth" in line.needs and not HAS_UNSLOTH else "passed"
         for name, line in LINES.items()
+        if name in lines
     }
     assert states == wanted
-    assert (results / "table.md").read_text().count("\n| ") == len(LINES) + 1
+    assert (results / "table.md").read_text().count("\n| ") == len(lines) + 1
     assert not [file.name for file in results.iterdir() if file.name.startswith(".")], "it left a folder behind"
 
 
-def test_what_has_a_result_is_not_measured_again(results: Path) -> None:
+def test_what_has_a_result_is_not_measured_again(lines: list[str], results: Path) -> None:
     before = {file: file.stat().st_mtime_ns for file in results.glob("*.json")}
-    done = kit(results)
+    done = kit(results, "--lines", ",".join(lines))
     assert done.returncode == 0 and before
     assert {file: file.stat().st_mtime_ns for file in results.glob("*.json")} == before
 

@@ -77,7 +77,10 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
     assert reference.largest_error(alone.losses(), truth_of(data, settings)) < 1e-5
 
 
-@pytest.mark.parametrize(("sync", "model"), [("flat", "resnet18"), ("ddp", "resnet18"), ("flat", "vit-tiny")])
+@pytest.mark.parametrize(
+    ("sync", "model"),
+    [("flat", "resnet18"), pytest.param("ddp", "resnet18", marks=pytest.mark.long), ("flat", "vit-tiny")],
+)
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync, model):
     more = {"model": model, "image_size": 28, "width": 16, "max_steps": 8} if model == "vit-tiny" else {}
     truth = alone

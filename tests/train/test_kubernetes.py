@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import pace
-from tests.support.kube_sim import Folder
+from tests.support.kube_sim import MACHINES, Folder
 from tests.train import cluster, reference
 from tests.train.agents import _ports
 from train.cluster.worker_process import PR_SET_CHILD_SUBREAPER, prctl
@@ -40,6 +40,9 @@ class Kubernetes:
         self.text = ""
         self.home, self.run = home, f"k{os.getpid()}-{asked.pop('run', 'qa')}"
         self.folder = Folder(home / "kubernetes")
+        if path := str(asked.get("host_path", "")):  # as bootstrap makes it
+            for machine in MACHINES:
+                (self.folder.path / "machines" / machine / path.lstrip("/")).mkdir(parents=True)
         self.server = self.folder.serve()
         cluster.STARTED.append(self.server)
         first = _ports()
@@ -237,7 +240,10 @@ def stops(there: Kubernetes, step: int) -> None:
 
 @pytest.mark.long
 def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp_path):
+    """In a namespace with a quota on limits, and with the strictest pod security."""
     there = kubernetes(storage="10Gi", pods=2)
+    quota = [f"{kind}.{resource}" for kind in ("limits", "requests") for resource in ("cpu", "memory")]
+    there.folder.allow(quota=quota, security="restricted")
     launched = there.launch(steps=12)
     assert launched.returncode == 0, launched.stdout + launched.stderr
     assert "done · 12 steps" in launched.stdout
@@ -266,6 +272,24 @@ def test_a_setting_that_the_api_would_refuse_is_told_before_anything_is_applied(
     refused = there.launch()
     assert refused.returncode != 0 and not there.folder.pods()
     assert "its limit of cpu, 500m, is below its request, 1" in refused.stdout + refused.stderr
+
+
+@pytest.mark.long
+def test_what_a_namespace_refuses_is_told_by_the_plan_or_where_it_waits(kubernetes):
+    """The Job is taken either way: only its pods are judged."""
+    there = kubernetes(host_path="/home/user/ai-cluster")
+    there.folder.allow(security="baseline")
+    refused = there.launch()
+    assert refused.returncode != 0 and not there.folder.pods()
+    assert 'violates PodSecurity "baseline:latest": hostPath volumes' in refused.stdout + refused.stderr
+    there.folder.allow()
+    written = there.launch(kubectl=False)
+    there.folder.allow(security="baseline")
+    kubectl = there.folder.path / "bin/kubectl"
+    applied = pace.run(kubectl, "apply", "-f", there.home / f"state/kubernetes/{there.run}.yaml")
+    assert applied.returncode == 0, written.stdout + applied.stderr
+    said = pace.until(lambda: "hostPath" in (shown := there.motley("status").stdout) and shown, 30, "no word of it")
+    assert "waiting: job motley-" in said and "violates PodSecurity" in said
 
 
 @pytest.mark.long

@@ -72,7 +72,7 @@ def stream(rows):
     return rows_of_step(0, rows=rows, rows_per_step=8 * STEPS, seed=3407)
 
 
-@pytest.mark.parametrize("sync", ["flat", "ddp"])
+@pytest.mark.parametrize("sync", ["flat", pytest.param("ddp", marks=pytest.mark.long)])
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):

@@ -67,7 +67,7 @@ def test_its_losses_are_those_of_plain_pytorch(alone, data, settings):
     assert truth[0] > 0.9 * math.log(400) and truth[-1] < 0.9 * truth[0], "nothing was learned"
 
 
-@pytest.mark.parametrize("sync", ["flat", "ddp"])
+@pytest.mark.parametrize("sync", ["flat", pytest.param("ddp", marks=pytest.mark.long)])
 def test_three_unequal_processes_have_the_same_curve(alone, settings, tmp_path, sync):
     run = cluster.train(tmp_path, {**settings, "shares": "5,2,1", "sync": sync, "micro_batch": 2}, 3)
     for rank in range(3):

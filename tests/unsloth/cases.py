@@ -8,6 +8,8 @@ PRECISIONS = {"fp32": {}, "bf16": {"precision": "bf16"}, "nf4": {"precision": "b
 EXACT = {"fp32": "fp32", "bf16": "fp32", "nf4": "nf4 in fp32"}
 """The same weights, computed in fp32."""
 CASES = [(family, precision) for family in FAMILIES for precision in PRECISIONS]
+ALWAYS = {*((FAMILIES[0], precision) for precision in PRECISIONS), (FAMILIES[-1], "fp32")}
+"""The others only in test-long."""
 ROW_LENGTH = 10
 LORA = {"lora_r": 8, "lora_alpha": 16, "max_seq_length": ROW_LENGTH, "seed": 1}
 Batch = dict[str, Tensor]

@@ -1,4 +1,6 @@
-"""What one backend computes of the cases, into FOLDER/BACKEND.pt: python -m tests.unsloth.measured hf|unsloth FOLDER
+"""What one backend computes of the cases, into FOLDER/BACKEND.pt:
+
+    python -m tests.unsloth.measured hf|unsloth FOLDER llama-fp32 qwen3-nf4 …
 
 A process for each backend: unsloth changes transformers' classes for all that follows it. All cases in one, because
 reading unsloth takes longer than any of them. hf comes first: it makes the models.
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 name, folder = sys.argv[1], Path(sys.argv[2])
+asked = [(family, precision) for family, _, precision in (case.partition("-") for case in sys.argv[3:])]
 if name == "unsloth":
     os.environ["UNSLOTH_COMPILE_LOCATION"] = str(folder / "compiled")
     from tests.unsloth import pretend_gpu
@@ -131,9 +134,9 @@ def main() -> None:
     if name == "hf":
         make_models()
     gc.freeze()  # unsloth collects after each model, through all that was read
-    precisions = PRECISIONS if name == "hf" else cases.PRECISIONS
-    found = {(family, each): safely(of_case, family, each) for family in cases.FAMILIES for each in precisions}
-    if name == "unsloth":
+    exact = {(family, cases.EXACT[precision]) for family, precision in asked} if name == "hf" else set()
+    found = {case: safely(of_case, *case) for case in sorted({*asked, *exact})}
+    if name == "unsloth" and ("llama", "fp32") in asked:
         found |= {"llama": safely(of_unsloth_alone), "gemma2": safely(of_gemma2)}
     torch.save(found, folder / f"{name}.pt")
 

@@ -8,6 +8,8 @@ from safetensors.torch import load_file
 from tests.train import cluster
 from train.__main__ import main
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):

@@ -21,16 +21,31 @@ FUSED = FP32 | {"_fg_kernel", "_DWf_DW_dfg_kernel"}  # swiglu, there and back
 KERNELS = {"fp32": FP32, "bf16": FUSED, "nf4": FUSED | {"_nf4_dequant_kernel"}}
 
 
+def seldom(case):
+    return () if case in cases.ALWAYS else pytest.mark.long
+
+
+EACH_CASE = [pytest.param(*case, marks=seldom(case)) for case in cases.CASES]
+EACH_FAMILY = [pytest.param(family, marks=seldom((family, "fp32"))) for family in cases.FAMILIES]
+
+
 @pytest.fixture(scope="module")
-def measured(tmp_path_factory):
-    """By each backend, in a process of its own; hf first, which makes the models."""
+def measured(request, tmp_path_factory):
+    """What is asked for here, by each backend, in a process of its own; hf first, which makes the models."""
     folder = tmp_path_factory.mktemp("measured")
+    asked = {asks_for(item) for item in request.session.items if item.path == request.path}
     env = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     for name in ("hf", "unsloth"):
-        command = [sys.executable, "-m", "tests.unsloth.measured", name, str(folder)]
+        command = [sys.executable, "-m", "tests.unsloth.measured", name, str(folder), *sorted(asked)]
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1800, check=False)
         assert done.returncode == 0, done.stderr[-4000:]
     return {name: torch.load(folder / f"{name}.pt") for name in ("hf", "unsloth")}
+
+
+def asks_for(item) -> str:
+    """As measured.py takes it; a test without a case of its own is about llama, which is measured in fp32 for it."""
+    case = item.callspec.params if hasattr(item, "callspec") else {"family": "llama"}
+    return f"{case['family']}-{case.get('precision', 'fp32')}"
 
 
 @pytest.fixture
@@ -47,7 +62,7 @@ def flat(gradient) -> torch.Tensor:
     return torch.cat([gradient[name].flatten() for name in sorted(gradient)])
 
 
-@pytest.mark.parametrize(("family", "precision"), cases.CASES)
+@pytest.mark.parametrize(("family", "precision"), EACH_CASE)
 def test_loss_and_gradient_are_those_of_the_weights_in_fp32(of, family, precision):
     found, exact = of("unsloth", (family, precision)), of("hf", (family, cases.EXACT[precision]))
     assert found["loss"] == pytest.approx(exact["loss"], rel=LOSS_WITHIN[precision])
@@ -55,20 +70,20 @@ def test_loss_and_gradient_are_those_of_the_weights_in_fp32(of, family, precisio
     assert away < GRADIENT_WITHIN[precision]
 
 
-@pytest.mark.parametrize(("family", "precision"), cases.CASES)
+@pytest.mark.parametrize(("family", "precision"), EACH_CASE)
 def test_the_same_layers_are_trained(of, family, precision):
     names = of("unsloth", (family, precision))["gradient"].keys()
     assert names == of("hf", (family, precision))["gradient"].keys()
     assert {name.split(".lora_")[0].rpartition(".")[2] for name in names} == LAYERS
 
 
-@pytest.mark.parametrize(("family", "precision"), cases.CASES)
+@pytest.mark.parametrize(("family", "precision"), EACH_CASE)
 def test_packed_and_joined_rows_give_what_each_sample_gives_alone(of, family, precision):
     found = of("unsloth", (family, precision))
     assert found["loss"] == pytest.approx(found["alone"], rel=1e-6)
 
 
-@pytest.mark.parametrize("family", cases.FAMILIES)
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_that_would_be_seen_without_their_own_positions(of, family):
     found = of("unsloth", (family, "fp32"))
     assert found["mixed"] != pytest.approx(found["alone"], rel=3e-4)
@@ -78,7 +93,7 @@ def test_that_would_be_seen_if_rows_were_not_joined(of):
     assert of("unsloth", "llama")["not joined"] != pytest.approx(of("unsloth", ("llama", "fp32"))["alone"], rel=1e-3)
 
 
-@pytest.mark.parametrize(("family", "precision"), cases.CASES)
+@pytest.mark.parametrize(("family", "precision"), EACH_CASE)
 def test_it_is_unsloths_kernels_that_computed(of, family, precision):
     """A name that is gone is a path that is no longer tested."""
     assert of("unsloth", (family, precision))["kernels"].keys() == KERNELS[precision]

@@ -7,13 +7,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.gpu.lines import LINES
 from tests.train.cluster import ROOT
 
+ALWAYS = "exact-unsloth-16bit"
+OTHERS = ["names", "exact-unsloth-4bit"]
 
-def test_lines_that_want_unsloth_pass(tmp_path: Path) -> None:
-    names = [name for name, line in LINES.items() if "unsloth" in line.needs and not line.simulated]
-    assert len(names) == 3
+
+def test_these_are_all() -> None:
+    names = {name for name, line in LINES.items() if "unsloth" in line.needs and not line.simulated}
+    assert names == {ALWAYS, *OTHERS}
+
+
+@pytest.mark.parametrize("names", [[ALWAYS], pytest.param(OTHERS, marks=pytest.mark.long)], ids=",".join)
+def test_lines_that_want_unsloth_pass(names: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.gpu", "--device", "cpu", "--results", str(tmp_path), "--lines"]
     done = subprocess.run(
         [*command, ",".join(names)],

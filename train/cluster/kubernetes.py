@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,8 +34,11 @@ from train.plan.config import read_yaml
 from train.runlog import paths
 from train.runlog.tail import read
 
-JOB, SETTINGS, PREPARED = "job.json", "training_config.yaml", "prepared.json"
+JOB, SETTINGS, PREPARED, ALIVE = "job.json", "training_config.yaml", "prepared.json", ".preparing"
 NEEDED = ("MOTLEY_CONFIG", "MOTLEY_HOME")
+ALIVE_S, LOOK_S, SAY_S = 10.0, 1.0, 60.0
+SILENT_S = 1800.0
+"""Of the pod that prepares: its image, its machine and two more tries may take their time, and then it is gone."""
 LINGER_S = 2.0
 """Who follows the run from outside reads its last lines before the container is gone."""
 LAST_BYTES = 3500
@@ -71,7 +75,7 @@ def prepare(home: Path, job: Mapping[str, Any]) -> int:
     folder = home / "jobs" / job["run"]
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"launch": job["launch"]}
-    with (folder / ".prepare.lock").open("w") as lock:
+    with (folder / ".prepare.lock").open("w") as lock, shown_alive(folder):
         fcntl.flock(lock, fcntl.LOCK_EX)  # two pods of the run may be on this machine
         for words in job["steps"]:
             print(f"python -m train {' '.join(words)}", file=sys.stderr, flush=True)
@@ -102,14 +106,48 @@ def prepared(home: Path, job: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
+@contextlib.contextmanager
+def shown_alive(folder: Path) -> Iterator[None]:
+    """Whoever waits on another machine sees this file change while the steps run."""
+    over = threading.Event()
+
+    def touch() -> None:
+        while not over.wait(ALIVE_S):
+            (folder / ALIVE).write_text(str(time.time()))
+
+    thread = threading.Thread(target=touch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def wait(home: Path, job: Mapping[str, Any]) -> int:
+    seen, since, said = "", time.monotonic(), time.monotonic()
     while not (found := prepared(home, job)):
-        time.sleep(1)
+        time.sleep(LOOK_S)
+        now, sign = time.monotonic(), sign_of(home, job)
+        seen, since = (sign, now) if sign != seen else (seen, since)
+        if now - since > SILENT_S:
+            raise BadInput(
+                f"no sign of job {job['prepare']} for {SILENT_S / 60:.0f} min: it makes model and rows",
+                f"see: kubectl describe job {job['prepare']}",
+            )
+        if now - said > SAY_S:
+            said = now
+            print(f"job {job['prepare']} makes model and rows; this pod waits for it", file=sys.stderr, flush=True)
     if "failed" in found:
         raise BadInput(
             f"model and rows could not be made: {found['failed']}", f"see: kubectl logs job/{job['prepare']}"
         )
     return 0
+
+
+def sign_of(home: Path, job: Mapping[str, Any]) -> str:
+    file = home / "jobs" / str(job["run"]) / ALIVE
+    return file.read_text() if file.exists() else ""
 
 
 # -- the agent -------------------------------------------------------------------------------------------------------

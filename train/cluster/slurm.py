@@ -3,6 +3,7 @@
     srun env/bin/python -m train slurm tell      one line of JSON about this node
     srun env/bin/python -m train slurm join      becomes the run's agent here
     env/bin/python -m train slurm over           exit code 0: the run is done, 1: it failed, 3: it can go on
+    env/bin/python -m train slurm again          exit code 0: the job is to be queued again, 1: that has brought nothing
 
 The nodes of a job are the run's nodes: named by hostname, in the job's order, the batch host first. Each has its home
 in the job's folder by its place there (place-0, place-1 …), not by its hostname: a job that is queued again may get
@@ -21,12 +22,14 @@ import shutil
 import socket
 import struct
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from train.cluster.slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
+from train.files import write_atomic
 from train.runlog import paths
 
 PORTS = (30000, 32700)
@@ -34,10 +37,16 @@ PORTS = (30000, 32700)
 PORTS_OF_A_JOB = 30
 SIOCGIFCONF = 0x8912
 DONE, FAILED, GOES_ON = 0, 1, 3
+STARTS = "starts.json"
+IN_VAIN = 3
+"""So many starts of a job after one another that made no new step are enough."""
+WHY = """three starts after one another made no new step (saved: step {step}), so it is not queued again
+see: make logs
+fix: a longer --time in slurm_options"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("verb", choices=("tell", "join", "over"))
+    parser.add_argument("verb", choices=("tell", "join", "over", "again"))
 
 
 def main(args: argparse.Namespace) -> int:
@@ -49,6 +58,8 @@ def main(args: argparse.Namespace) -> int:
         print(json.dumps(about(env, address(name_of(env)))))
     elif args.verb == "over":
         return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"]))
+    elif args.verb == "again":
+        return 0 if again(env, job) else FAILED
     else:
         return join(env, job)
     return 0
@@ -130,7 +141,7 @@ def join(env: Mapping[str, str], job: Path) -> int:
         os.execve(sys.executable, [sys.executable, *words], everything)
 
     def ended() -> bool:
-        return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"])) != GOES_ON
+        return over(job, env["MOTLEY_RUN"], since=float(env["MOTLEY_BEGAN"])) != GOES_ON or not again(env, job)
 
     status = paths.logs(home, env["MOTLEY_RUN"]) / paths.AGENT
     return run_agent([sys.executable, *words], Node(own["id"], everything, status, ended), Beat(job / BEAT))
@@ -168,3 +179,32 @@ def over(job: Path, run: str, since: float) -> int:
             facts = json.loads(file.read_text())
             states |= {facts["state"]} if facts["time"] >= since else set()
     return DONE if "done" in states else FAILED if "failed" in states else GOES_ON
+
+
+def again(env: Mapping[str, str], job: Path) -> bool:
+    """Whether the job is to be queued again, now that a start of it has left; else the run has failed, and says why."""
+    known: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads((job / STARTS).read_text())
+    known = next_start(known, env["SLURM_JOB_ID"], saved_step(job, env["MOTLEY_RUN"]))
+    with contextlib.suppress(OSError):  # a full disk: it is not counted
+        write_atomic(job / STARTS, json.dumps(known).encode())
+    if known["in_vain"] < IN_VAIN:
+        return True
+    why = WHY.format_map(known)
+    print(why, flush=True)
+    told = paths.logs(job / "place-0", env["MOTLEY_RUN"]) / paths.AGENT
+    with contextlib.suppress(OSError):
+        write_atomic(told, json.dumps({"state": "failed", "time": time.time(), "reason": why}).encode())
+    return False
+
+
+def next_start(known: Mapping[str, Any], job: str, step: int) -> dict[str, Any]:
+    """What the next start of a job is told: the step that is saved, and how many in a row have ended there."""
+    before = known.get("in_vain", 0) if known.get("job") == job else 0
+    return {"job": job, "step": step, "in_vain": 0 if step != known.get("step", 0) else before + 1}
+
+
+def saved_step(job: Path, run: str) -> int:
+    names = [path.name[5:] for path in job.glob(str(paths.checkpoints(Path("place-*"), run) / "step-*"))]
+    return max((int(name) for name in names if name.isdigit()), default=0)

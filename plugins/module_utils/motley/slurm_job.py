@@ -56,14 +56,15 @@ def names(home: Path) -> list[str]:
 
 def queue() -> dict[str, dict[str, str]]:
     """Run → its job, of those that wait or run; of an array each task by itself."""
-    asked = slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%A|%T|%j|%R")
+    asked = slurm("squeue", "-h", "-r", "-u", str(os.getuid()), "-o", "%i|%A|%T|%j|%S|%R")
     found = {}
     for line in asked.splitlines():
-        shown, job, state, name, why = line.split("|", 4)
+        shown, job, state, name, start, why = line.split("|", 5)
         run, _, place = name.removeprefix("motley-"), "", shown.partition("_")[2]
         if name.startswith("motley-"):
             found[f"{run}-{place}" if place.isdigit() else run] = {
-                **{"shown": shown, "job": shown if place.isdigit() else job, "state": state, "why": why.strip("()")}
+                **{"shown": shown, "job": shown if place.isdigit() else job, "state": state},
+                **{"start": start, "why": why.strip("()")},
             }
     return found
 
@@ -112,7 +113,8 @@ def look(home: Path) -> dict[str, Any]:
 def waits(job: dict[str, str]) -> str:
     if job["state"] == "RUNNING":
         return f"job {job['shown']} begins on {job['why']}"
-    return f"job {job['shown']} is {job['state'].lower()}: {job['why']}"
+    later = f", not before {job['start']}" if job["why"] == "BeginTime" and "T" in job["start"] else ""
+    return f"job {job['shown']} is {job['state'].lower()}: {job['why']}{later}"
 
 
 # -- start and stop --------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ touched for the first time and never again: later runs do not overwrite the true
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from stat import S_ISLNK
 from typing import Any
 
 from ..train.files import file_hash, write_atomic
@@ -24,55 +26,78 @@ SHARED = ("hosts", "authorized_keys")  # others write there too; ours is a marke
 BEGIN, END = "# motley begin", "# motley end"
 TAKEN = "# motley took out: "  # before a line of somebody else's that the block stands for
 OPEN_END = "# the line above had no line break"
+MOST_LINKS = 40  # as the kernel has it
 
 
 @contextmanager
-def as_its_person(path: Path) -> Iterator[int]:
+def as_its_person(path: Path) -> Iterator[Path]:
     """Below a folder of somebody's, root is that person: a link laid there leads no further than they get themselves.
 
-    Gives their number; 0 where root stays root, and for anybody else. It is the whole process that changes: no threads.
+    Gives what the path leads to, which is written in place of a link. Root stays root where the whole way is root's. It
+    is the whole process that changes: no threads.
     """
-    owners = (folder.stat().st_uid for folder in reversed(path.parents) if folder.exists())
-    person = next(filter(None, owners), 0) if os.geteuid() == 0 else 0
+    person = next(filter(None, owners(path)), 0) if os.geteuid() == 0 else 0
     if not person:
-        yield 0
+        yield Path(os.path.realpath(path))
         return
     account, groups, group = pwd.getpwuid(person), os.getgroups(), os.getegid()
     try:
         os.setgroups(os.getgrouplist(account.pw_name, account.pw_gid))
         os.setegid(account.pw_gid)
         os.seteuid(person)
-        yield person
+        yield Path(os.path.realpath(path))
     finally:
         os.seteuid(0)
         os.setegid(group)
         os.setgroups(groups)
 
 
+def owners(path: Path, links: int = 0) -> Iterator[int]:
+    """Of each folder and each link on the way to what a path leads to."""
+    for place in [*reversed(path.parents), path]:
+        try:
+            status = place.lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if S_ISLNK(status.st_mode):
+            yield status.st_uid
+            if links < MOST_LINKS:
+                yield from owners(place.parent / place.readlink() / path.relative_to(place), links + 1)
+            return
+        if place != path:
+            yield status.st_uid
+
+
 def digest(path: Path) -> str:
-    with as_its_person(path):
-        return file_hash(path) if path.is_file() else ""
+    with as_its_person(path) as file:
+        return file_hash(file) if file.is_file() else ""
 
 
 def write_file(path: Path, content: str, mode: int, owner: tuple[int, int]) -> None:
     """All or nothing: a full disk or a power cut leaves the old file."""
-    with as_its_person(path) as person:
-        own = owner if person in (0, owner[0]) else (person, -1)
-        make_parents(path, own)
-        write_atomic(path, content.encode(errors="surrogateescape"), mode=mode, owner=own)
+    try:
+        with as_its_person(path) as file:
+            if file.exists() and not file.is_file():
+                raise PermissionError(errno.EPERM, "it leads to no file")
+            own = owner if os.geteuid() in (0, owner[0]) else (os.geteuid(), -1)
+            make_parents(file, own)
+            write_atomic(file, content.encode(errors="surrogateescape"), mode=mode, owner=own)
+    except PermissionError as error:
+        raise PermissionError(error.errno, error.strerror, str(path)) from None
 
 
 def make_parents(path: Path, owner: tuple[int, int]) -> None:
     """Folders on the way that are missing; private where they are a person's own."""
     for folder in reversed(missing_parents(path)):
-        folder.mkdir(mode=0o700 if owner[0] else 0o755)
+        folder.mkdir(mode=0o700)
         os.chown(folder, *owner)
+        folder.chmod(0o700 if owner[0] else 0o755)  # whatever the umask is
 
 
 def read_text(path: Path) -> str | None:
     """Such that writing it again gives the same bytes, whatever their encoding and line breaks."""
-    with as_its_person(path):
-        return path.read_bytes().decode("utf-8", errors="surrogateescape") if path.is_file() else None
+    with as_its_person(path) as file:
+        return file.read_bytes().decode("utf-8", errors="surrogateescape") if file.is_file() else None
 
 
 def printable(text: str | None) -> str:
@@ -199,10 +224,10 @@ class Before:
         if str(path) in self.data["files"]:
             return
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with as_its_person(path):
-            status = path.stat() if path.is_file() else None
-            content = path.read_bytes() if status else b""
-            self.data["folders"] += [str(p) for p in missing_parents(path) if str(p) not in self.data["folders"]]
+        with as_its_person(path) as file:
+            status = file.stat() if file.is_file() else None
+            content = file.read_bytes() if status else b""
+            self.data["folders"] += [str(p) for p in missing_parents(file) if str(p) not in self.data["folders"]]
         # The first versions took lines out of a file without leaving them in it: what they recorded has no such mark.
         entry: dict[str, Any] = {"existed": bool(status), "whole_in_file": True}
         if status:
@@ -250,8 +275,9 @@ class Before:
             remark, now = self._back(path, entry, was)
             remarks += [remark] if remark else []
             if now is None:
-                with as_its_person(path):
-                    path.unlink(missing_ok=True)
+                with as_its_person(path) as file:
+                    if file.is_file():
+                        file.unlink()
             else:
                 owner = entry.get("owner", [0, 0])
                 write_file(path, now, entry.get("mode", 0o644), (owner[0], owner[1]))

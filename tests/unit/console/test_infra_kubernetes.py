@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,11 @@ from console.infra import kubernetes
 from console.infra.choose import from_inventory
 from console.infra.node import Silent
 from console.inventory.check import check
-from console.kubernetes.check import wrong
+from console.kubernetes import shown
 from console.run_commands import stop_lines
+from console.status import run_lines, status_lines
 from console.verbs import parser
+from tests.support.kube_rules import selects
 from tests.unit.console.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
 
@@ -62,29 +66,106 @@ def test_of_a_run_that_is_over_the_last_words_are_read() -> None:
             ("event", {"event": "step", "step": 8, "loss": 1.5}),
         ]
     )
-    pods = [pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn"}}), pod(1, {"terminated": {}})]
-    facts = kubernetes.ended_facts(pods)
+    pods = [
+        pod(0, {"terminated": {"exitCode": 0, "message": words + "\nevent {torn\nSaved 5"}}),
+        pod(1, {"terminated": {}}),
+    ]
+    facts = shown.ended_facts(JOB, pods)
     assert facts["step"]["loss"] == 1.5
     assert [event["event"] for event in (*facts["events"], *facts["members"])] == ["done", "ended"]
 
 
-def test_what_it_waits_for_is_said() -> None:
-    job = {"metadata": {"name": "motley-qa"}, "spec": {}}
-    pull = pod(0, {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}, phase="Pending")
-    assert "motley-qa-0-x1y2z: ImagePullBackOff no such image" in kubernetes.waiting(job, [pull])["reason"]
-    nowhere = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available"}
-    full = pod(0, {}, conditions=[nowhere], containerStatuses=[])
-    assert "0/3 nodes are available" in kubernetes.waiting(job, [full])["reason"]
-    assert "suspended" in kubernetes.waiting(job | {"spec": {"suspend": True}}, [])["reason"]
+def test_of_a_run_that_no_agent_began_status_says_why_it_ended(serves: Any) -> None:
+    """A folder that the pods' user cannot write; the words are those of a real kubelet and Job controller."""
+    server = serves(Server(host_path="/srv/ai-cluster", gpu_gb=24))
+    rule = "failed with exit code 1 matching FailJob rule at index 1"
+    message = f"Container prepare for pod ml/motley-qa-0-x1y2z {rule}"
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Failed", "status": "True", "message": message}]}
+    log = "Traceback …\nPermissionError: [Errno 13] Permission denied: '/mnt/motley/jobs'\n"
+    for one in server.pods():
+        ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": log}}
+        waits = {"waiting": {"reason": "PodInitializing"}}
+        one["status"] = {"phase": "Failed", "initContainerStatuses": [{"name": "prepare", "state": ended}]}
+        one["status"]["containerStatuses"] = [{"name": "agent", "state": waits}]
+    said = status_lines(["kubernetes"], {"kubernetes": NODE.status()}, {})[0]
+    assert "failed: motley-qa-0-x1y2z: prepare ended with 1: PermissionError" in said and rule in said
 
 
-def test_the_pod_that_reads_files_is_one_that_the_api_accepts() -> None:
-    container = {"image": "r@sha256:0", "securityContext": {"allowPrivilegeEscalation": False}}
-    spec = {"containers": [container], "securityContext": {"runAsUser": 1000}, "imagePullSecrets": [{"name": "pull"}]}
-    volumes = [{"name": "home", "hostPath": {"path": "/srv/ai-cluster", "type": "DirectoryOrCreate"}}]
-    job = {"spec": {"template": {"spec": spec}}}
-    reader = kubernetes.reader_pod("motley-qa-files-0", job, volumes, "one")
-    assert wrong(reader) == [] and reader["spec"]["nodeName"] == "one"
+MADE, MAKES = {"terminated": {"exitCode": 0}}, {"running": {}}
+UNBEGUN = {"waiting": {"reason": "PodInitializing"}}
+
+
+@pytest.mark.parametrize(
+    ("states", "shown"),
+    [
+        ((None, MAKES, UNBEGUN), "motley/part=agent -c prepare"),
+        ((None, MADE, MAKES), "motley/part=agent -c agent"),
+        ((MAKES, MAKES, UNBEGUN), "motley/part=prepare -c prepare"),
+        ((UNBEGUN, MAKES, UNBEGUN), "motley/part=agent -c wait"),
+        ((MADE, MADE, MAKES), "motley/part=agent -c agent"),
+    ],
+)
+def test_logs_are_those_of_the_step_that_has_some(
+    serves: Any, monkeypatch: pytest.MonkeyPatch, states: Any, shown: str
+) -> None:
+    """kubectl itself knows only: container "agent" in pod … is waiting to start."""
+    prepares, first, agent = states
+    asked = VOLUME if prepares else {"host_path": "/srv/ai-cluster", "gpu_gb": 24}
+    server = serves(Server(**asked))
+    for one in server.pods():
+        name = "wait" if prepares else "prepare"
+        one["status"] = {"initContainerStatuses": [{"name": name, "state": first}]}
+        one["status"]["containerStatuses"] = [{"name": "agent", "state": agent}]
+    for one in server.pods("prepare"):
+        one["status"] = {"containerStatuses": [{"name": "prepare", "state": prepares}]}
+    ran: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **_: ran.append(words))
+    NODE.logs(10, follow=False)
+    assert f"-l motley/run=motley-qa,{shown}" in " ".join(ran[0])
+
+
+def test_logs_of_a_run_without_any_step_say_what_it_waits_for(serves: Any) -> None:
+    server = serves(Server())
+    for one in (*server.pods(), *server.pods("prepare")):
+        one["status"] = {"phase": "Pending", **PENDING}
+    with pytest.raises(Silent, match="0/3 nodes are available"):
+        NODE.logs(10, follow=False)
+
+
+def test_a_command_that_fails_in_a_pod_is_told_by_its_own_last_line() -> None:
+    node = kubernetes.PodNode(name="p", pod="p", home="/h", kubectl=("kubectl",))
+    words = ["Traceback …", "OSError: no room", "command terminated with exit code 1"]
+    assert node.why(words) == "OSError: no room"
+    assert node.why([]) == "it gave no answer"
+
+
+@pytest.fixture
+def dead(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A server that is off, as kubectl 1.32 says it."""
+    log = 'E1127 03:26:44.883914 12008 memcache.go:265] "Unhandled Error" err="could not get API group list"'
+    why = "The connection to the server 127.0.0.1:9 was refused - did you specify the right host or port?"
+    program = tmp_path / "kubectl"
+    program.write_text(f"#!/bin/sh\nprintf '%s\\n' '{log}' '{log}' '{why}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return why
+
+
+def test_a_server_that_is_off_is_the_reason_of_each_verb(dead: str) -> None:
+    for verb in (NODE.status, NODE.runs, NODE.stop, lambda: NODE.parts("")[0].files("")):
+        with pytest.raises(Silent) as silent:
+            verb()
+        assert str(silent.value) == dead
+    assert stop_lines(["kubernetes"], {}, {"kubernetes": dead})[0] == "no node answers"
+
+
+def test_free_room_of_a_volume_that_nobody_has_looked_at_is_not_invented(serves: Any) -> None:
+    server = serves(Server())
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    found = [NODE.status()]
+    server.objects = []
+    said = [line for look in [*found, NODE.status()] for line in status_lines(["k"], {"k": look}, {})]
+    assert not [line for line in said if "free" in line] and any("no run here" in line for line in said)
 
 
 def test_without_kubectl_it_says_that(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -98,14 +179,18 @@ def test_a_job_without_an_agent_waits_and_one_that_is_deleted_is_over(
     monkeypatch: pytest.MonkeyPatch, also: dict[str, str], on: bool
 ) -> None:
     job = {"metadata": {"name": "motley-qa", "creationTimestamp": "1", **also}, "spec": {"completions": 3}}
-    listed = {"jobs": [job], "pods": []}
+    listed = {"jobs": [job], "pods": [], "jobs,pods": []}
     monkeypatch.setattr(kubernetes.KubernetesNode, "listed", lambda _, kind, __: listed[kind])
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", lambda *_: '{"items": []}')
     found = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",)).status()
     assert found["on"] is on and found["run"] == "motley-qa"
     assert found["now"].get("reason") == ("its pods are not there yet" if on else None)
     assert found["how"] == ("job motley-qa, 0 of 3 pods" if on else "")
 
 
+JOB: dict[str, Any] = {"kind": "Job", "metadata": {"name": "motley-qa"}, "spec": {}}
+NOWHERE = {"type": "PodScheduled", "status": "False", "message": "0/3 nodes are available: 3 Insufficient memory."}
+PENDING: dict[str, Any] = {"conditions": [NOWHERE]}
 NODE = kubernetes.KubernetesNode(name="kubernetes", home="", kubectl=("kubectl",))
 
 
@@ -158,17 +243,11 @@ class Server:
         return one | {"metadata": {key: value for key, value in one["metadata"].items() if key != "job"}}
 
     def is_meant(self, one: dict[str, Any], kinds: list[str], words: list[str]) -> bool:
-        labels = one["metadata"].get("labels", {})
-        selector = words[words.index("-l") + 1].split(",") if "-l" in words else []
+        selector = words[words.index("-l") + 1] if "-l" in words else ""
         named = [] if selector else [word for word in words if not word.startswith("-")]
-        fits = (
-            labels.get(pair.split("!=")[0]) != pair.split("!=")[1]
-            if "!=" in pair
-            else labels.get(pair.split("=")[0]) == pair.split("=")[1]
-            for pair in selector
-        )
         right = one["kind"].lower() in {kind.removesuffix("s") for kind in kinds}
-        return right and all(fits) and (not named or one["metadata"]["name"] in named)
+        fits = selects(selector, one["metadata"].get("labels", {}))
+        return right and fits and (not named or one["metadata"]["name"] in named)
 
     def delete(self, one: dict[str, Any]) -> None:
         pods = [pod for pod in self.objects if pod["kind"] == "Pod" and pod["metadata"]["job"] is one]
@@ -246,12 +325,58 @@ def test_a_pod_of_a_machine_that_is_gone_is_named_with_what_ends_it(serves: Any)
     assert len(answer["left"]) == 2
 
 
-def test_why_a_pod_waits_is_what_its_first_step_waits_for() -> None:
-    """A kubelet lists the agent from the start, as PodInitializing."""
-    agent = {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}
-    pulls = {"name": "wait", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}
-    makes = {"name": "prepare", "state": {"running": {}}}
-    for first, said in ((pulls, "p: ImagePullBackOff no such image"), (makes, "p: model and rows are being made")):
-        status = {"initContainerStatuses": [first], "containerStatuses": [agent]}
-        found = kubernetes.waiting({"spec": {}}, [{"metadata": {"name": "p"}, "status": status}])
-        assert found["reason"].startswith(said)
+@pytest.mark.parametrize(("runs", "shown"), [(0, "now"), (2, "how")])
+def test_what_keeps_a_pod_is_said_whether_or_not_others_run(serves: Any, runs: int, shown: str) -> None:
+    server = serves(Server())
+    for one in server.pods()[runs:]:
+        one["status"] = {"phase": "Pending", **PENDING}
+    found = NODE.status()
+    said = found["now"]["reason"] if shown == "now" else found["how"]
+    assert "0/3 nodes are available" in said
+
+
+def test_who_may_see_no_events_is_told_that(serves: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server = serves(Server())
+    server.objects = [one for one in server.objects if one["kind"] != "Pod"]
+
+    def kube(words: Any, verb: str, kinds: str, *more: str, **_: Any) -> str:
+        if kinds == "events":
+            raise Silent('events is forbidden: User "anna" cannot list resource "events"')
+        return server(verb, kinds, *more)
+
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
+    assert 'User "anna" cannot list resource "events"' in NODE.status()["now"]["reason"]
+
+
+@pytest.fixture
+def two(serves: Any, monkeypatch: pytest.MonkeyPatch) -> Server:
+    """The one trains; the other is newer, and its queue has not let it begin."""
+    trains, waits = Server(), Server("kq", began="2026-11-25T23:59:00Z")
+    trains.jobs()[-1]["status"] = {"ready": 3}
+    waits.jobs()[-1]["spec"]["suspend"] = True
+    waits.objects = [one for one in waits.objects if one["kind"] != "Pod"]
+    found: Server = serves(trains.add(waits))
+    known = {"qa": {"step": 180, "steps": 500, "loss": 1.5, "time": 1.0, "done": False}}
+    monkeypatch.setattr(kubernetes.PodNode, "runs", lambda _: {"runs": known, "on": "qa"})
+    return found
+
+
+def test_of_two_runs_the_one_that_trains_is_meant_and_the_other_is_named(two: Server) -> None:
+    found = NODE.status()
+    assert found["run"] == "qa" and found["how"].endswith("; also kq (suspended)")
+
+
+def test_both_runs_are_listed_as_they_are(two: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = kubernetes.PodNode(name="motley-qa-0", pod="p", home="", kubectl=())
+    living = lambda _, job: [node] if job["metadata"]["name"] == "motley-qa" else []  # noqa: E731
+    monkeypatch.setattr(kubernetes.KubernetesNode, "living", living)
+    lines = {line.split()[0]: line for line in run_lines({"kubernetes": NODE.runs()}, {})}
+    assert " running " in lines["qa"] and " waiting " in lines["kq"]
+    assert "2026-11-2" in lines["kq"], "it began then, not in 1970"
+
+
+def test_stop_ends_the_one_that_trains_and_names_the_other(two: Server) -> None:
+    answer = NODE.stop(timeout_s=2)
+    assert answer["run"] == "qa" and "Job motley-kq" in two.left() and "Job motley-qa" not in two.left()
+    said = "\n".join(stop_lines(["kubernetes"], {"kubernetes": answer}, {}))
+    assert "also there: kq (suspended); the next stop ends it" in said

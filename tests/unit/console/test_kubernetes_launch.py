@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from console import kubernetes_launch as launch
 from console.infra.kubernetes import KubernetesNode
 from console.infra.node import Silent
 from console.kubernetes import settings
+from console.kubernetes.check import wrong
 from tests.unit.console.kubernetes.test_check import IMAGE, PORTS, plan_of
 from tests.unit.console.test_infra_kubernetes import Server
 from train.errors import BadInput
@@ -74,3 +76,50 @@ def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
         assert "machine two does not answer; if it is off: kubectl delete pod --force motley-qa-1-x1y2z" in str(
             refused.value
         )
+
+
+def test_the_plan_sends_the_pods_too_whom_a_namespace_judges(
+    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It judges no Job by a quota or by pod security, only its pods."""
+    refused = 'pods "motley-qa-tried" is forbidden: failed quota: q: must specify limits.cpu for: agent'
+    sent: list[dict[str, Any]] = []
+
+    def kube(words: Any, verb: str, *more: str, given: str = "", **_: Any) -> str:
+        if verb == "apply":
+            sent.extend(yaml.safe_load_all(given))
+            raise Silent(f'Error from server (Forbidden): error when creating "STDIN": {refused}')
+        return json.dumps({"items": []})
+
+    monkeypatch.setattr(KubernetesNode, "kube", kube)
+    with pytest.raises(BadInput, match=r"must specify limits\.cpu for: agent"):
+        launch.try_out(PLAN, settings_read(), cluster, {})
+    pods = [one for one in sent if one["kind"] == "Pod"]
+    jobs = [one for one in sent if one["kind"] == "Job"]
+    assert [one["spec"] for one in pods] == [one["spec"]["template"]["spec"] for one in jobs] and len(pods) == 2
+    assert [wrong(one) for one in pods] == [[], []]
+
+
+@pytest.mark.parametrize(
+    ("why", "fix"),
+    [
+        ("Error in configuration: context was not found for specified context: nope", "motley_kubernetes_context in"),
+        ('Error from server (NotFound): namespaces "ml" not found', "kubectl create namespace ml"),
+        ("kubectl gave no answer within 60 s", "see: kubectl cluster-info"),
+    ],
+)
+def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
+    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, why: str, fix: str
+) -> None:
+    """Nothing that a person cannot type: what is applied goes to kubectl's standard input."""
+
+    def kube(words: Any, verb: str, *more: str, **_: Any) -> str:
+        if verb == "apply" or "namespace" not in why:
+            raise Silent(why)
+        return json.dumps({"items": []})
+
+    monkeypatch.setattr(KubernetesNode, "kube", kube)
+    with pytest.raises(BadInput) as refused:
+        launch.try_out(PLAN, settings_read(), cluster, {})
+    assert fix in str(refused.value) and "by hand" not in str(refused.value)
+    assert "does not answer" not in str(refused.value)

@@ -150,6 +150,7 @@ def test_a_node_whose_sshd_holds_us_off_is_not_called_off() -> None:
         ("Module result deserialization\nsudo: sorry, you must have a tty to run sudo", "a terminal only (requiretty)"),
         ("WARNING: Your password has expired.\nPassword change required but no TTY available.", "password has expired"),
         ("sudo: Account or password is expired, reset your password and try again", "password has expired"),
+        ("Task failed: Timed out after 30 second(s).", "wanted a touch"),
         ("sudo-rs: I'm sorry user. I'm afraid I can't do that", "may not use sudo"),
         (
             "The module interpreter '/usr/bin/python3' was not found.\nenv: ‘sudo’: No such file or directory",

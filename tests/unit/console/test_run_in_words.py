@@ -202,6 +202,15 @@ def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -
     assert at(111.0) == []  # who is lost while it trains is in the event logs
 
 
+def test_a_job_that_stood_in_a_queue_has_begun_when_its_agents_have() -> None:
+    """By then it was launched long ago, and the agents of its other nodes begin a moment later."""
+    view = view_of(["b"], since={"login": 100.0})
+    peers = {"b": {"answers": False, "how": "its machine answers, but no agent runs on it"}}
+    facts = {"time": 901.0, "since": 900.0, "state": "waiting", "reason": "waiting up to 60 s for b", "peers": peers}
+    assert view.take("login", "now", {"on": True, "now": facts}) == []
+    assert view.take("login", "now", {"on": True, "now": facts | {"time": 909.0}}) != []
+
+
 def test_a_failure_is_told_in_the_trainers_words() -> None:
     view = view_of(NODES)
     failed = {

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +50,7 @@ def test_an_option_has_a_line_of_its_own(text: str, options: list[str]) -> None:
         ("--comment='a\nb'", "a line break"),
         ("--output=x", "--output is the launch's own"),
         ("-n 4", "--n is the launch's own"),
+        ("-n4", "--n is the launch's own"),
     ],
 )
 def test_what_cannot_be_an_option_is_told_with_its_fix(text: str, said: str) -> None:
@@ -64,6 +68,34 @@ def test_the_script_is_bash_and_what_was_asked_for_stands_behind_what_is_usual()
     assert "#SBATCH --no-kill" in asked
     assert "export NCCL_ALGO=Ring" in script
     assert "export CUDA_DEVICE_ORDER=PCI_BUS_ID PYTORCH_ALLOC_CONF=expandable_segments:True\n" in script
+
+
+STAND_INS = {
+    "squeue": "exit 0",
+    "scontrol": 'echo "$@" >>"$MOTLEY_HOME/asked"',
+    "srun": "kill -USR1 $SCRIPT; echo '{}'",  # its time is over while the nodes are asked
+    "env/bin/python": f'exec {sys.executable} "$@"',
+}
+
+
+def test_a_job_whose_starts_bring_it_no_further_ends_with_that_reason(tmp_path: Path) -> None:
+    """The launch's own script: its time is over while it still starts, each time."""
+    (tmp_path / "code").symlink_to(Path(__file__).parents[3])
+    for name, does in STAND_INS.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tmp_path / name).chmod(0o755)
+    script = tmp_path / "script"
+    script.write_text(written(PLAN | {"home": str(tmp_path)})[slurm_files.SCRIPT])
+    (tmp_path / "jobs/qa").mkdir(parents=True)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
+    words = ["bash", "-c", f"SCRIPT=$$ exec bash {script}"]
+    starts = [subprocess.run(words, env=env, text=True, capture_output=True, check=False, timeout=60) for _ in range(3)]
+    assert [done.returncode for done in starts] == [0, 0, 1], starts
+    assert (tmp_path / "asked").read_text() == "requeue 7\n" * 2
+    assert "three starts after one another made no new step" in starts[-1].stdout
+    view = json.loads((tmp_path / "jobs/qa/place-0/logs/runs/qa/agent.json").read_text())
+    assert view["state"] == "failed" and view["reason"].splitlines()[-1].startswith("fix: ")
 
 
 def test_the_settings_are_the_runs_and_name_no_places_home() -> None:

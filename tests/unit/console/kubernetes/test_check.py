@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from console.kubernetes import check, objects, schema
+from console.kubernetes.reader import reader_pod
 from console.kubernetes.settings import read
 from train.errors import BadInput
 from train.plan.request import HELP
@@ -170,6 +171,43 @@ def test_only_pods_of_its_own_run_reach_a_pod() -> None:
     jobs = [job_of(run) for run in (entries, made("another"))]
     own, other = [job["spec"]["template"]["metadata"]["labels"].items() for job in jobs]
     assert [(want.items() <= own, want.items() <= other) for want in chosen] == [(True, False)] * 2
+
+
+@pytest.mark.parametrize("asked", [VOLUME, {"host_path": "/home/user/ai-cluster", "gpu_gb": 24}], ids=str)
+def test_a_quota_on_limits_can_be_met_by_every_container(asked: dict[str, Any]) -> None:
+    """A namespace with a quota of limits.cpu takes no pod in which one container has none; cards are the agent's."""
+    limits = {"cpu": 8, "ephemeral-storage": "10Gi", "example.org/dongle": 1}
+    entries = made(**asked, limits=limits)
+    every = [container for entry in entries for container in check.containers(entry)]
+    assert len(every) == 2 + ("storage" in asked)
+    for container in every:
+        given = container["resources"]
+        assert {"cpu", "memory"} <= given["requests"].keys()
+        assert {"cpu": 8, "ephemeral-storage": "10Gi"}.items() <= given["limits"].items()
+        assert {"nvidia.com/gpu", "example.org/dongle"} & given["limits"].keys() == (
+            {"nvidia.com/gpu", "example.org/dongle"} if container["name"] == "agent" else set()
+        )
+
+
+def test_the_pod_that_reads_files_is_taken_where_those_of_its_run_were() -> None:
+    limits, tolerations = {"cpu": 8}, [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    asked = {"host_path": "/srv/ai-cluster", "gpu_gb": 24, "pull_secret": "pull", "node_selector": {"a.org/b": "c"}}
+    job = job_of(made(**asked, limits=limits, tolerations=tolerations))
+    found = reader_pod("motley-qa-files-0", job, pod(job)["volumes"][:1], "one")
+    assert check.wrong(found) == [] and found["spec"]["nodeName"] == "one"
+    for name in ("tolerations", "nodeSelector", "imagePullSecrets", "securityContext"):
+        assert found["spec"][name] == pod(job)[name]
+    (container,) = found["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": 8, "memory": "16Gi"}, "and no card"
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+
+
+def test_a_folder_of_a_machine_is_one_that_is_there() -> None:
+    """One that a kubelet makes is root's, and the pods are another user; without a word of theirs their log is one."""
+    job = job_of(made(host_path="/srv/ai-cluster", gpu_gb=24))
+    assert pod(job)["volumes"][0]["hostPath"]["type"] == "Directory"
+    policies = {container["terminationMessagePolicy"] for container in check.containers(job)}
+    assert policies == {"FallbackToLogsOnError"}
 
 
 def test_a_queue_lets_it_begin() -> None:

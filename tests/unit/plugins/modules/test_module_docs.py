@@ -1,9 +1,11 @@
-"""What `ansible-doc` shows of our modules is there, and is what they take."""
+"""What `ansible-doc` shows of our modules and filters is there, and is what they take."""
 
 import importlib
+import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,12 @@ import yaml
 from plugins.module_utils.motley import documented
 
 ROOT = Path(__file__).parents[4]
-MODULES = sorted(path.stem for path in (ROOT / "plugins/modules").glob("*.py"))
+MODULES = sorted({path.stem for kind in ("modules", "action") for path in (ROOT / "plugins" / kind).glob("*.py")})
+FILTERS = {
+    name: filter_
+    for path in (ROOT / "plugins/filter").glob("*.py")
+    for name, filter_ in importlib.import_module(f"plugins.filter.{path.stem}").FilterModule().filters().items()
+}
 
 
 def pages(kind: str, *names: str) -> dict[str, Any]:
@@ -39,9 +46,25 @@ def test_every_module_has_a_page_to_read() -> None:
     assert done.stdout.count("> MODULE ") == len(MODULES)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_page_says_what_its_module_does(docs: dict[str, Any], name: str) -> None:
-    assert docs[name]["doc"]["short_description"] and docs[name]["doc"].get("description")
+def lacks(page: dict[str, Any]) -> list[str]:
+    found = [key for key in ("author", "short_description", "description") if not page["doc"].get(key)]
+    found += [name for name, option in page["doc"].get("options", {}).items() if not option.get("description")]
+    return found + [key for key in ("examples", "return") if not page.get(key)]
+
+
+def test_every_page_is_whole(docs: dict[str, Any]) -> None:
+    assert not {name: missing for name in MODULES if (missing := lacks(docs[name]))}
+
+
+def test_every_filter_has_a_whole_page_with_what_it_takes() -> None:
+    found = pages("filter", *FILTERS)
+    assert not {name: missing for name in FILTERS if (missing := lacks(found[name]))}
+    for name, filter_ in FILTERS.items():
+        taken = [*inspect.signature(filter_).parameters.values()][1:]
+        named = [word for word in found[name]["doc"].get("positional", "").split(", ") if word]
+        assert {"_input", *named} == set(found[name]["doc"]["options"]), name
+        if not any(one.kind == one.VAR_POSITIONAL for one in taken):
+            assert named == [one.name for one in taken], name
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -49,19 +72,36 @@ def test_a_page_lists_what_its_module_takes(docs: dict[str, Any], name: str, mon
     places = [*ansible.module_utils.__path__, str(ROOT / "plugins/module_utils")]
     monkeypatch.setattr(ansible.module_utils, "__path__", places)
     module = importlib.import_module(f"plugins.modules.{name}")
-    monkeypatch.setattr(documented, "AnsibleModule", lambda **taken: taken)
-    taken = documented.module_of(module.DOCUMENTATION)["argument_spec"]
-    assert docs[name]["doc"]["options"].keys() == taken.keys()
+    if hasattr(module, "main"):  # else an action of the controller's alone
+        monkeypatch.setattr(documented, "AnsibleModule", lambda **taken: taken)
+        taken = documented.module_of(module.DOCUMENTATION)["argument_spec"]
+        assert docs[name]["doc"]["options"].keys() == taken.keys()
+
+
+def test_our_own_tasks_take_what_is_documented(docs: dict[str, Any]) -> None:
+    for file in (ROOT / "roles").glob("*/tasks/*.yml"):
+        for task in within(yaml.safe_load(file.read_text())):
+            for name in {*task} & {*MODULES}:
+                said = task[name] if isinstance(task[name], dict) else {}
+                options = docs[name]["doc"].get("options", {})
+                needed = {option for option, page in options.items() if page.get("required") and said}
+                assert needed <= {*said} <= {*options}, f"{file}: {task['name']}"
+
+
+def within(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in tasks:
+        yield task
+        yield from within([*task.get("block", []), *task.get("rescue", [])])
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_an_example_says_what_is_documented(docs: dict[str, Any], name: str) -> None:
-    for task in yaml.safe_load(docs[name]["examples"] or "[]"):
-        options = docs[name]["doc"]["options"]
-        assert set(task[name]) <= set(options)
+    for task in yaml.safe_load(docs[name]["examples"]):
+        options = docs[name]["doc"].get("options", {})
         needed = {option for option, page in options.items() if page.get("required")}
-        assert needed <= set(task[name])
+        assert needed <= {*(task[name] or {})} <= {*options}
 
 
-def test_the_callback_has_a_page() -> None:
-    assert pages("callback", "calm")["calm"]["doc"]["description"]
+def test_the_other_plugins_have_a_page() -> None:
+    for kind, name in {"callback": "calm", "become": "any_sudo", "inventory": "motley_rented"}.items():
+        assert pages(kind, name)[name]["doc"]["description"]

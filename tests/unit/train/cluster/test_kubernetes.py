@@ -76,6 +76,31 @@ def test_it_waits_for_the_pod_that_prepares(tmp_path: Path) -> None:
     assert ended == [0]
 
 
+def test_it_waits_while_that_pod_shows_that_it_works_and_no_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three times killed for its memory it has left no word; nobody else would end these pods."""
+    monkeypatch.setattr(kubernetes, "SILENT_S", 1.0)
+    monkeypatch.setattr(kubernetes, "SAY_S", 0.2)
+    monkeypatch.setattr(kubernetes, "LOOK_S", 0.1)
+    monkeypatch.setattr(kubernetes, "ALIVE_S", 0.1)
+    (tmp_path / "jobs/qa").mkdir(parents=True)
+    ended: list[float] = []
+
+    def waits() -> None:
+        with pytest.raises(BadInput, match=r"no sign of job qa-prepare .*\n.*kubectl describe job qa-prepare"):
+            kubernetes.wait(tmp_path, JOB)
+        ended.append(time.monotonic())
+
+    waiting = threading.Thread(target=waits, daemon=True)
+    waiting.start()
+    with kubernetes.shown_alive(tmp_path / "jobs/qa"):
+        time.sleep(2)
+        assert not ended
+    waiting.join(60)
+    assert ended and "job qa-prepare makes model and rows" in capsys.readouterr().err
+
+
 def test_the_last_words_are_few_and_say_how_it_ended(tmp_path: Path) -> None:
     log = tmp_path / "logs/runs/qa"
     log.mkdir(parents=True)

@@ -74,6 +74,23 @@ def test_what_an_earlier_start_said_does_not_count(tmp_path: Path) -> None:
     assert slurm.over(tmp_path, "qa", since=time.time() - 60) == slurm.GOES_ON
 
 
+def test_starts_that_bring_it_no_further_are_counted() -> None:
+    known: dict[str, object] = {}
+    counts = []
+    for job, step in [("7", 0), ("7", 0), ("7", 40), ("7", 40), ("7", 40), ("8", 40), ("8", 40), ("8", 40)]:
+        known = slurm.next_start(known, job, step)
+        counts.append(known["in_vain"])
+    assert counts == [1, 2, 0, 1, 2, 1, 2, 3], "a job that a person starts begins to count anew"
+
+
+def test_the_step_that_counts_is_the_newest_that_any_place_has_saved(tmp_path: Path) -> None:
+    assert slurm.saved_step(tmp_path, "qa") == 0
+    for name in ("place-0/models/checkpoints/qa/step-9", "place-2/models/checkpoints/qa/step-0000010"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "place-1/models/checkpoints/qa/step-90.part").mkdir(parents=True)
+    assert slurm.saved_step(tmp_path, "qa") == 10
+
+
 def says(job: Path, place: int, state: str, at: float) -> None:
     file = job / f"place-{place}/logs/runs/qa/agent.json"
     file.parent.mkdir(parents=True)

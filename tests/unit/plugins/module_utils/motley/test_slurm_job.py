@@ -13,10 +13,10 @@ from console.follow import GONE_S
 from plugins.module_utils.motley import slurm_job
 
 QUEUE = """\
-12|12|RUNNING|motley-qa|a,b
-13|13|PENDING|motley-notes.v2|(Resources)
-14|14|RUNNING|somebody|c
-15_1|17|RUNNING|motley-tries|c
+12|12|RUNNING|motley-qa|2026-11-27T03:00:00|a,b
+13|13|PENDING|motley-notes.v2|N/A|(Resources)
+14|14|RUNNING|somebody|2026-11-27T03:00:00|c
+15_1|17|RUNNING|motley-tries|2026-11-27T03:00:00|c
 """
 
 
@@ -72,6 +72,12 @@ def test_a_run_whose_agents_are_gone_waits_for_its_turn(tmp_path: Path) -> None:
     assert (looked["run"], looked["on"], looked["checkpoint"]) == ("notes.v2", True, 40)
     assert looked["now"]["reason"] == "job 13 is pending: Resources"
     assert looked["how"].startswith("job 13, pending; also qa")
+
+
+def test_a_job_that_is_queued_again_waits_for_a_time_that_slurm_says() -> None:
+    job = {"shown": "3", "state": "PENDING", "why": "BeginTime", "start": "2026-11-27T03:41:37"}
+    assert slurm_job.waits(job) == "job 3 is pending: BeginTime, not before 2026-11-27T03:41:37"
+    assert slurm_job.waits(job | {"start": "N/A"}) == "job 3 is pending: BeginTime"
 
 
 @pytest.mark.usefixtures("queue")

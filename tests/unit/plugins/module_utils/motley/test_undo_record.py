@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +14,6 @@ from plugins.module_utils.motley.undo_record import (
     BEGIN,
     Before,
     block_of,
-    digest,
     of_others,
     read_text,
     with_block,
@@ -73,46 +71,6 @@ def test_a_block_is_written_once_and_the_dropped_line_goes() -> None:
     assert with_block(once, "10.0.0.1 one\n", r"127\.0\.1\.1\s.*") == once
     assert once.count(BEGIN) == 1 and "\n127.0.1.1" not in once
     assert without_block(once) == text
-
-
-NOBODY = 65534
-
-
-@pytest.fixture
-def home() -> Iterator[Path]:
-    """Of another user, who laid links in it."""
-    with tempfile.TemporaryDirectory() as name:
-        os.chown(name, NOBODY, NOBODY)
-        yield Path(name)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can be led by somebody's link")
-def test_root_goes_no_further_by_a_persons_link_than_they_get_themselves(home: Path, tmp_path: Path) -> None:
-    tmp_path.chmod(0o700)
-    theirs, secret = home / ".ssh/authorized_keys", tmp_path / "secret"
-    secret.write_text("root's\n")
-    theirs.parent.symlink_to(tmp_path)
-    for path in (theirs, theirs.with_name("secret")):
-        before = Before("phase", tmp_path / "b")
-        with pytest.raises(PermissionError):
-            read_text(path)
-        with pytest.raises(PermissionError):
-            before.keep(path)
-        with pytest.raises(PermissionError):
-            write_file(path, "theirs\n", 0o644, (NOBODY, NOBODY))
-    before.data["files"] = {str(theirs.with_name("secret")): {"existed": False, "after": digest(secret)}}
-    with pytest.raises(PermissionError):
-        before.restore()
-    assert secret.read_text() == "root's\n" and os.geteuid() == os.getegid() == 0
-    assert {path.name for path in tmp_path.iterdir()} <= {"secret", "b"}
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: only root can give files away")
-def test_what_root_writes_in_a_home_is_its_persons_and_goes_again(home: Path, tmp_path: Path) -> None:
-    path = home / ".ssh/authorized_keys"
-    changed(Before("phase", tmp_path / "b"), path, "ours\n", 0o600)
-    assert (path.stat().st_uid, path.stat().st_mode & 0o777, path.parent.stat().st_uid) == (NOBODY, 0o600, NOBODY)
-    assert Before("phase", tmp_path / "b").restore() == [] and not path.parent.exists()
 
 
 DESK, LAPTOP = "ssh-ed25519 AAAAdesk motley-controller@desk", "ssh-ed25519 AAAAlaptop motley-controller@laptop"

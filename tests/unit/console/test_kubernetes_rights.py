@@ -1,0 +1,106 @@
+"""The Role of examples/ is what a run takes: each call of kubectl is allowed by it, and it allows no more."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+
+from console import kubernetes_launch as launch
+from console.infra import kubernetes
+from console.infra.kubernetes_report import Report
+from console.infra.node import Silent
+from console.kubernetes import settings
+from tests.support import kube_rights
+from tests.unit.console.test_infra_kubernetes import NODE, Server
+from tests.unit.console.test_kubernetes_launch import HOSTS, PLAN
+from train.errors import BadInput
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
+    """What a server with a run is asked, and what is applied to it."""
+    server, calls = Server(), []
+
+    def kube(words: Any, *more: str, given: str = "", **_: Any) -> str:
+        calls.append((list(more), given))
+        return server(*more) if more[0] in ("get", "delete") else ""
+
+    def popen(words: list[str], **_: Any) -> None:
+        calls.append((words[1:], ""))
+
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", kube)
+    monkeypatch.setattr(kubernetes.subprocess, "Popen", popen)
+    monkeypatch.setattr(kubernetes.atexit, "register", lambda *_: None)
+    monkeypatch.setattr(launch.Cluster, "is_there", True)
+    monkeypatch.setattr(kubernetes.KubernetesNode, "living", lambda *_: [])
+    monkeypatch.setattr(kubernetes.PodNode, "status", lambda _: {})
+    monkeypatch.setattr(kubernetes.PodNode, "runs", lambda _: {"runs": {}})
+    return calls
+
+
+def verbs() -> Iterator[str]:
+    """Of kubectl, as they stand in the code."""
+    for file in ("console/infra/kubernetes.py", "console/kubernetes_launch.py"):
+        for node in ast.walk(ast.parse((ROOT / file).read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "kube":
+                yield from (str(word.value) for word in node.args[:1] if isinstance(word, ast.Constant))
+
+
+def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str], str]], tmp_path: Path) -> None:
+    cluster = launch.Cluster(("kubectl",))
+    wanted = settings.read(DataLoader().load(HOSTS))
+    file = launch.write(PLAN, wanted, tmp_path, {}, "hub")
+    with pytest.raises(BadInput, match="is a Job there already"):
+        launch.try_out(PLAN, wanted, cluster, {})
+    launch.try_out(PLAN | {"run": "another"}, wanted, cluster, {})
+    NODE.status()
+    NODE.runs()
+    NODE.logs(10, follow=True)
+    _, job = NODE.newest()
+    assert job
+    NODE.waits_for(job, [])
+    kubernetes.readers(NODE, job, NODE.pods(job))
+    kubernetes.gone(NODE, "motley-qa-files")
+    asked.append((kubernetes.PodNode(name="p", pod="p", home="", kubectl=()).command(["python"]), ""))
+    NODE.stop(timeout_s=2)
+    launch.apply("qa", file, cluster)
+    needed: set[tuple[str, str]] = set()
+    for words, given in asked:
+        text = Path(words[words.index("-f") + 1]).read_text() if words[0] == "apply" and not given else given
+        assert not kube_rights.lacking(words, text), words
+        needed |= kube_rights.needed(words, text)
+    assert kube_rights.given() - needed == set()
+    assert set(verbs()) - {words[0] for words, _ in asked} == {"config"}, "which asks no server"
+
+
+def test_a_role_without_exec_is_said_as_such(
+    monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """The run trains, and cannot be seen: status and follow say why."""
+    rights = kube_rights.given() - {("create", "pods/exec"), ("get", "pods/exec")}
+    monkeypatch.setattr(kube_rights, "given", lambda: rights)
+    refused = kube_rights.lacking(["exec", "-i", "p", "--", "python"])
+    assert 'cannot create resource "pods/exec"' in refused
+
+    def silent(_: Any) -> dict[str, Any]:
+        raise Silent(refused)
+
+    monkeypatch.setattr(kubernetes.KubernetesNode, "kube", Server())
+    monkeypatch.setattr(kubernetes.PodNode, "status", silent)
+    found = NODE.status()
+    assert found["now"]["reason"] == refused and found["now"]["state"] == "not seen"
+
+    report = Report(NODE, "qa")
+    report.mute = kubernetes.PodNode(name="p", pod="p", home="", kubectl=())
+    report.hand_on(b"")
+    assert b'cannot create resource \\"pods/exec' in capfdbinary.readouterr().out
+    report.hand_on(b'now {"time": 1.5}')
+    report.hand_on(b"")
+    assert b"cannot create" not in capfdbinary.readouterr().out, "it has been seen"
