@@ -111,7 +111,6 @@ class Group:
         for local, process in enumerate(self.processes):
             process.tell(self.word, env(local) if generation else {})
 
-    @property
     def is_deaf(self) -> bool:
         """Told of another group, and still in the old one; or without one for long: its memory is somebody else's."""
         now = self.world.clock.now()
@@ -216,7 +215,7 @@ class LocalWorkers:
         if group and generation and not self.of(generation) and group.can_stay:
             group.tell(generation, partial(self._environment, generation))
             self.progress.begin()
-        if group and (group.kill_at or group.generation != generation or group.is_deaf):
+        if group and (group.kill_at or group.generation != generation or group.is_deaf()):
             self.stop()
         if self.group is None and self.stage.is_kept() and generation is not None:
             self.progress.begin()

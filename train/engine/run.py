@@ -89,7 +89,7 @@ def in_a_group(
     except Exception as error:
         if world and not isinstance(error, LeftGroupError):
             world.report_failure(error)
-        if kept and words and stays(words, error):
+        if kept and words and stays(kept, words, error):
             raise leave_group(kept, world) from None
         if kept and kept.step and kept.world.writes:
             milestones.write_checkpoint(kept)
@@ -109,7 +109,7 @@ def in_a_group(
             made = milestones.write_result(run)
             receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
     except Exception as error:
-        stay = bool(words and stays(words, error) and not run.trained.half_changed)
+        stay = bool(words and stays(run, words, error))
         raise (leave_group(run, world) if stay else fail(run, error)) from (None if stay else error)
     finally:
         if leaver and not stay:
@@ -117,13 +117,13 @@ def in_a_group(
     return run, receipt
 
 
-def stays(words: Words, error: Exception) -> bool:
+def stays(run: Run, words: Words, error: Exception) -> bool:
     """Where its agent has told of another group, or will, as a member of this one is gone."""
     from train.cluster.worker_process import classify_failure, report_to_agent
     from train.engine import consistency, setup
 
     lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)
-    if not words.may_stay or not (words.arrived.is_set() or lost):
+    if not words.may_stay or run.trained.half_changed or not (words.arrived.is_set() or lost):
         words.tell_agent(stays=False)
         return False
     if not words.arrived.is_set():
