@@ -87,6 +87,7 @@ def train(run: Run) -> None:
     make_up(run)
     since = time.perf_counter()
     while not is_over(run):
+        world.require_group()
         if profile.begin(run.step + 1):
             since = time.perf_counter()
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
@@ -123,7 +124,6 @@ def set_learning_rate(run: Run) -> float:
 def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
     """Forward and backward of this rank's rows; a smaller micro-batch after an out-of-memory."""
     while True:
-        run.world.require_group()
         fed = Fed(micro_batch=run.micro_batch)
         batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
         try:
