@@ -143,10 +143,21 @@ def write(
     plan = plan | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
     made = rendered(plan, settings, environment, token=secrets.token_hex(16), hub_token=hub_token)
     file = state / FOLDER / f"{plan['run']}.yaml"
-    head = f"# Run {plan['run']} on Kubernetes, written by Motley. It holds the run's secret.\n"
+    keep(file, plan["run"], made)
+    return file
+
+
+def keep(file: Path, run: str, made: list[Object]) -> None:
+    head = f"# Run {run} on Kubernetes, written by Motley. It holds the run's secret.\n"
     text = head + yaml.safe_dump_all(made, sort_keys=False, allow_unicode=True)
     write_atomic(file, text.encode(), mode=0o600)
-    return file
+
+
+def forget_hub_token(file: Path, run: str) -> None:
+    """The cluster has it now."""
+    made = list(yaml.safe_load_all(file.read_text()))
+    if any(one.get("stringData", {}).pop("hub-token", "") for one in made):
+        keep(file, run, made)
 
 
 def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
@@ -154,6 +165,7 @@ def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
     cluster.refuse_lost(run)
     cluster.kube("delete", "job", name, f"{name}-prepare", "--ignore-not-found", "--cascade=foreground")
     cluster.kube("apply", "-f", str(file))
+    forget_hub_token(file, run)
     note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches (kubectl get pods)"
     return {"run": run, "pid": 0, "how": "kubernetes", "time": began, "up": time.time(), "note": note}
 

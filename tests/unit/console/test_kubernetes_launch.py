@@ -53,6 +53,26 @@ def settings_read() -> settings.Settings:
     return settings.read(DataLoader().load(HOSTS))
 
 
+def test_the_hubs_token_is_in_no_file_once_the_cluster_has_it(
+    cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The run's own stays: what is applied again is the same run."""
+    applied = []
+
+    def kube(words: Any, verb: str, *more: str, **_: Any) -> str:
+        if verb == "apply":
+            applied.append(Path(more[-1]).read_text())
+        return '{"items": []}'
+
+    monkeypatch.setattr(KubernetesNode, "kube", kube)
+    file = launch.write(PLAN, settings_read(), tmp_path, {}, "hf_secret")
+    launch.apply("qa", file, cluster)
+    left = file.read_text()
+    assert "hf_secret" in applied[0] and "hf_secret" not in left and left.startswith("# Run qa on Kubernetes")
+    secrets = [one["stringData"] for one in yaml.safe_load_all(left) if one["kind"] == "Secret"]
+    assert [*secrets[0]] == ["token"] and file.stat().st_mode & 0o777 == 0o600
+
+
 def test_a_launch_names_the_pod_of_a_lost_machine_that_blocks_it(
     cluster: launch.Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
