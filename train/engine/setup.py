@@ -22,6 +22,7 @@ from train.engine.reporter import Reporter
 from train.errors import BadInput, CheckFailed
 from train.models import backends
 from train.models.backends import LossModule
+from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
 from train.parallel import sync
 from train.parallel.balance import Balance
@@ -82,7 +83,10 @@ def set_up(
     elif kept:
         micro_batch, why_micro = kept.micro_batch, "as before"
     else:
-        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
+        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows, world.size)
+    why_held = []
+    if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
+        why_held = hold_layers(config, recipe, module, trained, rows, micro_batch)
     total_steps = config.steps_over(len(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
@@ -108,7 +112,7 @@ def set_up(
         micro_batch_name=micro_batch_name,
     )
     why_cut += [why_stepping] if why_stepping else []
-    why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
+    why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", *why_held, f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
     return run
 
@@ -133,6 +137,8 @@ class Settled:
     shape: AnyFacts | None
     known: dict[str, str]
     """What an earlier generation has decided."""
+    may_hold: bool
+    """Of a base that is streamed here, the layers for which the card has room."""
     why_decided: list[str]
     why_placed: list[str]
 
@@ -142,13 +148,16 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     shape = recipe.shape(config, base)
     decisions = choose(config, devices, shape)
-    config, why_placed = placed(config, decisions, devices[world.rank], shape)
+    own = devices[world.rank]
+    may_hold = own.is_gpu and "stream" not in (own.weights, config.holding.weights)
+    config, why_placed = placed(config, decisions, own, shape)
     return Settled(
         config=config,
         decisions=decisions,
         devices=devices,
         shape=shape,
         known=known,
+        may_hold=may_hold,
         why_decided=why_decided,
         why_placed=why_placed,
     )
@@ -271,17 +280,35 @@ def make_balance(config: RunConfig, names: list[str]) -> Balance:
     return Balance(names, config.rows_per_step, known=speeds, moves=moves, fixed=config.shares)
 
 
-def choose_micro_batch(
-    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
+def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, ranks: int
 ) -> tuple[int, str]:
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
-    device = device_of(trained)
-    if device == "cpu":
+    if device_of(trained) == "cpu":
         return on_cpu(rows.row_length, config.ROW_UNIT)
+    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+    even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
+    most = even if stream_of(module.model) else config.rows_per_step
+    return microbatch.find(trial, ceiling_bytes=ceiling, most=most)
+
+
+def hold_layers(  # noqa: PLR0917 - what a step is made of
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, micro_batch: int
+) -> list[str]:
+    if not (stream := stream_of(module.model)):
+        return []
+    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+    held = stream.hold(microbatch.room(trial, micro_batch, ceiling_bytes=ceiling))
+    return [f"{held} of {len(stream.layers)} layers stay on the card: they fit beside {micro_batch} rows at a time"]
+
+
+def trial_of(
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
+) -> tuple[microbatch.Trial, int]:
+    device = device_of(trained)
     full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
-    trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
-    return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
+    return microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
 
 
 def micro_batch_name_of(config: RunConfig, world: World, decisions: Decisions, device: str, row_length: int) -> str:
