@@ -6,6 +6,8 @@ import threading
 import pytest
 import torch
 
+from train.cluster.processes import Memory, Process
+from train.cluster.worker_process import report_to_agent
 from train.parallel import words as module
 from train.parallel.words import LeftGroupError, Words
 
@@ -88,6 +90,11 @@ def test_the_word_that_has_a_place_is_obeyed(words, monkeypatch):
     words.require_group()
 
 
+def test_a_signal_without_a_word_is_somebody_elses(words):
+    words.hear()
+    words.require_group()
+
+
 def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_that_it_cannot(words):
     assert not words.may_stay
     for _ in range(module.MOST):
@@ -95,3 +102,21 @@ def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_
         assert words.may_stay
     words.tell_agent(stays=True)
     assert not words.may_stay
+
+
+class Gone:
+    pid = None
+
+
+def test_what_failed_in_the_group_before_is_no_failure_of_this_one(monkeypatch):
+    """It is told of another group while it reports that the last one broke."""
+    process = Process(Gone(), Memory("cause"), Memory("word"), Memory("answer"))
+    monkeypatch.setenv("MOTLEY_AGENT", "1")
+    monkeypatch.setenv("MOTLEY_FAILURE", process.cause.path)
+    process.tell(1, {})
+    report_to_agent(RuntimeError("Connection closed by peer"), word=0)
+    assert not process.reported()
+    report_to_agent(RuntimeError("Connection closed by peer"), word=1)
+    assert process.reported()
+    report_to_agent(RuntimeError("boom"))
+    assert process.reported()

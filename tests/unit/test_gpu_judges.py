@@ -44,7 +44,7 @@ def test_only_these_lines_are_simulated() -> None:
 
 RECORDED = {name: results.recorded(LINES[name]) for name in sorted(SIMULATED)}
 GOOD_LOSSES = [6.9, 6.8, 6.7, 6.6, 6.5, 6.4, 6.3, 6.2, 6.1, 6.0]
-LARGE = ("stream-16bit", "stream-4bit", "pipe-two", "pipe-beside-whole")
+LARGE = ("stream-16bit", "stream-4bit", "stream-part-4bit", "pipe-two", "pipe-beside-whole")
 PROOF = {"1": "a", "10": "b"}
 CURVE = {"losses": GOOD_LOSSES, "truth": GOOD_LOSSES, "adapters": [PROOF, PROOF]}
 EXACT = {
@@ -79,6 +79,7 @@ GOOD = {
     **dict.fromkeys(LARGE, CURVE),
     "two-resume": {**CURVE, "codes": [[143, 143], [143]], "starts": [0, 3, 7]},
     "sigterm": SIGTERM,
+    "stays": {"stayed": True, "again_s": 0.6, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES},
     "warm": WARM,
     "fp16-bf16": {"steps": 3, "fp16": [6.9, 6.5, 6.2], "bf16": [6.91, 6.5, 6.21]},
     "ask": {"wanted": "blue red", "before": "the the", "after": "blue red"},

@@ -35,6 +35,7 @@ class Process:
 
     def __init__(self, process: subprocess.Popen[bytes] | Worker, cause: Memory, word: Memory, answer: Memory) -> None:
         self.process, self.cause, self.word, self.answer = process, cause, word, answer
+        self.told = 0
 
     @property
     def pid(self) -> int | None:
@@ -44,8 +45,12 @@ class Process:
         return self.process.poll()
 
     def reported(self) -> bytes:
-        """Why it failed, in its own words; nothing where it could not say."""
-        return self.cause.read()
+        """Why it failed, in its own words; nothing where it could not say, or said it of a group before this one."""
+        cause = self.cause.read()
+        with contextlib.suppress(ValueError):
+            word = json.loads(cause)["word"]
+            return b"" if word is not None and word < self.told else cause
+        return cause
 
     def can_stay(self) -> bool:
         """While its group changes (train/parallel/words.py)."""
@@ -54,6 +59,7 @@ class Process:
     def tell(self, number: int, env: Mapping[str, str]) -> None:
         """Its place in the next group; nothing: wait for one."""
         self.cause.write(b"")
+        self.told = number
         self.word.write(json.dumps({"word": number, "env": dict(env)}).encode())
         if self.pid:
             with contextlib.suppress(ProcessLookupError):

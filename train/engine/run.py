@@ -127,7 +127,7 @@ def stays(run: Run, words: Words, error: Exception) -> bool:
         words.tell_agent(stays=False)
         return False
     if not words.arrived.is_set():
-        report_to_agent(error)
+        report_to_agent(error, words.taken)
     return True
 
 

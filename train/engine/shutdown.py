@@ -41,6 +41,7 @@ class Leaver:
         self.before = {number: signal.getsignal(number) for number in heard}
         for number in self.before:
             signal.signal(number, self._handle)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # its agent blocks the word's signal, which it takes itself
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
 
     def _handle(self, *_: object) -> None:

@@ -77,7 +77,8 @@ class Words:
         self.pulse.set()
 
     def _said(self) -> dict[str, Any]:
-        return dict(json.loads(self.word.read_text()))
+        text = self.word.read_text()  # none: the signal was somebody else's, as Slurm's before a job's time is over
+        return dict(json.loads(text)) if text else {"word": self.taken, "env": {}}
 
     # -- in a group ----------------------------------------------------------------------------------------------------
 
