@@ -2,12 +2,14 @@
 
 import json
 import threading
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from train.cluster.processes import Memory, Process
 from train.cluster.worker_process import report_to_agent
+from train.parallel import sync
 from train.parallel import words as module
 from train.parallel.words import LeftGroupError, Words
 
@@ -102,6 +104,26 @@ def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_
         assert words.may_stay
     words.tell_agent(stays=True)
     assert not words.may_stay
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_a_card_takes_a_gradient_only_once_gloo_has_brought_it_there(words, monkeypatch, agent):
+    """Its future is done while the copy from main memory is still under way, on a stream that only the work knows."""
+    gradient, sums = torch.ones(3), torch.full((3,), 5.0)
+
+    class Copying(Work):
+        def __init__(self, sent):
+            super().__init__()
+            self.sent = sent
+            self.future.set_result([sent])
+
+        def synchronize(self):
+            self.sent.copy_(sums)
+
+    monkeypatch.setattr(sync.dist, "all_reduce", lambda sent, async_op: Copying(sent))
+    ddp = SimpleNamespace(wire="fp32", nccl=None, words=words if agent else None, watch=sync.Stopwatch("cpu"))
+    bucket = SimpleNamespace(buffer=lambda: gradient)
+    assert (sync.DdpSync._all_reduce(ddp, bucket).wait() == 5).all() and (gradient == 5).all()
 
 
 class Gone:

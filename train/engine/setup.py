@@ -30,7 +30,7 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync, Stage
 from train.parallel.strategy import Strategy
 from train.parallel.workers import Workers
-from train.parallel.world import World
+from train.parallel.world import World, over_nccl
 from train.plan import decided
 from train.plan.catalogue import AnyFacts
 from train.plan.config import RunConfig, SftConfig
@@ -60,7 +60,7 @@ def set_up(
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names)
-    gpus = all(found.is_gpu for found in devices) and not workers.cut
+    nccl, why_nccl = over_nccl(config.exchange, [(found.node, found.is_gpu and not workers.cut) for found in devices])
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
     built = decisions.as_dict() | {"device": device, "steps on the processor": mixed}
@@ -68,10 +68,10 @@ def set_up(
     if kept:
         require_kept(built, kept.built)
         module, trained = kept.module, kept.trained
-        world.start_group(gpus=gpus)
+        world.start_group(gpus=nccl)
     else:
         module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
-        world.start_group(gpus=gpus)
+        world.start_group(gpus=nccl)
         trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
@@ -111,7 +111,7 @@ def set_up(
         micro_batch=micro_batch,
         micro_batch_name=micro_batch_name,
     )
-    why_cut += [why_stepping] if why_stepping else []
+    why_cut += [why for why in (why_stepping, why_nccl) if why]
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", *why_held, f"wire {wire}: {why_wire}"]
     begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
     return run

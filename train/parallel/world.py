@@ -18,6 +18,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -128,7 +129,7 @@ class World:
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, gpus: bool) -> None:
-        """`gpus`: every rank has one. Where some compute on CPUs, all must exchange alike."""
+        """`gpus`: every rank has one, and they exchange by themselves, over NCCL."""
         if self.size == 1:
             return
         # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
@@ -225,6 +226,21 @@ class World:
             getattr(c10d._world, known).clear()
         c10d._unregister_all_process_groups()
         c10d._world.group_count = 0
+
+
+def over_nccl(wanted: str, places: Sequence[tuple[str, bool]]) -> tuple[bool, str]:
+    """Whether ranks exchange over NCCL, and why; `places`: of each its machine, and whether it computes on a card.
+
+    Between machines gloo is as fast as a home's network, and who is whole stays where another is lost: its exchanges
+    can be left. NCCL's cannot."""
+    machines = {machine for machine, _ in places}
+    if len(places) == 1 or not all(on_card for _, on_card in places):
+        return False, ""
+    if wanted != "auto":
+        return wanted == "nccl", f"exchange {wanted}: as set"
+    if len(machines) == 1:
+        return True, "exchange nccl: the cards are in one machine"
+    return False, "exchange gloo: the cards are in several machines, of which one may be lost"
 
 
 def join(timeout_s: float = 300.0, words: Words | None = None) -> World:
