@@ -216,19 +216,30 @@ def own_gradient(first_step: int) -> None:
     sync.FlatSync._all_reduce = ignoring
 
 
-def half_an_exchange(step: int) -> None:
-    """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
-    start, exchange = world.World.start_group, sync.FlatSync._all_reduce
+class Nccl:
+    """In its place: an exchange waits where nobody can call it back, and nothing raises."""
 
-    class Nccl:
-        error = dist.ErrorType.SUCCESS
+    error = dist.ErrorType.SUCCESS
 
-        def get_error(self):
-            return self.error
+    def get_error(self):
+        return self.error
+
+
+def nccl() -> None:
+    start = world.World.start_group
 
     def starting(self, *, gpus):
         start(self, gpus=gpus)
         self.nccl = Nccl()
+
+    torch.cuda.synchronize = lambda: None
+    world.World.start_group = starting
+
+
+def half_an_exchange(step: int) -> None:
+    """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
+    nccl()
+    exchange = sync.FlatSync._all_reduce
 
     def ending(self):
         exchange(self)
@@ -239,8 +250,7 @@ def half_an_exchange(step: int) -> None:
             self.parameters[0].grad.add_(1.0)
 
     ending.calls = 0
-    torch.cuda.synchronize = lambda: None
-    world.World.start_group, sync.FlatSync._all_reduce = starting, ending
+    sync.FlatSync._all_reduce = ending
 
 
 def out_of_memory(above: int) -> None:

@@ -75,6 +75,7 @@ GOOD = {
     "oom-forward": {**OOM, "part": "forward"},
     "oom-backward": {**OOM, "part": "backward"},
     "oom-optimizer": DIED,
+    "card-error": {**DIED, "part": "card", "failed": ["CUDA error: device-side assert triggered"]},
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16"), CURVE),
     **dict.fromkeys(LARGE, CURVE),
     "two-resume": {**CURVE, "codes": [[143, 143], [143]], "starts": [0, 3, 7]},
@@ -137,6 +138,10 @@ BAD_MEMORY = [
 ]  # fmt: skip
 BAD_EXPORT = [{"exported": 215.0}, {"trained": 201.0}]
 BAD_SPEED = [{"step_s": 0.001}, {"step_s": 60.0}]
+BAD_DEATH: list[dict[str, object]] = [
+    {"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]}, {"starts": [0, 6]},
+    {"losses": WORSE},
+]  # fmt: skip
 SPOILED: dict[str, list[dict[str, object]]] = {
     "triton": [{"compile_s": 45.0}],
     "names": [{"hf": []}, {"unsloth": ["a"]}, {"shapes_alike": False}],
@@ -146,8 +151,9 @@ SPOILED: dict[str, list[dict[str, object]]] = {
               {"reason": "micro-batch 2: as set"}, {"losses": [1.0, 1.0, 1.0]}],
     "oom-forward": BAD_OOM,
     "oom-backward": BAD_OOM,
-    "oom-optimizer": [{"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]},
-                      {"starts": [0, 5]}, {"losses": WORSE}],
+    "oom-optimizer": [*BAD_DEATH, {"starts": [0, 5]}],
+    "card-error": BAD_DEATH,
+    "stays": [{"stayed": False}, {"losses": WORSE}, {"losses": []}],
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16", "card-and-cpu", "two-cards"), BAD_CURVE),
     **dict.fromkeys(LARGE, BAD_CURVE),
     "two-resume": [*BAD_CURVE, {"codes": [[143, 1], [143]]}, {"starts": [0, 0, 7]}],

@@ -132,12 +132,7 @@ class World:
         """`gpus`: every rank has one, and they exchange by themselves, over NCCL."""
         if self.size == 1:
             return
-        # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
-        # Then half of it is in the buffers and nothing raises: see `numbers`.
-        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
-        # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
-        os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
-        os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")  # or it sleeps for up to a minute before it gives up
+        prepare_nccl()
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         self.gather("ready")  # a model may load for longer than connecting may take
         group_store = dist.PrefixStore("group", self.store)
@@ -226,6 +221,15 @@ class World:
             getattr(c10d._world, known).clear()
         c10d._unregister_all_process_groups()
         c10d._world.group_count = 0
+
+
+def prepare_nccl() -> None:
+    # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
+    # Then half of it is in the buffers and nothing raises: see `numbers`.
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
+    # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
+    os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")  # or it sleeps for up to a minute before it gives up
 
 
 def over_nccl(wanted: str, places: Sequence[tuple[str, bool]]) -> tuple[bool, str]:
