@@ -78,16 +78,15 @@ def main() -> None:
 def sentence(report: dict[str, Any]) -> str:
     size = f"all-reduce {report['megabytes']:.0f} MB"
     words = f"{size} {report['seconds'] * 1000:.0f} ms = {report['percent_of_link']} % of the link"
-    why = f", as {report['why']}" if report.get("why") else ""
-    return f"{words} ({report['link_mbit']:.0f} Mbit/s, {report['backend']}{why}, {report['world']} nodes)"
+    return f"{words} ({report['link_mbit']:.0f} Mbit/s, {report['backend']}, {report['world']} nodes)"
 
 
 def environment(address: str) -> dict[str, str]:
     """The NIC that carries the LAN address, and nothing guessed."""
     nic = nic_of(address)
     known = {key: os.environ[key] for key in ("PATH", "HOME", "LANG") if key in os.environ}
-    known |= {"MOTLEY_ADDRESS": address, "OMP_NUM_THREADS": "1", "NCCL_IB_DISABLE": "1"}
-    return known | ({"GLOO_SOCKET_IFNAME": nic, "NCCL_SOCKET_IFNAME": f"={nic}"} if nic else {})
+    known |= {"MOTLEY_ADDRESS": address, "OMP_NUM_THREADS": "1"}
+    return known | ({"GLOO_SOCKET_IFNAME": nic} if nic else {})
 
 
 def nic_of(address: str) -> str:

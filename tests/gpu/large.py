@@ -4,6 +4,8 @@ each. Both train what one process trains that holds it whole."""
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from tests.gpu import runs
@@ -13,13 +15,32 @@ from tests.gpu.runs import curve
 TRAINS = ("transformers and peft",)
 
 
-def measure_streamed(place: Place, load_in: str) -> Figures:
+def measure_streamed(place: Place, load_in: str, change: Callable[[int], None] | None = None) -> Figures:
     """Beside the same one held, which computes forward twice as well: the adapters are one, bit for bit."""
     own = {"load_in": load_in, "gradient_checkpointing": "true"}
     truth = runs.begin_truth(place, **own)
-    found = runs.train(place.folder / "streamed", runs.options_for(place, **own, weights="stream"), [place.device])
+    options = runs.options_for(place, **own, weights="stream")
+    found = runs.train(place.folder / "streamed", options, [place.device], change=change)
     held = runs.well(truth)
     return {"losses": found.losses(), "adapters": [*found.adapters(), *held.adapters()], "truth": held.losses()}
+
+
+def half_stays(_rank: int) -> None:
+    """As where a card has room for half of the layers."""
+    from train.engine import setup
+    from train.models.stream import Stream
+
+    own: Any = {"settle": setup.settle, "hold": Stream.hold}
+
+    def settling(*words: Any) -> Any:
+        return replace(own["settle"](*words), may_hold=True)
+
+    def half(self: Stream, _room: int) -> int:
+        found: int = own["hold"](self, max(layer.bytes for layer in self.layers) * len(self.layers) // 2)
+        return found
+
+    vars(setup).update(settle=settling, trial_of=lambda *_: (lambda _rows: 0, 0))
+    Stream.hold = half  # type: ignore[method-assign, assignment]
 
 
 def measure_cut(place: Place, pipes: str, processes: int) -> Figures:
@@ -30,12 +51,12 @@ def measure_cut(place: Place, pipes: str, processes: int) -> Figures:
     return {"losses": found.losses(), "adapters": found.adapters(), "truth": runs.well(truth).losses()}
 
 
-def streamed(load_in: str, *needs: str) -> Line:
+def streamed(load_in: str, *needs: str, part: bool = False) -> Line:
     return Line(
-        name=f"stream-{load_in}",
-        about=f"a base in {load_in}, streamed: the adapter of one that is held, bit for bit",
+        name=f"stream-{'part-' if part else ''}{load_in}",
+        about=f"a base in {load_in}, {'half' if part else 'all'} streamed: trains as one that is held, bit for bit",
         needs=(*TRAINS, *needs),
-        measure=functools.partial(measure_streamed, load_in=load_in),
+        measure=functools.partial(measure_streamed, load_in=load_in, change=half_stays if part else None),
         judge=functools.partial(curve, limit=1e-6),
     )
 
@@ -53,6 +74,7 @@ def cut(name: str, about: str, pipes: str, processes: int) -> Line:
 LINES = (
     streamed("16bit"),
     streamed("4bit", "bitsandbytes"),
+    streamed("4bit", "bitsandbytes", part=True),
     cut("two", "two stages", "node-0+node-1", 2),
     cut("beside-whole", "two stages beside one that holds it whole", "node-0+node-1,node-2", 3),
 )

@@ -1,4 +1,5 @@
-"""Out of memory in the forward pass, in the backward pass and in the optimizer: what the run makes of it."""
+"""Out of memory in the forward pass, in the backward pass and in the optimizer, and a card that breaks: what the run
+makes of it."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, wi
 STEP = 6
 """In which it happens; step 4 has been saved."""
 IMPOSSIBLE_BYTES = 1 << 50
+CARD = "card"
 
 
 def ask_too_much(device: str) -> None:
@@ -61,10 +63,42 @@ def once_in(part: str, device: str) -> Callable[[int], None]:
     return change
 
 
+def breaks(device: str) -> Callable[[int], None]:
+    """A kernel's own assertion, after which the card answers nothing; beside NCCL's thread, which sees it first."""
+
+    def change(rank: int) -> None:
+        import torch
+        import torch.distributed as dist
+
+        from train.engine import loop
+        from train.parallel.world import World, prepare_nccl
+
+        compute = loop.compute
+
+        def start_group(self: World, *, gpus: bool) -> None:
+            if device != "cpu":
+                prepare_nccl()
+                dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
+                dist.all_reduce(torch.ones(1, device=device))
+
+        def breaking(run: Any, mine: list[int], weight: float) -> Any:
+            if run.step + 1 == STEP and device == "cpu":
+                raise torch.AcceleratorError("CUDA error: device-side assert triggered, made by this line")
+            if run.step + 1 == STEP:
+                torch.zeros(2, device=device)[torch.full((1,), 9, device=device)].sum().item()
+            return compute(run, mine, weight)
+
+        vars(loop).update(compute=breaking)
+        World.start_group = start_group  # type: ignore[method-assign]
+
+    return change
+
+
 def measure(place: Place, part: str) -> Figures:
     truth = runs.begin_truth(place)
     options, home, cause = runs.options_for(place), place.folder / "run", place.folder / "cause.json"
-    first = runs.Runs(home, options, [place.device], change=once_in(part, place.device), failure=cause)
+    change = breaks(place.device) if part == CARD else once_in(part, place.device)
+    first = runs.Runs(home, options, [place.device], change=change, failure=cause)
     codes = first.wait()
     last = runs.train(home, options, [place.device]) if any(codes) else first
     return {
@@ -82,7 +116,7 @@ def measure(place: Place, part: str) -> Figures:
 
 def judge(values: Figures) -> Verdict:
     curve = within("losses off the undisturbed run by", furthest(values["losses"], values["truth"]), 1e-4)
-    if values["part"] == "optimizer":
+    if values["part"] in ("optimizer", CARD):
         return together(curve, *died_and_resumed(values))
     sizes, half = values["micro_batches"], runs.OPTIONS["micro_batch"] // 2
     lowered = sizes == [2 * half] * (STEP - 1) + [half] * (len(sizes) - STEP + 1)
@@ -98,23 +132,26 @@ def judge(values: Figures) -> Verdict:
 def died_and_resumed(values: Figures) -> list[tuple[bool, str]]:
     """A step that may be half done is not saved: the last proven checkpoint counts."""
     cause = values["cause"] or {}
-    named = any("memory" in message.lower() for message in values["failed"])
+    sign = "cuda error" if values["part"] == CARD else "memory"
+    named = any(sign in message.lower() for message in values["failed"])
     own = cause.get("kind") == "own"
+    saved = [[0, 4], [0, STEP - 1]] if values["part"] == CARD else [[0, 4]]  # a card that still gives its weights back
     return [
-        (values["codes"] == [1], "the process ended" if values["codes"] == [1] else f"it ended with {values['codes']}"),
+        (values["codes"] in ([1], [7]), "the process ended" if any(values["codes"]) else "it did not end"),
         (named, "the cause was named" if named else f"no cause was named: {values['failed']}"),
         (own, "as this node's own" if own else f"as {cause.get('kind', 'nothing')}"),
-        (values["starts"] == [0, 4], f"began at steps {values['starts']}"),
+        (values["starts"] in saved, f"began at steps {values['starts']}"),
     ]
 
 
-LINES = tuple(
-    Line(
-        name=f"oom-{part}",
-        about=f"out of memory in the {part}{'' if part == 'optimizer' else ' pass'}",
-        needs=("transformers and peft",),
-        measure=functools.partial(measure, part=part),
-        judge=judge,
-    )
-    for part in ("forward", "backward", "optimizer")
+def line(name: str, about: str, part: str) -> Line:
+    measured = functools.partial(measure, part=part)
+    return Line(name=name, about=about, needs=("transformers and peft",), measure=measured, judge=judge)
+
+
+LINES = (
+    line("oom-forward", "out of memory in the forward pass", "forward"),
+    line("oom-backward", "out of memory in the backward pass", "backward"),
+    line("oom-optimizer", "out of memory in the optimizer", "optimizer"),
+    line("card-error", "a card that breaks, beside NCCL: its process ends by itself, and the run is resumed", CARD),
 )

@@ -211,7 +211,7 @@ def ask_a_person(text: str) -> None:
 def measure_nccl(place: Place) -> Figures:
     pair = Pair(place)
     try:
-        pair.launch("kit-nccl", place.pair, {"NCCL_DEBUG": "INFO"}, max_steps=20)
+        pair.launch("kit-nccl", place.pair, {"NCCL_DEBUG": "INFO"}, max_steps=20, exchange="nccl")
         pair.wait("step 20", lambda looks: step_of(looks, pair.other)["step"] >= 20, 900)
         journals = {
             node: pair.console("logs", "--limit", node, "--lines", "2000", "--no-follow") for node in place.pair

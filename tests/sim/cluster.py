@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,6 +78,7 @@ class Cluster:
                 step_s=0.3 + 0.3 * dice.random(),
                 saves_s=2.5 * dice.random() ** 2,
                 keeps_s=0.5 * dice.random(),
+                stays=Random(f"stays {self.seed} {name}").random() < 0.7,
             )
             if self.has_address:
                 machine.files[SETTINGS.home_folder.joinpath(name, paths.NOTIFY)] = b"somebody"

@@ -1,7 +1,8 @@
 """Played workers: processes that load, find each other at the address of their generation, and train step after step.
 
 They do what train/engine does as far as an agent can see it: each has all weights; a step needs every one of them; who
-is asked to leave saves the step that it has; who loses another one fails; events.jsonl gets what they tell.
+is asked to leave saves the step that it has; who loses another one fails, or stays and waits for its agent's word; who
+is told of another group leaves this one, and takes its step with it; events.jsonl gets what they tell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.sim.played import Life, Machine, Play
+from train.cluster.membership import Generation
 from train.cluster.processes import Processes
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class Trained:
     fails: list[str] = field(default_factory=list)
     """What the next workers fail with as soon as they are loaded."""
     cannot_end: bool = False
+    stays: bool = True
+    """Whether its workers can, where the group changes."""
     cpu_s: float = 0.0
     cpu_at: float = 0.0
 
@@ -68,14 +72,15 @@ class Group:
         self.step, self.heard_at, self.is_over = -1, 0.0, False
 
     def join(self, worker: Worker) -> None:
-        self.workers[worker.rank] = worker
-        if len(self.workers) < self.size or any(one.code is not None or one.leaves for one in self.workers.values()):
+        self.workers[worker.rank], worker.group = worker, self
+        if len(self.workers) < self.size or any(one.is_gone_from(self) for one in self.workers.values()):
             return  # who waits for one that is gone gives up
         play = self.training.play
-        self.step, self.heard_at = max(one.node.kept for one in self.workers.values()), play.time
+        self.step, self.heard_at = max(max(one.step, one.node.kept) for one in self.workers.values()), play.time
         self.training.truth.begins(self)
         for one in self.workers.values():
             one.step = self.step
+            one.answer = one.answer or (b"0" if one.node.stays else b"")
             one.node.tell(event="start", weights=1e6)
         play.after(self.step_s, self.go_on)
 
@@ -88,7 +93,7 @@ class Group:
         play, workers = self.training.play, list(self.workers.values())
         if self.is_over:
             return
-        if gone := next((one for one in workers if one.code is not None or one.leaves), None):
+        if gone := next((one for one in workers if one.is_gone_from(self)), None):
             self.loses(gone)
         elif not all(one.can_work for one in workers) or not self.all_linked():
             if play.time - self.heard_at > GIVE_UP_S:
@@ -116,10 +121,10 @@ class Group:
         self.is_over = True
         play = self.training.play
         for one in self.workers.values():
-            if one is not gone and one.code is None and not one.leaves:
+            if one is not gone and not one.is_gone_from(self):
                 told = gone.node.machine.is_on and play.reaches(gone.node.machine, one.node.machine)
                 soon_s = 0.05 + 0.3 * play.dice.random() if told else GIVE_UP_S
-                play.after(soon_s, one.fails, "peer", "gloo: connection closed by peer")
+                play.after(soon_s, one.loses, self, "gloo: connection closed by peer")
 
 
 class Worker:
@@ -127,16 +132,21 @@ class Worker:
 
     def __init__(self, training: Training, node: Trained, life: Life, env: Mapping[str, str]) -> None:
         self.training, self.node, self.life = training, node, life
-        self.rank, self.size = int(env["RANK"]), int(env["WORLD_SIZE"])
-        self.where = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}"
         self.pid = training.next_pid()
         self.code: int | None = None
-        self.cause = b""
+        self.cause = self.answer = b""
+        self.word = 0
+        self.group: Group | None = None
         self.step = -1
-        self.number = life.agent.generation.number
+        self._takes(env, life.agent.generation.number)
         self.is_loaded = self.is_hung = self.is_halted = self.leaves = False
         self.asked_at = 0.0
         training.play.after(node.loads_s, self._loaded)
+
+    def _takes(self, env: Mapping[str, str], number: int) -> None:
+        """Its place in a group."""
+        self.rank, self.size = int(env["RANK"]), int(env["WORLD_SIZE"])
+        self.where, self.number = f"{env['MASTER_ADDR']}:{env['MASTER_PORT']}", number
 
     # -- what it does ----------------------------------------------------------------------------------------------
 
@@ -154,6 +164,9 @@ class Worker:
         if self.node.fails:
             self.fails("own", self.node.fails.pop())
             return
+        self._meets()
+
+    def _meets(self) -> None:
         group = self.training.groups.get(self.where)
         if group is None or group.is_over or group.step >= 0 or self.rank in group.workers:
             group = self.training.groups[self.where] = Group(self.training, self.size)
@@ -163,7 +176,18 @@ class Worker:
     def _gives_up(self, group: Group) -> None:
         if group.step < 0:
             group.is_over = True
-            self.fails("peer", "gloo connect: the others did not come")
+            self.loses(group, "gloo connect: the others did not come")
+
+    def is_gone_from(self, group: Group) -> bool:
+        return self.code is not None or self.leaves or self.group is not group
+
+    def loses(self, group: Group, message: str) -> None:
+        if self.is_gone_from(group):
+            return
+        if not self.answer:
+            self.fails("peer", message)
+        elif not self.is_hung:
+            self.group, self.cause = None, json.dumps({"kind": "peer", "message": message}).encode()
 
     def tell_step(self, step: int, step_s: float, ends: bool) -> None:
         if self.code is not None or not self.node.machine.is_on:
@@ -179,6 +203,7 @@ class Worker:
 
     def fails(self, kind: str, message: str) -> None:
         if self.code is None and not self.is_hung and not self.leaves:
+            self.answer = b""
             self.cause = json.dumps({"kind": kind, "message": message}).encode()
             self._save()
             self.ends(1)
@@ -202,6 +227,28 @@ class Worker:
 
     def reported(self) -> bytes:
         return self.cause
+
+    def can_stay(self) -> bool:
+        return bool(self.answer)
+
+    def tell(self, number: int, env: Mapping[str, str]) -> None:
+        self.cause, self.word = b"", number
+        soon_s = 0.02 + self.node.step_s * self.training.play.dice.random()
+        self.training.play.after(soon_s, self._obeys, number, dict(env), self.life.agent.generation)
+
+    def _obeys(self, number: int, env: Mapping[str, str], generation: Generation | None) -> None:
+        if self.code is not None or self.leaves or not self.answer or number != self.word:
+            return
+        if not self.can_work:
+            self.training.play.after(0.2, self._obeys, number, env, generation)
+            return
+        self.group, self.answer = None, str(number).encode()
+        if generation:
+            self._takes(env, generation.number)
+            self._meets()
+
+    def has_obeyed(self, number: int) -> bool:
+        return self.answer == str(number).encode()
 
     def is_stopped(self) -> bool:
         return self.code is None and self.is_halted

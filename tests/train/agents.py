@@ -35,6 +35,8 @@ class Agents:
         self.token, self.port = secrets.token_hex(8), _ports()
         self.more: dict = {}
         """Of cluster.yaml."""
+        self.odd: dict[str, dict] = {}
+        """Settings of one node alone."""
         self.net = 1 + secrets.randbelow(250)
 
     def folder(self, name: str) -> Path:
@@ -53,7 +55,7 @@ class Agents:
         facts = {"run": "run", "node": name, "token": self.token, "nodes": nodes, "interface": "lo"}
         facts |= {"presence_port": self.port, "group_ports": [self.port + 1, self.port + 60]} | self.more | changes
         (folder / "cluster.yaml").write_text(json.dumps(facts))
-        settings = self.options | {"home": str(folder)}
+        settings = self.options | {"home": str(folder)} | self.odd.get(name, {})
         (folder / "training.yaml").write_text(json.dumps(settings, default=str))
         return ["--cluster", str(folder / "cluster.yaml"), "--config", str(folder / "training.yaml")]
 
@@ -121,6 +123,18 @@ class Agents:
 
     def steps(self, name: str) -> list[dict]:
         return history(self.events(name))
+
+    def losses(self, *names: str) -> list[float]:
+        """Of a run whose group changed: each log is in order, and together they have each step. Who was asked to leave
+        the group a moment too early has a step from another, and not in its own log."""
+        found: dict[int, float] = {}
+        for name in names:
+            steps = self.steps(name)
+            numbers = [step["step"] for step in steps]
+            assert numbers == sorted({*numbers}), f"{name}: {numbers}"
+            found |= {step["step"]: step["loss"] for step in steps}
+        assert sorted(found) == list(range(1, len(found) + 1)), sorted(found)
+        return [found[step] for step in sorted(found)]
 
     def last_step(self, name: str) -> dict:
         """From the end of the log: cheap enough to be asked all the time."""

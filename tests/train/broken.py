@@ -12,9 +12,10 @@ from torch._C import _distributed_c10d as dist
 
 from train import __main__
 from train.cluster import agent
-from train.engine import batches, checkpoint, loop, milestones, profiler, shutdown, staging
+from train.engine import batches, checkpoint, loop, milestones, profiler, setup, shutdown, staging
 from train.errors import BadInput
 from train.models.backends import LossModule
+from train.models.stream import stream_of
 from train.parallel import diloco, sync, world
 from train.recipes import model_card
 from train.runlog import notices, trace
@@ -215,19 +216,30 @@ def own_gradient(first_step: int) -> None:
     sync.FlatSync._all_reduce = ignoring
 
 
-def half_an_exchange(step: int) -> None:
-    """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
-    start, exchange = world.World.start_group, sync.FlatSync._all_reduce
+class Nccl:
+    """In its place: an exchange waits where nobody can call it back, and nothing raises."""
 
-    class Nccl:
-        error = dist.ErrorType.SUCCESS
+    error = dist.ErrorType.SUCCESS
 
-        def get_error(self):
-            return self.error
+    def get_error(self):
+        return self.error
+
+
+def nccl() -> None:
+    start = world.World.start_group
 
     def starting(self, *, gpus):
         start(self, gpus=gpus)
         self.nccl = Nccl()
+
+    torch.cuda.synchronize = lambda: None
+    world.World.start_group = starting
+
+
+def half_an_exchange(step: int) -> None:
+    """As NCCL where nobody is gone: an exchange on one rank ends early, its group knows, and nothing raises."""
+    nccl()
+    exchange = sync.FlatSync._all_reduce
 
     def ending(self):
         exchange(self)
@@ -238,8 +250,7 @@ def half_an_exchange(step: int) -> None:
             self.parameters[0].grad.add_(1.0)
 
     ending.calls = 0
-    torch.cuda.synchronize = lambda: None
-    world.World.start_group, sync.FlatSync._all_reduce = starting, ending
+    sync.FlatSync._all_reduce = ending
 
 
 def out_of_memory(above: int) -> None:
@@ -252,6 +263,30 @@ def out_of_memory(above: int) -> None:
         return loss_sum(self, batch)
 
     LossModule.forward = small
+
+
+def room_for_layers(layers: int) -> None:
+    """A small card, on paper: it streams, has room for so many layers beside its rows, and in step 3 it has not."""
+    settle, compute, forward = setup.settle, loop.compute, LossModule.forward
+    now = {"step": 0}
+
+    def settling(*words):
+        return dataclasses.replace(settle(*words), may_hold=True)
+
+    def trial(config, recipe, module, *_):
+        room = layers * max(layer.bytes for layer in stream_of(module.model).layers)
+        return lambda micro_batch: 1000 * micro_batch, room + 1000 * config.micro_batch
+
+    def watched(run, mine, weight):
+        now["step"] = run.step + 1
+        return compute(run, mine, weight)
+
+    def small(self, batch):
+        if now["step"] == 3 and stream_of(self.model).held:
+            raise torch.OutOfMemoryError("simulated")
+        return forward(self, batch)
+
+    setup.settle, setup.trial_of, loop.compute, LossModule.forward = settling, trial, watched, small
 
 
 def nan_loss(at_call: int) -> None:

@@ -1,6 +1,5 @@
 """When a node is skipped for its own failures, for how long, and what counts as a sign of life."""
 
-import io
 import json
 import os
 import signal
@@ -18,7 +17,7 @@ from train.cluster.fitness import Fitness, Newcomers, stuck_words
 from train.cluster.heartbeat import Peer
 from train.cluster.membership import End, Generation, Idle, Propose, Verdict, decide
 from train.cluster.observed import Observed
-from train.cluster.processes import Process, Processes
+from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
 from train.cluster.workers import Group, Work, WorkersSeen
 from train.cluster.world import CLOCK, World
@@ -130,13 +129,13 @@ time.sleep(60)
 
 def test_who_waits_in_the_kernel_is_seen_on_the_process_itself():
     with subprocess.Popen([sys.executable, "-c", VFORKS], start_new_session=True) as waits:
-        process = Process(waits, io.BytesIO())
+        process = Process(waits, *[Memory("")] * 3)
         try:
             pace.until(process.waits_in_kernel, 20, "it does not count as waiting in the kernel")
         finally:
             process.send(signal.SIGKILL)
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as sleeps:
-        process = Process(sleeps, io.BytesIO())
+        process = Process(sleeps, *[Memory("")] * 3)
         pace.until(lambda: not process.waits_in_kernel(), 20, "it counts as waiting in the kernel, and sleeps")
         process.send(signal.SIGKILL)
     assert not process.waits_in_kernel(), "it is gone"

@@ -14,7 +14,7 @@ from train.cluster.worker_process import classify_failure
 from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
-from train.parallel.world import FAILED, World
+from train.parallel.world import FAILED, World, over_nccl
 from train.runlog.paths import DECIDED
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
@@ -122,6 +122,22 @@ def test_half_an_exchange_is_never_applied_saved_or_resumed_from(data, tmp_path)
     resumed = cluster.train(tmp_path, options, 2)
     whole = cluster.train(tmp_path / "whole", options, 2)
     assert resumed.losses() == pytest.approx(whole.losses(), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "places", "found"),
+    [
+        ("auto", [("a", True), ("a", True)], (True, "exchange nccl: the cards are in one machine")),
+        ("auto", [("a", True), ("b", True)], (False, "exchange gloo: the cards are in several machines")),
+        ("nccl", [("a", True), ("b", True)], (True, "exchange nccl: as set")),
+        ("gloo", [("a", True), ("a", True)], (False, "exchange gloo: as set")),
+        ("nccl", [("a", True), ("b", False)], (False, "")),
+        ("auto", [("a", True)], (False, "")),
+    ],
+)
+def test_cards_exchange_by_themselves_only_within_one_machine_or_as_set(wanted, places, found):
+    nccl, why = over_nccl(wanted, places)
+    assert nccl == found[0] and why.startswith(found[1]) and bool(why) == bool(found[1])
 
 
 @pytest.mark.parametrize(

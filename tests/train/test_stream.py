@@ -15,7 +15,7 @@ from tests.train.bases import LINEARS, quantised_layers, save_in_4bit
 from tests.train.cluster import ROOT, environment
 from train.errors import BadInput
 from train.models.model_files import model_folder
-from train.models.stream import LayerWeights, Stream
+from train.models.stream import LayerWeights, Stream, stream_of
 from train.plan.catalogue import FAMILIES
 from train.plan.config import load_config
 
@@ -32,6 +32,38 @@ def assert_alike(folder, **spec):
 def test_a_streamed_base_trains_bit_for_bit_like_one_that_is_held(form, checkpointing):
     losses, _ = assert_alike(model_folder("tiny"), load_in=form, gradient_checkpointing=checkpointing)
     assert losses[-1] < losses[0]
+
+
+@pytest.fixture(params=["16bit", "4bit", "4bit files"])
+def form(request, in_4_bit):
+    folder = in_4_bit if request.param == "4bit files" else model_folder("tiny")
+    return folder, "auto" if request.param == "4bit files" else request.param
+
+
+@pytest.mark.parametrize("layers", [1, 3, 99])
+def test_layers_that_stay_change_no_bit_and_are_not_read(form, layers):
+    folder, load_in = form
+    all_read = streaming.build(folder, weights="stream", load_in=load_in)
+    some_stay = streaming.build(folder, weights="stream", load_in=load_in)
+    stream = stream_of(some_stay)
+    largest = max(layer.bytes for layer in stream.layers)
+    assert stream.hold(largest * layers + 1) == min(layers, 4) == len(stream.held)
+    read, bring = [], stream._bring
+    stream._bring = lambda index, *words: read.append(index) or bring(index, *words)
+    assert streaming.train(some_stay, 2) == streaming.train(all_read, 2)
+    assert set(read) == set(range(4)) - set(stream.held)
+    assert stream.let_go() and not stream.let_go()
+    assert streaming.train(some_stay, 1) == streaming.train(all_read, 1)
+
+
+def test_layers_that_stay_are_spread_between_those_that_come(stream):
+    stream.source.may_read.release(99)
+    stream.hold(stream.layers[0].bytes)
+    assert list(stream.held) == [1]
+    up = [stream.needed(i, learns=True, backward=False)["w"][0, 0].item() for i in range(3)]
+    down = [stream.needed(i, learns=True, backward=True)["w"][0, 0].item() for i in (2, 1, 0)]
+    assert (up, down) == ([0, 1, 2], [2, 1, 0])
+    assert stream.source.numbers == [1, 0, 2, 0]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -215,6 +247,19 @@ def test_a_node_that_streams_trains_with_nodes_that_do_not(tmp_path):
     assert run.losses() == held.losses()
     adapters = {made.read_bytes() for made in tmp_path.rglob("results/run/adapter/adapter_model.safetensors")}
     assert len(adapters) == 1
+
+
+def test_a_card_with_room_for_some_layers_keeps_them_until_memory_runs_out(tmp_path):
+    data = cluster.make_rows(tmp_path / "data", 30, 4)
+    options = {"model": "tiny", "dataset": data, "max_steps": 5, "rows_per_step": 6, "lora_r": 8, "micro_batch": 2}
+    options |= {"weights": "stream", "resume": "auto"}
+    broken = [str(ROOT / "tests/train/broken.py"), "room_for_layers=2"]
+    run = cluster.train(tmp_path / "some", options, 1, program=broken)
+    assert run.losses() == cluster.train(tmp_path / "none", options, 1).losses()
+    assert "2 of 4 layers stay on the card: they fit beside 2 rows at a time" in run.said()
+    assert "out of memory, continuing with all layers streamed" in run.said()
+    again = cluster.train(tmp_path / "some", options, 1, program=broken)
+    assert "2 rows at a time" not in again.said() and "stay on the card" not in again.said()
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ def test_only_these_lines_are_simulated() -> None:
 
 RECORDED = {name: results.recorded(LINES[name]) for name in sorted(SIMULATED)}
 GOOD_LOSSES = [6.9, 6.8, 6.7, 6.6, 6.5, 6.4, 6.3, 6.2, 6.1, 6.0]
-LARGE = ("stream-16bit", "stream-4bit", "pipe-two", "pipe-beside-whole")
+LARGE = ("stream-16bit", "stream-4bit", "stream-part-4bit", "pipe-two", "pipe-beside-whole")
 PROOF = {"1": "a", "10": "b"}
 CURVE = {"losses": GOOD_LOSSES, "truth": GOOD_LOSSES, "adapters": [PROOF, PROOF]}
 EXACT = {
@@ -75,10 +75,12 @@ GOOD = {
     "oom-forward": {**OOM, "part": "forward"},
     "oom-backward": {**OOM, "part": "backward"},
     "oom-optimizer": DIED,
+    "card-error": {**DIED, "part": "card", "failed": ["CUDA error: device-side assert triggered"]},
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16"), CURVE),
     **dict.fromkeys(LARGE, CURVE),
     "two-resume": {**CURVE, "codes": [[143, 143], [143]], "starts": [0, 3, 7]},
     "sigterm": SIGTERM,
+    "stays": {"stayed": True, "again_s": 0.6, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES},
     "warm": WARM,
     "fp16-bf16": {"steps": 3, "fp16": [6.9, 6.5, 6.2], "bf16": [6.91, 6.5, 6.21]},
     "ask": {"wanted": "blue red", "before": "the the", "after": "blue red"},
@@ -136,6 +138,10 @@ BAD_MEMORY = [
 ]  # fmt: skip
 BAD_EXPORT = [{"exported": 215.0}, {"trained": 201.0}]
 BAD_SPEED = [{"step_s": 0.001}, {"step_s": 60.0}]
+BAD_DEATH: list[dict[str, object]] = [
+    {"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]}, {"starts": [0, 6]},
+    {"losses": WORSE},
+]  # fmt: skip
 SPOILED: dict[str, list[dict[str, object]]] = {
     "triton": [{"compile_s": 45.0}],
     "names": [{"hf": []}, {"unsloth": ["a"]}, {"shapes_alike": False}],
@@ -145,8 +151,9 @@ SPOILED: dict[str, list[dict[str, object]]] = {
               {"reason": "micro-batch 2: as set"}, {"losses": [1.0, 1.0, 1.0]}],
     "oom-forward": BAD_OOM,
     "oom-backward": BAD_OOM,
-    "oom-optimizer": [{"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]},
-                      {"starts": [0, 5]}, {"losses": WORSE}],
+    "oom-optimizer": [*BAD_DEATH, {"starts": [0, 5]}],
+    "card-error": BAD_DEATH,
+    "stays": [{"stayed": False}, {"losses": WORSE}, {"losses": []}],
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16", "card-and-cpu", "two-cards"), BAD_CURVE),
     **dict.fromkeys(LARGE, BAD_CURVE),
     "two-resume": [*BAD_CURVE, {"codes": [[143, 1], [143]]}, {"starts": [0, 0, 7]}],

@@ -289,7 +289,11 @@ class Agent:
 
     def _act(self, action: Action) -> None:
         if isinstance(action, Idle):
-            self._drop_generation()
+            if self.status.condition == "fit":
+                self.generation = None
+                self.workers.hold()
+            else:
+                self._drop_generation()
             self.reason = action.reason
             if action.reason != self.idle_reason:
                 self.idle_reason = action.reason
@@ -371,7 +375,7 @@ class Agent:
         group, progress = self.workers.of(self.generation), self.workers.progress
         if verdict.done and group:
             deadline = self.now() + TIMING.finish_s  # another node finished a moment before this one
-            while group.living and self.now() < deadline:
+            while group.state == "running" and self.now() < deadline:
                 progress.read()
                 self._show()
                 self.world.clock.sleep(0.1)

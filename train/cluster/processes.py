@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -10,16 +11,31 @@ import subprocess
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from train.cluster.forkserver import ForkServer, Worker, with_source
 
 
-class Process:
-    """One worker: in a session of its own, with a file in this process's memory for the cause of its failure."""
+class Memory:
+    """A file in this process's memory that a worker knows the way to."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | Worker, cause: IO[bytes]) -> None:
-        self.process, self.cause = process, cause
+    def __init__(self, name: str) -> None:
+        self.file = os.fdopen(os.memfd_create(name), "r+b", buffering=0)
+        self.path = f"/proc/{os.getpid()}/fd/{self.file.fileno()}"
+
+    def read(self) -> bytes:
+        return os.pread(self.file.fileno(), 1 << 16, 0)
+
+    def write(self, text: bytes) -> None:
+        self.file.truncate(0)
+        os.pwrite(self.file.fileno(), text, 0)
+
+
+class Process:
+    """One worker, in a session of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes] | Worker, cause: Memory, word: Memory, answer: Memory) -> None:
+        self.process, self.cause, self.word, self.answer = process, cause, word, answer
+        self.told = 0
 
     @property
     def pid(self) -> int | None:
@@ -29,9 +45,28 @@ class Process:
         return self.process.poll()
 
     def reported(self) -> bytes:
-        """Why it failed, in its own words; nothing where it could not say."""
-        self.cause.seek(0)
-        return self.cause.read()
+        """Why it failed, in its own words; nothing where it could not say, or said it of a group before this one."""
+        cause = self.cause.read()
+        with contextlib.suppress(ValueError):
+            word = json.loads(cause)["word"]
+            return b"" if word is not None and word < self.told else cause
+        return cause
+
+    def can_stay(self) -> bool:
+        """While its group changes (train/parallel/words.py)."""
+        return bool(self.answer.read())
+
+    def tell(self, number: int, env: Mapping[str, str]) -> None:
+        """Its place in the next group; nothing: wait for one."""
+        self.cause.write(b"")
+        self.told = number
+        self.word.write(json.dumps({"word": number, "env": dict(env)}).encode())
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGUSR1)
+
+    def has_obeyed(self, number: int) -> bool:
+        return self.answer.read() == str(number).encode()
 
     def is_stopped(self) -> bool:
         try:
@@ -65,11 +100,12 @@ class Processes:
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> Process:
         """`python COMMAND…`"""
-        cause = os.fdopen(os.memfd_create("failure"), "rb")
-        own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": f"/proc/{os.getpid()}/fd/{cause.fileno()}"}
+        cause, word, answer = Memory("failure"), Memory("word"), Memory("answer")
+        own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": cause.path}
+        own |= {"MOTLEY_WORD": word.path, "MOTLEY_ANSWER": answer.path}
         whole = with_source({**os.environ, **own, **env})
         forked = self.forkserver.start(command, whole) if self.forkserver else None
-        return Process(forked or _start_cold(command, whole), cause)
+        return Process(forked or _start_cold(command, whole), cause, word, answer)
 
     def pace(self) -> float:
         """How many times as long as on an idle machine things take here, by who wants to compute."""

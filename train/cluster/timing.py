@@ -50,6 +50,10 @@ class Timing:
     # the workers: to save into memory, to be gone after SIGKILL, to be gone, to be on the disk; the last two are
     # together less than the unit's TimeoutStopSec
     save_s: float = 3.5
+    obey_s: float = 3.5
+    """How long workers that are told of another group may go on in the old one; or two of their steps."""
+    held_s: float = 20.0
+    """How long they keep their memory without a group."""
     unkillable_s: float = 3.0
     gone_s: float = 4.5
     keep_s: float = 40.0

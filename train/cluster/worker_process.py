@@ -41,7 +41,7 @@ OWN_SIGNS = (
 PEER_SIGNS = (
     "/gloo/", "gloo connect", "connectfullmesh", "closed by peer", "reset by peer", "broken pipe", "connection refused",
     "no route to host", "remote process exited", "remote peer", "collective operation timeout", "tcpstore",
-    "communicator was aborted", "did not answer", "cannot start:", "the exchange failed",
+    "communicator was aborted", "did not answer", "cannot start:", "the exchange failed", "begins anew",
 )  # fmt: skip
 NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
@@ -65,11 +65,13 @@ def prctl(option: int, value: int | bytes) -> None:
     ctypes.CDLL(None).prctl(option, value)
 
 
-def report_to_agent(error: BaseException) -> None:
+def report_to_agent(error: BaseException, word: int | None = None) -> None:
+    """`word`: its agent's last one that it has obeyed, where it stays."""
     file = os.environ.get("MOTLEY_FAILURE")
     if file and os.environ.get("MOTLEY_AGENT"):
         with contextlib.suppress(OSError):
-            Path(file).write_text(json.dumps({"kind": classify_failure(error), "message": str(error).strip()[:2000]}))
+            facts = {"kind": classify_failure(error), "message": str(error).strip()[:2000], "word": word}
+            Path(file).write_text(json.dumps(facts))
 
 
 def classify_failure(error: BaseException) -> str:

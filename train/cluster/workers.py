@@ -10,8 +10,9 @@ import hmac
 import json
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.membership import Generation
@@ -64,14 +65,19 @@ class Work:
 
 @dataclass
 class Group:
-    """The workers of one generation on this node."""
+    """The workers of one generation on this node. They may stay where the next generation has this node, and keep what
+    they hold; none: they wait for one."""
 
-    generation: Generation
+    generation: Generation | None
     processes: list[Process]
     progress: TrainerProgress
     world: World
     staged: bool = False
     """They save into main memory when they leave; otherwise to the disk, which may take longer."""
+    word: int = 0
+    """The number of the last one that they were told."""
+    obeys_until: float | None = None
+    held_since: float | None = None
     kill_at: float | None = None
     failure: Failure | None = None
     work: Work = field(default_factory=Work)
@@ -86,13 +92,38 @@ class Group:
         codes, done = [process.poll() for process in self.processes], self.progress.done
         if all(code == 0 for code in codes) or (done and None not in codes):
             return "done"
-        return "failed" if any(code not in (None, 0) for code in codes) and not done else "running"
+        failed = any(
+            code not in (None, 0) or (code is None and p.reported())
+            for p, code in zip(self.processes, codes, strict=True)
+        )
+        return "failed" if failed and not done else "running"
+
+    @property
+    def can_stay(self) -> bool:
+        """Where each of them trains, or waits for another group."""
+        able = (p.poll() is None and p.can_stay() and not p.is_stopped() for p in self.processes)
+        return self.kill_at is None and all(able)
+
+    def tell(self, generation: Generation | None, env: Callable[[int], Mapping[str, str]]) -> None:
+        self.generation, self.failure, self.word = generation, None, self.word + 1
+        self.obeys_until = self.world.clock.now() + max(TIMING.obey_s, 2 * self.progress.step_s)
+        self.held_since = None if generation else self.world.clock.now()
+        for local, process in enumerate(self.processes):
+            process.tell(self.word, env(local) if generation else {})
+
+    def is_deaf(self) -> bool:
+        """Told of another group, and still in the old one; or without one for long: its memory is somebody else's."""
+        now = self.world.clock.now()
+        if self.obeys_until is not None and all(process.has_obeyed(self.word) for process in self.processes):
+            self.obeys_until = None
+        late = self.obeys_until is not None and now > self.obeys_until
+        return late or (self.held_since is not None and now > self.held_since + TIMING.held_s)
 
     def new_failure(self) -> Failure | None:
         """Why it failed, once: of several causes the one that is not only the echo of another process's end."""
         if self.failure is not None or self.state != "failed":
             return None
-        found = [self._failure(process, code) for process in self.processes if (code := process.poll())]
+        found = [self._failure(p, code or 0) for p in self.processes if (code := p.poll()) or p.reported()]
         self.failure = min(found, key=lambda failure: _WEIGHT.index(failure.kind))
         return self.failure
 
@@ -162,7 +193,7 @@ class LocalWorkers:
     def of(self, generation: Generation | None) -> Group | None:
         """The group of this generation, unless it is ending."""
         group = self.group
-        return group if group and group.generation == generation and group.kill_at is None else None
+        return group if group and generation and group.generation == generation and group.kill_at is None else None
 
     def look(self, generation: Generation | None) -> WorkersSeen:
         self.progress.read()
@@ -178,12 +209,22 @@ class LocalWorkers:
         )
 
     def follow(self, generation: Generation | None) -> None:
-        """Run the workers of this generation, as soon as those of another are gone and their checkpoint is kept."""
-        if self.group and not self.of(generation):
+        """Run the workers of this generation: those of the last, where they can stay; else others, as soon as those are
+        gone and their checkpoint is kept."""
+        group = self.group
+        if group and generation and not self.of(generation) and group.can_stay:
+            group.tell(generation, partial(self._environment, generation))
+            self.progress.begin()
+        if group and (group.kill_at or group.generation != generation or group.is_deaf()):
             self.stop()
         if self.group is None and self.stage.is_kept() and generation is not None:
             self.progress.begin()
             self.group = self._start(generation)
+
+    def hold(self) -> None:
+        """Without a generation for a moment: its workers keep what they hold, and train with nobody."""
+        if self.group and self.group.can_stay and self.group.generation:
+            self.group.tell(None, lambda _: {})
 
     def stop(self) -> None:
         if self.group:
@@ -207,31 +248,31 @@ class LocalWorkers:
             self.stage.close()
 
     def _start(self, generation: Generation) -> Group:
-        """Ranks follow the generation's order, the host's first."""
-        own, sizes = self.cluster.node, [self.cluster.of(name).processes for name in generation.members]
-        first, stage = sum(sizes[: generation.members.index(own)]), self.stage.open()
-        who = f"store {generation.number} {generation.host} {generation.port}"
-        key = hmac.digest(self.cluster.token.encode(), who.encode(), "sha256").hex()
-        processes = []
-        for local in range(self.cluster.of(own).processes):
-            env = {
-                "RANK": str(first + local),
-                "WORLD_SIZE": str(sum(sizes)),
-                "LOCAL_RANK": str(local),
-                "LOCAL_WORLD_SIZE": str(self.cluster.of(own).processes),
-                "MASTER_ADDR": self.cluster.of(generation.host).address,
-                "MASTER_PORT": str(generation.port),
-                "MOTLEY_NODE": own,
-                "MOTLEY_STORE_KEY": key,
-                VARIABLE: stage,
-            }
-            if self.cluster.pipe:
-                env["MOTLEY_HOLDS"] = str(self.cluster.pipe.of([own]))
-            if interface := self.cluster.interface:
-                networks = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
-                env |= {name: os.environ.get(name, value) for name, value in networks.items()}
-            processes.append(self.world.processes.start(self.command, env))
+        stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
+        envs = [self._environment(generation, local) | {VARIABLE: stage} for local in range(count)]
+        processes = [self.world.processes.start(self.command, env) for env in envs]
         return Group(generation, processes, self.progress, self.world, staged=bool(stage))
+
+    def _environment(self, generation: Generation, local: int) -> dict[str, str]:
+        """A process's place in the group. Ranks follow the generation's order, the host's first."""
+        own, sizes = self.cluster.node, [self.cluster.of(name).processes for name in generation.members]
+        who = f"store {generation.number} {generation.host} {generation.port}"
+        env = {
+            "RANK": str(sum(sizes[: generation.members.index(own)]) + local),
+            "WORLD_SIZE": str(sum(sizes)),
+            "LOCAL_RANK": str(local),
+            "LOCAL_WORLD_SIZE": str(self.cluster.of(own).processes),
+            "MASTER_ADDR": self.cluster.of(generation.host).address,
+            "MASTER_PORT": str(generation.port),
+            "MOTLEY_NODE": own,
+            "MOTLEY_STORE_KEY": hmac.digest(self.cluster.token.encode(), who.encode(), "sha256").hex(),
+        }
+        if self.cluster.pipe:
+            env["MOTLEY_HOLDS"] = str(self.cluster.pipe.of([own]))
+        if interface := self.cluster.interface:
+            networks = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": f"={interface}"}
+            env |= {name: os.environ.get(name, value) for name, value in networks.items()}
+        return env
 
     def free_port(self, number: int) -> int:
         """Another port for each generation, so that nothing left of an older one can answer; taken ones are skipped."""

@@ -29,6 +29,7 @@ from train.engine.profiler import Profile
 from train.engine.reporter import Reporter
 from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, require_finite, step_event
 from train.models.backends import Batch, LossModule
+from train.models.stream import stream_of
 from train.models.weights import Trained
 from train.parallel.balance import Balance
 from train.parallel.strategy import StepTiming, Strategy
@@ -52,6 +53,10 @@ class Run:
     device: str
     math: dict[str, Any]
     """What decides the loss curve: settings, hashes of base and rows."""
+    trains_on: dict[str, str]
+    """The hashes among them."""
+    built: dict[str, Any]
+    """By what its model and optimizer were made: only for the same can they be kept while the group changes."""
     rows: Rows
     held_out: Rows
     module: LossModule
@@ -83,6 +88,7 @@ def train(run: Run) -> None:
     make_up(run)
     since = time.perf_counter()
     while not is_over(run):
+        world.require_group()
         if profile.begin(run.step + 1):
             since = time.perf_counter()
         rows = rows_of_step(run.step, rows=len(run.rows), rows_per_step=config.rows_per_step, seed=config.seed)
@@ -117,22 +123,31 @@ def set_learning_rate(run: Run) -> float:
 
 
 def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
-    """Forward and backward of this rank's rows; a smaller micro-batch after an out-of-memory."""
+    """Forward and backward of this rank's rows; less on the card after an out-of-memory."""
     while True:
         fed = Fed(micro_batch=run.micro_batch)
         batches = [feed(run, some, fed) for some in chunks(mine, run.micro_batch)]
         try:
             return run.strategy.gradients(batches, weight * run.trained.scale), fed
         except torch.OutOfMemoryError:
-            decided.keep(run.config, **{run.micro_batch_name: str(max(1, run.micro_batch // 2))})
+            less = less_on_card(run)
             if run.strategy.interrupted_exchange:  # the peers wait in it; only a restart helps
                 raise
         run.trained.optimizer.zero_grad(set_to_none=True)
         if run.device != "cpu":
             torch.cuda.empty_cache()
-        run.micro_batch = step_down(run.micro_batch)
-        message = f"{run.world.node}: out of memory, continuing with {run.micro_batch} rows at a time"
-        run.reporter.warn(run.step, message)
+        run.reporter.warn(run.step, f"{run.world.node}: out of memory, continuing with {less}")
+
+
+def less_on_card(run: Run) -> str:
+    """Layers of a streamed base leave it first, then fewer rows go through at a time. Kept, for a restart as well."""
+    stream = stream_of(run.module.model)
+    if stream and stream.let_go():
+        decided.keep(run.config, **{run.micro_batch_name + decided.ALL_STREAMED: "true"})
+        return "all layers streamed"
+    run.micro_batch = step_down(run.micro_batch)
+    decided.keep(run.config, **{run.micro_batch_name: str(run.micro_batch)})
+    return f"{run.micro_batch} rows at a time"
 
 
 def feed(run: Run, some: list[int], fed: Fed) -> Batch:

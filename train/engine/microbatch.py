@@ -47,6 +47,14 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
     return max(peaks), f"by trial, peak {_gb(peaks[max(peaks)])}; {why}"
 
 
+def room(trial: Trial, micro_batch: int, *, ceiling_bytes: int) -> int:
+    """What is left beside so many rows."""
+    try:
+        return max(0, ceiling_bytes - trial(micro_batch))
+    except OutOfMemoryError:
+        return 0
+
+
 def step_down(micro_batch: int) -> int:
     """The next smaller size after an out-of-memory; one row that does not fit is the end."""
     if micro_batch <= 1:

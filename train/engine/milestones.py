@@ -169,7 +169,8 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
         stage = staging.room_for(12 * sum(p.numel() for p in run.trained.parameters)) if leaving else None
         try:
             how: dict[str, Any] = {"outer": run.strategy.tensors(), "manifest": stage is None}
-            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state_of(run), **how)
+            state = state_of(run) | {"adapter": consistency.tensors_hash(run.trained.named.items())}
+            checkpoint.write(stage or root, run.step, run.module.model, run.trained, state, **how)
         except checkpoint.WRITE_ERRORS as error:
             message = f"{run.world.node}: the checkpoint of step {run.step} could not be written: {error}"
             run.reporter.warn(run.step, message)
@@ -181,6 +182,7 @@ def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
 
 
 def state_of(run: Run) -> dict[str, Any]:
+    """What a run needs beside weights and optimizer to go on."""
     scaler = run.trained.scaler
     return {
         "math": run.math,
@@ -193,7 +195,6 @@ def state_of(run: Run) -> dict[str, Any]:
         "total_steps": run.total_steps,
         "warm_up": run.warm_up,
         "scaler": scaler.state_dict() if scaler else None,
-        "adapter": consistency.tensors_hash(run.trained.named.items()),
         **run.strategy.state(),
     }
 

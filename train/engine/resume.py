@@ -1,4 +1,5 @@
-"""Where a run resumes: at the newest intact checkpoint that any node holds. The others get it from that node."""
+"""Where a run resumes: at the newest step that any node holds, in an intact checkpoint or in a process that stayed
+while its group changed. The others get it from that node."""
 
 from __future__ import annotations
 
@@ -10,16 +11,20 @@ import torch
 from train.engine import checkpoint
 from train.engine.early_stop import Gains
 from train.engine.loop import Run
-from train.engine.milestones import Milestones
+from train.engine.milestones import Milestones, state_of
 from train.errors import BadInput
 from train.files import set_aside
 from train.models.weights import optimizer_state, set_optimizer_state
 
 
-def bring_up_to_date(run: Run) -> str:
-    """All ranks at the same step with the same weights and optimizer; returns why there."""
-    saved = find_own(run)
-    source, state = choose_source(run.world.gather(saved.state if saved else None))
+def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
+    """All ranks at the same step with the same weights and optimizer; returns why there. `kept`: what this process has
+    of its last group."""
+    saved = None if kept else find_own(run)
+    own = state_of(kept) | {"step": kept.step} if kept else saved.state if saved else None
+    source, state = choose_source(run.world.gather(own))
+    if kept and state and int(state["step"]) > kept.step:
+        kept.step = 0  # what it holds is overwritten, and nothing to save any more
     why = take_over(run, saved, source, state)
     run.strategy.resume(run.step, state or {})
     return why
@@ -101,5 +106,6 @@ def send_state(run: Run, source: int) -> None:
             for name, (shape, kind, where) in shapes.items()
         }
     run.world.broadcast([tensors[name] for name in sorted(tensors)], source)
-    set_optimizer_state(named, optimizer, tensors, numbers)
+    with run.trained.lock:  # a process that stayed may be told to leave meanwhile, and saves
+        set_optimizer_state(named, optimizer, tensors, numbers)
     run.world.broadcast(list(run.strategy.tensors().values()), source)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import gc
 import json
 import os
 import time
@@ -24,6 +25,8 @@ from train.plan.config import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
+    from train.parallel.words import Words
+    from train.parallel.world import World
     from train.recipes import Recipe
 
 
@@ -45,35 +48,98 @@ def train_run(
     config: RunConfig, leaver: Leaver | None, *, as_json: bool = False, recipe: Recipe | None = None
 ) -> tuple[Run, dict[str, Any]]:
     """The run at its end, and its receipt; none from a process that writes no files. `recipe`: where it is no module
-    and no file."""
+    and no file. Where its agent tells this process of another group, it goes on in that one with all that it holds."""
+    from train.parallel.words import Words
+
+    words = Words.of_agent() if leaver else None
+    if leaver:
+        leaver.words = words
+    kept: Run | None = None
+    while True:
+        try:
+            return in_a_group(config, leaver, words, kept, as_json=as_json, recipe=recipe)
+        except LeftError as left:
+            kept = left.run
+        gc.collect()  # of the exchange that broke off, what hangs on the weights
+        assert words
+        words.obey()
+
+
+class LeftError(Exception):
+    """The group is over, and its process stays."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+
+def in_a_group(
+    config: RunConfig, leaver: Leaver | None, words: Words | None, kept: Run | None, *, as_json: bool, recipe: Any
+) -> tuple[Run, dict[str, Any]]:
     from train.engine import early_stop, loop, milestones
     from train.engine.setup import set_up
+    from train.parallel.words import LeftGroupError
     from train.parallel.world import join
     from train.runlog.events import person
 
-    started = time.perf_counter()
-    world = join(config.timeout_s)
-    out = person(as_json) if world.speaks else None
+    started, world = time.perf_counter(), None
     try:
-        run = set_up(config, world, out, recipe)
+        world = join(config.timeout_s, words)
+        run = set_up(config, world, person(as_json) if world.speaks else None, recipe, kept)
     except Exception as error:
-        world.report_failure(error)
+        if world and not isinstance(error, LeftGroupError):
+            world.report_failure(error)
+        if kept and words and stays(kept, words, error):
+            raise leave_group(kept, world) from None
+        if kept and kept.step and kept.world.writes:
+            milestones.write_checkpoint(kept)
         raise
     if leaver:
         leaver.run = run
+    if words:
+        words.tell_agent(stays=run.strategy.outlives_its_group and not config.profile)
     receipt: dict[str, Any] = {}
+    stay = False
     try:
         loop.train(run)
         early_stop.conclude(run)
+        if words:
+            words.tell_agent(stays=False)
         if world.writes:
             made = milestones.write_result(run)
             receipt = finish(run, made, time.perf_counter() - started, as_json and world.speaks)
     except Exception as error:
-        raise fail(run, error) from error
+        stay = bool(words and stays(run, words, error))
+        raise (leave_group(run, world) if stay else fail(run, error)) from (None if stay else error)
     finally:
-        if leaver:
+        if leaver and not stay:
             leaver.run = None
     return run, receipt
+
+
+def stays(run: Run, words: Words, error: Exception) -> bool:
+    """Where its agent has told of another group, or will, as a member of this one is gone."""
+    from train.cluster.worker_process import classify_failure, report_to_agent
+    from train.engine import consistency, setup
+
+    lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)
+    if not words.may_stay or run.trained.half_changed or not (words.arrived.is_set() or lost):
+        words.tell_agent(stays=False)
+        return False
+    if not words.arrived.is_set():
+        report_to_agent(error, words.taken)
+    return True
+
+
+def leave_group(run: Run, world: World | None) -> LeftError:
+    """What it has made stays; how it exchanged goes. Until it is in another group, a signal saves it as it is."""
+    if world:
+        world.abandon()
+    if run.world is world:
+        run.strategy.leave_group()
+        run.trained.forget_gradients()
+        run.reporter.close()
+    return LeftError(run)
 
 
 def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any]:

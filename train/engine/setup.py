@@ -19,9 +19,10 @@ from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
-from train.errors import BadInput
+from train.errors import BadInput, CheckFailed
 from train.models import backends
 from train.models.backends import LossModule
+from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
 from train.parallel import sync
 from train.parallel.balance import Balance
@@ -29,7 +30,7 @@ from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync, Stage
 from train.parallel.strategy import Strategy
 from train.parallel.workers import Workers
-from train.parallel.world import World
+from train.parallel.world import World, over_nccl
 from train.plan import decided
 from train.plan.catalogue import AnyFacts
 from train.plan.config import RunConfig, SftConfig
@@ -43,32 +44,49 @@ from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
 
 
-def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None) -> Run:
+def set_up(
+    config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None, kept: Run | None = None
+) -> Run:
+    """`kept`: of this process's last group, whose rows, model and optimizer it keeps. All ranks exchange the same."""
     recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
     settled = settle(config, recipe, world, base)
     config, decisions, devices, known = settled.config, settled.decisions, settled.devices, settled.known
     device = made_current(devices[world.rank].device)
     backends.get(decisions.backend)  # unsloth must come before transformers, which preparing rows may import
-    rows, held_out = verified_rows(recipe, config, world, out)
-    trains_on = recipe.identity(config, base) | {"rows": rows.hash, "held-out rows": held_out.hash}
+    rows, held_out = (kept.rows, kept.held_out) if kept else verified_rows(recipe, config, world, out)
+    trains_on = kept.trains_on if kept else recipe.identity(config, base)
+    trains_on |= {"rows": rows.hash, "held-out rows": held_out.hash}
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names)
-    module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
-    world.start_group(gpus=all(found.is_gpu for found in devices) and not workers.cut)
+    nccl, why_nccl = over_nccl(config.exchange, [(found.node, found.is_gpu and not workers.cut) for found in devices])
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
-    trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
+    built = decisions.as_dict() | {"device": device, "steps on the processor": mixed}
+    stage = None
+    if kept:
+        require_kept(built, kept.built)
+        module, trained = kept.module, kept.trained
+        world.start_group(gpus=nccl)
+    else:
+        module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
+        world.start_group(gpus=nccl)
+        trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
     if workers.cut:
         micro_batch_name = "pipe_micro_batch"
         micro_batch, why_micro = pipes.micro_batch(config, world, workers, rows.row_length, known)
-    elif kept := known.get(micro_batch_name):
-        micro_batch, why_micro = int(kept), "as it was found or fell to in this run"
+    elif before := known.get(micro_batch_name):
+        micro_batch, why_micro = int(before), "as it was found or fell to in this run"
+    elif kept:
+        micro_batch, why_micro = kept.micro_batch, "as before"
     else:
-        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows)
+        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows, world.size)
+    why_held = []
+    if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
+        why_held = hold_layers(config, recipe, module, trained, rows, micro_batch)
     total_steps = config.steps_over(len(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
@@ -79,6 +97,8 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         workers=workers,
         device=device,
         math=facts,
+        built=built,
+        trains_on=trains_on,
         rows=rows,
         held_out=held_out,
         module=module,
@@ -91,10 +111,19 @@ def set_up(config: RunConfig, world: World, out: TextIO | None, recipe: Recipe |
         micro_batch=micro_batch,
         micro_batch_name=micro_batch_name,
     )
-    why_cut += [why_stepping] if why_stepping else []
-    why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", f"wire {wire}: {why_wire}"]
-    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured])
+    why_cut += [why for why in (why_stepping, why_nccl) if why]
+    why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", *why_held, f"wire {wire}: {why_wire}"]
+    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
     return run
+
+
+class NotKeptError(CheckFailed):
+    """Its process must begin anew."""
+
+
+def require_kept(built: dict[str, Any], before: dict[str, Any]) -> None:
+    if changed := [name for name, value in built.items() if before[name] != value]:
+        raise NotKeptError(f"{', '.join(changed)}: another one in this group, and the process begins anew")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,6 +137,8 @@ class Settled:
     shape: AnyFacts | None
     known: dict[str, str]
     """What an earlier generation has decided."""
+    may_hold: bool
+    """Of a base that is streamed here, the layers for which the card has room."""
     why_decided: list[str]
     why_placed: list[str]
 
@@ -117,13 +148,16 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
     devices = [Device(**f) for f in world.gather(asdict(look(config, world.node, world.local_rank, base)))]
     shape = recipe.shape(config, base)
     decisions = choose(config, devices, shape)
-    config, why_placed = placed(config, decisions, devices[world.rank], shape)
+    own = devices[world.rank]
+    may_hold = own.is_gpu and "stream" not in (own.weights, config.holding.weights)
+    config, why_placed = placed(config, decisions, own, shape)
     return Settled(
         config=config,
         decisions=decisions,
         devices=devices,
         shape=shape,
         known=known,
+        may_hold=may_hold,
         why_decided=why_decided,
         why_placed=why_placed,
     )
@@ -186,14 +220,16 @@ def device_of(trained: Trained) -> str:
     return str(trained.parameters[0].device)
 
 
-def begin(run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str]) -> None:
+def begin(  # noqa: PLR0917 - what set_up found
+    run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str], kept: Run | None
+) -> None:
     """At the step where the run resumes, with what was decided kept and announced."""
     config, world = run.config, run.world
     by_trial = not run.workers.cut and config.micro_batch is None and run.device != "cpu"
     found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
     own = f"{decided.MICRO_BATCH}{world.node}:"
     micro_batches = {name: value for one in found for name, value in one.items() if name.startswith(own)}
-    why_start = resume.bring_up_to_date(run)
+    why_start = resume.bring_up_to_date(run, kept)
     if world.speaks and config.tensorboard:
         run.reporter.open_board(config, run.step)
     if world.writes:
@@ -244,17 +280,35 @@ def make_balance(config: RunConfig, names: list[str]) -> Balance:
     return Balance(names, config.rows_per_step, known=speeds, moves=moves, fixed=config.shares)
 
 
-def choose_micro_batch(
-    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
+def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, ranks: int
 ) -> tuple[int, str]:
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
-    device = device_of(trained)
-    if device == "cpu":
+    if device_of(trained) == "cpu":
         return on_cpu(rows.row_length, config.ROW_UNIT)
+    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+    even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
+    most = even if stream_of(module.model) else config.rows_per_step
+    return microbatch.find(trial, ceiling_bytes=ceiling, most=most)
+
+
+def hold_layers(  # noqa: PLR0917 - what a step is made of
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, micro_batch: int
+) -> list[str]:
+    if not (stream := stream_of(module.model)):
+        return []
+    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+    held = stream.hold(microbatch.room(trial, micro_batch, ceiling_bytes=ceiling))
+    return [f"{held} of {len(stream.layers)} layers stay on the card: they fit beside {micro_batch} rows at a time"]
+
+
+def trial_of(
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
+) -> tuple[microbatch.Trial, int]:
+    device = device_of(trained)
     full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
-    trial, ceiling = microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
-    return microbatch.find(trial, ceiling_bytes=ceiling, most=config.rows_per_step)
+    return microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
 
 
 def micro_batch_name_of(config: RunConfig, world: World, decisions: Decisions, device: str, row_length: int) -> str:

@@ -3,6 +3,8 @@
 Python runs signal handlers only between two bytecodes of the main thread, and that may sit in a long backward pass or
 wait for a dead peer. So a thread of its own is woken through the signal's file descriptor; the lock of the run keeps it
 from saving half an update, and a step that is running is given up.
+
+The same thread hears the agent's words (train/parallel/words.py).
 """
 
 from __future__ import annotations
@@ -17,8 +19,10 @@ from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from train.engine.loop import Run
+    from train.parallel.words import Words
 
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
+WORD, WORD_FILE = signal.SIGUSR1, "MOTLEY_WORD"
 
 
 class Leaver:
@@ -29,12 +33,15 @@ class Leaver:
         main thread, once the run is saved."""
         self.interrupts, self.saved = interrupts, False
         self.run: Run | None = None
+        self.words: Words | None = None
         self.wakes, self.woken = socket.socketpair()
         self.woken.setblocking(False)
         signal.set_wakeup_fd(self.woken.fileno())
-        self.before = {number: signal.getsignal(number) for number in LEAVE_ON}
-        for number in LEAVE_ON:
+        heard = (*LEAVE_ON, WORD) if WORD_FILE in os.environ else LEAVE_ON
+        self.before = {number: signal.getsignal(number) for number in heard}
+        for number in self.before:
             signal.signal(number, self._handle)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, heard)  # its agent blocks the word's signal, which it takes itself
         threading.Thread(target=self._wait, name="leaver", daemon=True).start()
 
     def _handle(self, *_: object) -> None:
@@ -50,7 +57,8 @@ class Leaver:
 
     def _wait(self) -> None:
         while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number
-            pass
+            if number == WORD and self.words:
+                self.words.hear()
         if self.run is not None:
             leave(self.run, signal.Signals(number).name)
         sys.stdout.flush()

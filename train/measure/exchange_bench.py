@@ -89,14 +89,22 @@ def this_device(local_rank: int) -> str:
     return f"cuda:{local_rank}"
 
 
+def start_group(world: Any) -> bool:
+    """As a run of these processes would; whether that is over NCCL."""
+    from train.parallel.world import over_nccl
+
+    nccl, _ = over_nccl("auto", world.gather([world.node, this_device(world.local_rank) != "cpu"]))
+    world.start_group(gpus=nccl)
+    return nccl
+
+
 def bench_collectives(world: Any, sizes: list[int], args: argparse.Namespace) -> Found:
     from train.measure import collectives
 
-    gpus = all(world.gather(this_device(world.local_rank) != "cpu"))
-    world.start_group(gpus=gpus)
-    device = this_device(world.local_rank) if gpus else "cpu"
+    nccl = start_group(world)
+    device = this_device(world.local_rank) if nccl else "cpu"
     found = collectives.bench(world, sizes, args.repeats, device)
-    backend = "nccl" if gpus else "gloo"
+    backend = "nccl" if nccl else "gloo"
     return found | {"backend": backend}, collectives.text(found, world.size, backend)
 
 
@@ -107,7 +115,7 @@ def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> F
     from train.parallel import sync
 
     device = this_device(world.local_rank)
-    world.start_group(gpus=all(world.gather(device != "cpu")))
+    start_group(world)
     measured = []
     for size in sizes:
         tensors = list(torch.empty(size // 4, device=device).split(TENSOR))
@@ -156,7 +164,7 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
         max_seq_length=args.max_seq_length,
     )
     model: Any = backend.build(spec)  # before the group, as in a run
-    world.start_group(gpus=all(world.gather(device != "cpu")))
+    start_group(world)
     parameters = list(trained_weights(model).values())
     module = backends.loss_module(backend, model, spec.precision, device)
     shape = args.micro_batch, args.max_seq_length
@@ -164,7 +172,7 @@ def bench_sync(world: Any, _: list[int], args: argparse.Namespace) -> Found:
     measured = []
     for kind in ("flat", "ddp"):
         # one object for both wires: a second ddp around the same weights would exchange them twice
-        exchange = sync.make(kind, "fp32", module, parameters, device)
+        exchange = sync.make(kind, "fp32", module, parameters, device, world)
         for wire in sync.WIRES:
             exchange.wire = wire
             found = measure_steps(world, exchange, parameters, batches, args.repeats)

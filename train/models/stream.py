@@ -1,6 +1,7 @@
 """weights: stream. The frozen base need not be on the graphics card: a layer's weights are read when it is computed,
 forward and once more for the backward pass, and dropped after; a reader brings the next layer meanwhile. They are
-frozen, so nothing is written back. The adapter stays. The numbers are those of a base that is held, bit for bit.
+frozen, so nothing is written back. The adapter stays, and as many layers as fit. The numbers are those of a base that
+is held, bit for bit.
 
     LayerWeights   one layer's weights as one piece of memory
     Stream         brings them to where they are computed, one layer ahead, from main memory or from the mapped files
@@ -110,6 +111,8 @@ class Stream:
         self.layers: list[LayerWeights] = []
         self.kept: list[Tensor] = []
         """All layers in main memory, unless they are read from the files each time."""
+        self.held: dict[int, Weights] = {}
+        """Those that stay where they are computed: they are not read."""
         self.reader = ThreadPoolExecutor(1, "layers")
         self.copying: Any = torch.cuda.Stream(device) if device != "cpu" else None
         self.places: list[Place] = []
@@ -137,6 +140,39 @@ class Stream:
         memory = main_memory(layer.bytes, self.device)
         layer.fill(memory, weights)
         self.kept.append(memory)
+
+    def hold(self, room_bytes: int) -> int:
+        """As many layers as fit there stay where they are computed; how many that are. They are spread evenly: while
+        one is computed, the next that is read may come."""
+        every = len(self.layers)
+        count = min(every, max(0, room_bytes) // max(layer.bytes for layer in self.layers))
+        for index in ((2 * i + 1) * every // (2 * count) for i in range(count)):
+            layer = self.layers[index]
+            if self.kept:
+                memory = self.kept[index]
+            else:
+                memory = torch.empty(layer.bytes, dtype=torch.uint8)
+                layer.fill(memory, self.source.read(index))
+                self.source.drop(index)
+            self.held[index] = layer.of(memory.to(self.device))
+        return count
+
+    def let_go(self) -> bool:
+        """Whether there was something to let go of."""
+        held, self.held = self.held, {}
+        return bool(held)
+
+    def needed(self, index: int, *, learns: bool, backward: bool) -> Weights:
+        """Up, down again, and from the first layer up once more: at both ends the same one is needed twice."""
+        if index in self.held:
+            return self.held[index]
+        read = [i for i in range(len(self.layers)) if i not in self.held]
+        at = read.index(index)
+        if backward:
+            return self.layer(index, read[max(0, at - 1)])
+        if at + 1 < len(read):
+            return self.layer(index, read[at + 1])
+        return self.layer(index, index if learns else read[0])
 
     def layer(self, index: int, follows: int) -> Weights:
         """Its weights, to be used until the next call; `follows` is the one after it."""
@@ -192,20 +228,17 @@ class StreamedLayer:
 
     def _compute(self, learns: bool, args: Any, kwargs: Any, hidden: Tensor) -> Any:
         backward = learns and torch.is_grad_enabled()
-        self._put(self.stream.layer(self.index, self._next(learns, backward)))
+        self._put(self.stream.needed(self.index, learns=learns, backward=backward))
         try:
             return self.compute(hidden, *args, **kwargs)
         finally:
             self._put(self.placeholders)
 
-    def _next(self, learns: bool, backward: bool) -> int:
-        """Up, down again, and from the first layer up once more: at both ends the same layer is needed twice."""
-        if backward:
-            return max(0, self.index - 1)
-        if self.index + 1 < len(self.stream.layers):
-            return self.index + 1
-        return self.index if learns else 0
-
     def _put(self, weights: Any) -> None:
         for name, (module, kind) in self.owners.items():
             module._parameters[kind] = weights[name]
+
+
+def stream_of(model: Any) -> Stream | None:
+    found = getattr(model, "stream", None)
+    return found if isinstance(found, Stream) else None

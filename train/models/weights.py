@@ -40,6 +40,12 @@ class Trained:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
 
+    def forget_gradients(self) -> None:
+        """Of a step that was broken off."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.scaler:
+            self.scaler._per_optimizer_states.clear()  # or they count as unscaled in the next step
+
     @property
     def scale(self) -> float:
         """What a loss is multiplied by before its gradients are computed."""

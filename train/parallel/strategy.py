@@ -51,6 +51,14 @@ class Strategy:
     comparing = False
     """Two options are being timed against each other: nothing else should change meanwhile."""
 
+    @property
+    def outlives_its_group(self) -> bool:
+        """Its process may stay, with weights and optimizer, where the group changes: leave_group() then."""
+        return False
+
+    def leave_group(self) -> None:
+        raise NotImplementedError
+
     def __init__(self, trained: Trained) -> None:
         self.trained = trained
         self.shared_step = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -58,14 +58,18 @@ class Stopwatch:
         return float(start.elapsed_time(end)) / 1000
 
 
-def all_reduce(tensors: list[Tensor], wire: str) -> list[Tensor]:
-    """The sum of each over all ranks, in one exchange."""
+def wait(work: Any) -> None:
+    work.wait()
+
+
+def all_reduce(tensors: list[Tensor], wire: str, finish: Callable[[Any], object] = wait) -> list[Tensor]:
+    """The sum of each over all ranks, in one exchange. `finish` waits for a part of it."""
     flat = torch.cat([tensor.flatten() for tensor in tensors])
     pieces = [flat] if flat.is_cuda else flat.split(PIECE)
     with record_function(EXCHANGE):
         sent = [(piece, *begun(piece, wire)) for piece in pieces]
         for piece, travels, work in sent:
-            work.wait()
+            finish(work)
             piece.copy_(travels)
     sums = flat.split([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor).to(tensor.dtype) for tensor, part in zip(tensors, sums, strict=True)]
@@ -83,9 +87,16 @@ class FlatSync:
     interrupted_exchange = False  # an out-of-memory cannot leave a collective half done
 
     def __init__(
-        self, module: LossModule, parameters: list[nn.Parameter], wire: str, device: str, *, exchanges: bool = True
+        self,
+        module: LossModule,
+        parameters: list[nn.Parameter],
+        wire: str,
+        device: str,
+        world: World | None = None,
+        *,
+        exchanges: bool = True,
     ) -> None:
-        self.module = module
+        self.module, self.finish = module, world.finish if world else wait
         self.parameters = parameters
         self.wire = wire
         self.exchanges = exchanges and dist.is_initialized()
@@ -109,7 +120,7 @@ class FlatSync:
         for p in self.parameters:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
         gradients = [p.grad for p in self.parameters if p.grad is not None]
-        for gradient, summed in zip(gradients, all_reduce(gradients, self.wire), strict=True):
+        for gradient, summed in zip(gradients, all_reduce(gradients, self.wire, self.finish), strict=True):
             gradient.copy_(summed)
 
 
@@ -121,14 +132,16 @@ if SYNC_BUFFERS not in inspect.signature(DistributedDataParallel).parameters:
 class DdpSync:
     kind = "ddp"
 
-    def __init__(self, module: LossModule, parameters: list[nn.Parameter], wire: str, device: str) -> None:
+    def __init__(
+        self, module: LossModule, parameters: list[nn.Parameter], wire: str, device: str, world: World
+    ) -> None:
         # init_sync would push the frozen base over the LAN at every start; what is trained has been broadcast already.
         self.ddp = DistributedDataParallel(
             module, init_sync=False, find_unused_parameters=False, bucket_cap_mb=BUCKET_MB, **{SYNC_BUFFERS: False}
         )
         # torch compares a hook's annotations with its own types; a lambda has none.
         self.ddp.register_comm_hook(self, lambda me, bucket: me._all_reduce(bucket))
-        self.wire = wire
+        self.wire, self.nccl, self.words = wire, world.nccl, None if world.nccl else world.words
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
         self.computed: Any = None
@@ -156,16 +169,26 @@ class DdpSync:
         self.computed = self.watch.mark()
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
-        future = dist.all_reduce(sent, async_op=True).get_future()
-        return future.then(lambda done: buffer.copy_(done.value()[0]))
+        work = dist.all_reduce(sent, async_op=True)
+
+        def taken(done: Any) -> Tensor:
+            if not self.nccl:  # gloo is done before its copy to the card is, and its future knows nothing of that
+                work.synchronize()
+            return buffer.copy_(done[0])
+
+        if self.words:
+            return self.words.future(work, taken)
+        return work.get_future().then(lambda done: taken(done.value()))
 
 
 Sync = FlatSync | DdpSync
 
 
-def make(kind: str, wire: str, module: LossModule, parameters: list[nn.Parameter], device: str) -> Sync:
+def make(  # noqa: PLR0917 - as both of them
+    kind: str, wire: str, module: LossModule, parameters: list[nn.Parameter], device: str, world: World
+) -> Sync:
     made = DdpSync if kind == "ddp" and dist.is_initialized() else FlatSync
-    return made(module, parameters, wire, device)
+    return made(module, parameters, wire, device, world)
 
 
 class ExactSync(Strategy):
@@ -177,7 +200,7 @@ class ExactSync(Strategy):
         super().__init__(trained)
         device = str(trained.parameters[0].device)
         self.world, self.wire = world, wire
-        self._make = partial(make, wire=wire, module=module, parameters=trained.parameters, device=device)
+        self._make = partial(make, wire=wire, module=module, parameters=trained.parameters, device=device, world=world)
         self._use(self._make("ddp" if wanted == "auto" else wanted))
         self._undecided = wanted == "auto" and dist.is_initialized()
         self.why = "both are tried in the first steps" if self._undecided else "as set"
@@ -185,6 +208,15 @@ class ExactSync(Strategy):
             self.why = "one process, nothing to exchange"
         self._seconds: list[float] = []
         self._ddp: tuple[Sync, float] | None = None
+
+    @property
+    def outlives_its_group(self) -> bool:
+        """Muon's exchanges, and NCCL's, cannot be left."""
+        return not (isinstance(self.trained.optimizer, Muon) or self.world.nccl)
+
+    def leave_group(self) -> None:
+        """What hangs on the weights to exchange their gradients goes with its last holder."""
+        del self._make, self.now, self._ddp
 
     def _use(self, sync: Sync) -> None:
         self.now, self.kind = sync, sync.kind
@@ -243,7 +275,7 @@ def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tu
     for _ in range(2):  # the first opens the connections
         world.numbers([0.0])
         start = time.perf_counter()
-        dist.all_reduce(sample)
+        world.finish(dist.all_reduce(sample, async_op=True))
         sample[0].item()
         seconds = max(row[0] for row in world.numbers([time.perf_counter() - start]))
     expected_s = seconds * total_bytes / (4 * sample.numel())

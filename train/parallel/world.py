@@ -18,6 +18,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -28,11 +29,15 @@ from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
 from train.errors import CheckFailed
+from train.parallel.words import Words
 from train.runlog.trace import FIGURES
 
 FIRST_EXCHANGE_S = 20.0
 WRONG_SUM, NO_END = "do not sum up rightly", "did not answer each other within {:.0f} s"
 FAILED = "motley/failed"
+ABANDONED: list[Any] = []
+BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state")
+"""What torch knows of its groups."""
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
 
@@ -50,6 +55,8 @@ class World:
     timeout: timedelta = timedelta(seconds=300)
     """For connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
+    words: Words | None = None
+    """Its agent's, where this process may stay while the group changes."""
     nccl: Any = field(default=None, repr=False)
     """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
@@ -87,6 +94,7 @@ class World:
     def _wait(self, names: list[str]) -> list[str]:
         deadline = time.monotonic() + self.patience.total_seconds()
         while not self.store.check(names) or None in (texts := [self.read(name) for name in names]):
+            self.require_group()
             if failed := self.read(FAILED):
                 raise CheckFailed(failed)
             if time.monotonic() > deadline:
@@ -121,15 +129,10 @@ class World:
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, gpus: bool) -> None:
-        """`gpus`: every rank has one. Where some compute on CPUs, all must exchange alike."""
+        """`gpus`: every rank has one, and they exchange by themselves, over NCCL."""
         if self.size == 1:
             return
-        # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
-        # Then half of it is in the buffers and nothing raises: see `numbers`.
-        os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
-        # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
-        os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
-        os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")  # or it sleeps for up to a minute before it gives up
+        prepare_nccl()
         backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
         self.gather("ready")  # a model may load for longer than connecting may take
         group_store = dist.PrefixStore("group", self.store)
@@ -171,7 +174,7 @@ class World:
         own = torch.tensor([*mine, float(self._exchange_failed())], dtype=torch.float64)
         everyone = [torch.empty_like(own) for _ in range(self.size)]
         with record_function(FIGURES):
-            dist.all_gather(everyone, own)
+            self.finish(dist.all_gather(everyone, own, async_op=True))
         rows = [row.tolist() for row in everyone]
         if at := [str(rank) for rank, row in enumerate(rows) if row.pop()]:
             raise ExchangeFailedError(
@@ -190,19 +193,69 @@ class World:
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
         if self.size > 1:
             for tensor in tensors:
-                dist.broadcast(tensor, source)
+                self.finish(dist.broadcast(tensor, source, async_op=True))
             self.numbers([])
 
+    def require_group(self) -> None:
+        if self.words:
+            self.words.require_group()
 
-def join(timeout_s: float = 300.0) -> World:
+    def finish(self, work: Any) -> None:
+        """Waits for an exchange."""
+        if self.words and not self.nccl:
+            self.words.finish(work)
+        else:
+            work.wait()
+
+    def abandon(self) -> None:
+        """Leaves the group as torch's destroy_process_group does, but waits for no member: one may be silent."""
+        c10d = dist.distributed_c10d
+        if not dist.is_initialized():
+            ABANDONED.append(self.store)
+            return
+        group = c10d._get_default_group()
+        ABANDONED.append((group, self.store))  # to drop it is to wait for its threads
+        threading.Thread(target=group.abort, name="abandoned group", daemon=True).start()
+        c10d._update_default_pg(None)
+        for known in BY_GROUP:
+            getattr(c10d._world, known).clear()
+        c10d._unregister_all_process_groups()
+        c10d._world.group_count = 0
+
+
+def prepare_nccl() -> None:
+    # A lost peer ends the exchange, not this process as torch would have it: what is finished is saved first.
+    # Then half of it is in the buffers and nothing raises: see `numbers`.
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2")
+    # A broken card's error is raised where Python reports it; in NCCL's own thread it would abort the process.
+    os.environ.setdefault("TORCH_NCCL_RETHROW_CUDA_ERRORS", "0")
+    os.environ.setdefault("TORCH_NCCL_DUMP_ON_TIMEOUT", "0")  # or it sleeps for up to a minute before it gives up
+
+
+def over_nccl(wanted: str, places: Sequence[tuple[str, bool]]) -> tuple[bool, str]:
+    """Whether ranks exchange over NCCL, and why; `places`: of each its machine, and whether it computes on a card.
+
+    Between machines gloo is as fast as a home's network, and who is whole stays where another is lost: its exchanges
+    can be left. NCCL's cannot."""
+    machines = {machine for machine, _ in places}
+    if len(places) == 1 or not all(on_card for _, on_card in places):
+        return False, ""
+    if wanted != "auto":
+        return wanted == "nccl", f"exchange {wanted}: as set"
+    if len(machines) == 1:
+        return True, "exchange nccl: the cards are in one machine"
+    return False, "exchange gloo: the cards are in several machines, of which one may be lost"
+
+
+def join(timeout_s: float = 300.0, words: Words | None = None) -> World:
     """This process's place, from the variables that torchrun or another launcher sets; alone without them."""
     node = os.environ.get("MOTLEY_NODE") or socket.gethostname()
     timeout = timedelta(seconds=timeout_s)
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return World(node=node, timeout=timeout)
+        return World(node=node, timeout=timeout, words=words)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
     own = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
-    world = World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, own, timeout, key)
+    world = World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, own, timeout, key, words)
     store.set_timeout(world.patience)
     return world

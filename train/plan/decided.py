@@ -19,6 +19,8 @@ from train.runlog.paths import DECIDED
 NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
 MICRO_BATCH = "micro_batch "
 """How a name begins that says whose micro-batch it is, and what it depends on."""
+ALL_STREAMED = ", all streamed"
+"""How it ends where layers of a streamed base were held on a card, and it ran out of memory."""
 
 
 def read(config: RunConfig) -> dict[str, str]:

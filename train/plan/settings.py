@@ -107,6 +107,9 @@ class RunConfig:
     outer_learning_rate: float = option(0.7, "agree", "sync local: size of the outer step, along the average delta")
     outer_momentum: float = option(0.5, "agree", "sync local: how much of the last outer steps it keeps (Nesterov)")
     wire: str = option("auto", "agree", "fp32|bf16|auto: how gradients travel", ("auto", "fp32", "bf16"))
+    exchange: str = option(
+        "auto", "agree", "gloo|nccl|auto: how cards exchange; auto: nccl within one machine", ("auto", "gloo", "nccl")
+    )
     timeout_s: float = option(300.0, "agree", "a peer silent for so long has failed, where no agent watches it")
 
     eval_every: int = option(0, "agree", "steps between evaluations on the held-out rows; 0: only at the end")

@@ -26,17 +26,15 @@ PAIRS = os.environ.get("MOTLEY_PAIRS") == "1"
 
 def main() -> None:
     store, rank, world = next(dist.rendezvous("env://", timeout=WAIT))
-    backend, why = agreed_backend(store, rank, world)
     group_store = dist.PrefixStore("group", store)
-    dist.init_process_group(backend, store=group_store, rank=rank, world_size=world, timeout=WAIT)
-    device = "cuda:0" if backend == "nccl" else "cpu"
+    dist.init_process_group("gloo", store=group_store, rank=rank, world_size=world, timeout=WAIT)
     rates = gather(store, rank, world, "rate", slowest_neighbour_mbit(store, rank, world))
-    times_s = all_reduces(rank, world, device)
-    pairs = pair_by_pair(store, rank, world, device) if PAIRS and world > 2 else {}
+    times_s = all_reduces(rank, world)
+    pairs = pair_by_pair(store, rank, world) if PAIRS and world > 2 else {}
     if rank == 0:
         link_mbit, took_s = min(rates), statistics.median(times_s)
         ideal_s = 2 * (world - 1) / world * FLOATS * 4 * 8 / (link_mbit * 1e6)
-        report = {"backend": backend, "why": why, "world": world, "seconds": took_s, "times_s": times_s}
+        report = {"backend": "gloo", "world": world, "seconds": took_s, "times_s": times_s}
         report |= {"link_mbit": link_mbit, "percent_of_link": round(100 * ideal_s / took_s)}
         report |= {"megabytes": FLOATS * 4 / (1 << 20), "pairs": pairs}
         print("MOTLEY " + json.dumps(report), flush=True)  # before the teardown, which may fail without harm
@@ -48,13 +46,6 @@ def gather(store: dist.Store, rank: int, world: int, name: str, value: Any) -> l
     """The value of each rank, in rank order."""
     store.set(f"{name}/{rank}", json.dumps(value))
     return [json.loads(store.get(f"{name}/{other}")) for other in range(world)]
-
-
-def agreed_backend(store: dist.Store, rank: int, world: int) -> tuple[str, str]:
-    """nccl where every rank has a card, and why not: ranks that chose for themselves would wait for each other."""
-    without = gather(store, rank, world, "card", int(torch.cuda.is_available())).count(0)
-    why = f"{without} of {world} nodes {'has' if without == 1 else 'have'} no card" if 0 < without < world else ""
-    return "gloo" if without else "nccl", why
 
 
 def slowest_neighbour_mbit(store: dist.Store, rank: int, world: int) -> float:
@@ -79,10 +70,10 @@ def send(place: tuple) -> None:
         line.sendall(bytes(LINK_BYTES))
 
 
-def all_reduces(rank: int, world: int, device: str) -> list[float]:
+def all_reduces(rank: int, world: int) -> list[float]:
     """As many as fit into two seconds, at least two; each is checked."""
-    values = torch.empty(FLOATS, device=device)
-    dist.all_reduce(torch.ones(1024, device=device))
+    values = torch.empty(FLOATS)
+    dist.all_reduce(torch.ones(1024))
     times_s: list[float] = []
     count = torch.tensor([2.0])
     while len(times_s) < int(count.item()):
@@ -90,28 +81,24 @@ def all_reduces(rank: int, world: int, device: str) -> list[float]:
         dist.barrier()
         start = time.perf_counter()
         dist.all_reduce(values)
-        if device != "cpu":
-            torch.cuda.synchronize()
         times_s.append(time.perf_counter() - start)
         assert values.min() == values.max() == world * (world + 1) / 2, "the sum is wrong"
         if len(times_s) == 1:  # the same number everywhere: rank 0's clock decides
-            count = torch.tensor([float(max(2, min(20, LASTS_S / times_s[0])))], device=device)
+            count = torch.tensor([float(max(2, min(20, LASTS_S / times_s[0])))])
             dist.broadcast(count, 0)
     return times_s
 
 
-def pair_by_pair(store: dist.Store, rank: int, world: int, device: str) -> dict[str, float]:
+def pair_by_pair(store: dist.Store, rank: int, world: int) -> dict[str, float]:
     """ "0-1" → the seconds that those two take alone, the others idle; sent to rank 0."""
-    values, mine = torch.ones(FLOATS, device=device), {}
+    values, mine = torch.ones(FLOATS), {}
     for one, other in itertools.combinations(range(world), 2):
         group = dist.new_group([one, other])
         dist.barrier()
         if rank in (one, other):
-            dist.all_reduce(torch.ones(1024, device=device), group=group)
+            dist.all_reduce(torch.ones(1024), group=group)
             start = time.perf_counter()
             dist.all_reduce(values, group=group)
-            if device != "cpu":
-                torch.cuda.synchronize()
             mine[f"{one}-{other}"] = time.perf_counter() - start
             values.fill_(1.0)
     report = gather(store, rank, world, "times", mine)

@@ -38,6 +38,7 @@ BAD = {
     "balance": ("evn", "did you mean 'even'?"),
     "sync": ("dpd", "did you mean 'ddp'?"),
     "wire": ("fp16", "wire: 'fp16' is none of auto|fp32|bf16"),
+    "exchange": ("ncl", "did you mean 'nccl'?"),
     "backend": ("unslot", "did you mean 'unsloth'?"),
     "slurm_options": ("--nodes=3", "slurm_options is for Slurm"),
     "sweep": ("lora_r=8,16", "sweep is for Slurm"),

@@ -1,0 +1,57 @@
+"""Workers that stay while their group changes: who is whole does not start again, and the curve is one process's."""
+
+import os
+import signal
+
+import pytest
+
+from tests.train import cluster, reference
+from tests.train.agents import Agents
+from train.models.model_files import model_folder
+
+OPTIONS = {
+    "model": "tiny",
+    "max_steps": 100000,
+    "rows_per_step": 6,
+    "lora_r": 8,
+    "lora_alpha": 16,
+    "learning_rate": 2e-3,
+    "grad_clip": 0.3,
+    "wire": "fp32",
+    "save_every": 100000,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
+
+
+@pytest.mark.parametrize("sync", ["ddp", "flat"])
+@pytest.mark.parametrize("loss", ["killed", "silent"])
+def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path, sync, loss):
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync}, cold=sync == "flat")
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=4)  # in the second, ddp exchanges its buckets, and cannot be left
+    stay, lost = agents.names[:2], agents.names[2]
+    workers = {name: agents.workers(name) for name in stay}
+    (gone,) = agents.workers(lost)
+    if loss == "killed":
+        agents.kill(lost)
+    else:
+        for pid in (agents.running[lost].pid, gone):
+            os.kill(pid, signal.SIGSTOP)
+    agents.together(*stay, within_s=40, step=agents.last_step(stay[0])["step"] + 3)
+    assert {name: agents.workers(name) for name in stay} == workers, "who was whole has started again"
+    if loss == "killed":
+        agents.start(lost)
+    else:
+        for pid in (gone, agents.running[lost].pid):
+            os.kill(pid, signal.SIGCONT)
+    agents.together(*agents.names, within_s=40)
+    assert {name: agents.workers(name) for name in stay} == workers, "who was whole has started again"
+    agents.stop(within_s=20)
+    losses = agents.losses(*stay)
+    how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
+    truth = reference.losses(model_folder("tiny"), data, **how)
+    assert reference.largest_error(losses, truth) < 1e-5

@@ -1,0 +1,144 @@
+"""What an agent tells a worker that stays: heard beside whatever it waits in, and obeyed once."""
+
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from train.cluster.processes import Memory, Process
+from train.cluster.worker_process import report_to_agent
+from train.parallel import sync
+from train.parallel import words as module
+from train.parallel.words import LeftGroupError, Words
+
+
+class Work:
+    """An exchange that is over when it is told so."""
+
+    def __init__(self):
+        self.future, self.waited = torch.futures.Future(), False
+
+    def get_future(self):
+        return self.future
+
+    def wait(self):
+        self.waited = True
+        self.future.value()
+
+
+@pytest.fixture
+def words(tmp_path) -> Words:
+    for name in ("word", "answer"):
+        (tmp_path / name).write_text("")
+    return Words(tmp_path / "word", tmp_path / "answer")
+
+
+def tell(words: Words, number: int, **env: str) -> None:
+    words.word.write_text(json.dumps({"word": number, "env": env}))
+    words.hear()
+
+
+def soon(act) -> None:
+    threading.Timer(0.05, act).start()
+
+
+def test_an_exchange_is_waited_for(words):
+    work = Work()
+    soon(lambda: work.future.set_result([1]))
+    words.finish(work)
+    assert work.waited
+
+
+def test_an_exchange_that_fails_says_so(words):
+    work = Work()
+    soon(lambda: work.future.set_exception(RuntimeError("connection closed by peer")))
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        words.finish(work)
+
+
+def test_an_exchange_with_who_is_silent_ends_with_the_word(words):
+    soon(lambda: tell(words, 1))
+    with pytest.raises(LeftGroupError):
+        words.finish(Work())
+    with pytest.raises(LeftGroupError):
+        words.finish(Work())
+    with pytest.raises(LeftGroupError):
+        words.require_group()
+
+
+def test_so_does_a_backward_pass(words):
+    work, over = Work(), Work()
+    future, done = words.future(work, lambda value: value[0]), words.future(over, lambda value: value[0])
+    over.future.set_result([torch.ones(1)])
+    tell(words, 1)
+    with pytest.raises(LeftGroupError):
+        future.value()
+    assert done.value() == 1, "what is there stays"
+    work.future.set_result([torch.zeros(1)])  # nobody waits for it any more
+    with pytest.raises(LeftGroupError):
+        words.future(Work(), lambda value: value).value()
+
+
+def test_the_word_that_has_a_place_is_obeyed(words, monkeypatch):
+    monkeypatch.setenv("RANK", "0")
+    tell(words, 1)
+    soon(lambda: tell(words, 2, RANK="2"))
+    words.obey()
+    assert module.os.environ["RANK"] == "2" and words.answer.read_text() == "2"
+    words.require_group()
+    words.hear()  # the same word once more, as where its signal came late
+    words.require_group()
+
+
+def test_a_signal_without_a_word_is_somebody_elses(words):
+    words.hear()
+    words.require_group()
+
+
+def test_an_agent_is_told_who_can_stay_and_of_a_process_that_was_in_many_groups_that_it_cannot(words):
+    assert not words.may_stay
+    for _ in range(module.MOST):
+        words.tell_agent(stays=True)
+        assert words.may_stay
+    words.tell_agent(stays=True)
+    assert not words.may_stay
+
+
+@pytest.mark.parametrize("agent", [True, False])
+def test_a_card_takes_a_gradient_only_once_gloo_has_brought_it_there(words, monkeypatch, agent):
+    """Its future is done while the copy from main memory is still under way, on a stream that only the work knows."""
+    gradient, sums = torch.ones(3), torch.full((3,), 5.0)
+
+    class Copying(Work):
+        def __init__(self, sent):
+            super().__init__()
+            self.sent = sent
+            self.future.set_result([sent])
+
+        def synchronize(self):
+            self.sent.copy_(sums)
+
+    monkeypatch.setattr(sync.dist, "all_reduce", lambda sent, async_op: Copying(sent))
+    ddp = SimpleNamespace(wire="fp32", nccl=None, words=words if agent else None, watch=sync.Stopwatch("cpu"))
+    bucket = SimpleNamespace(buffer=lambda: gradient)
+    assert (sync.DdpSync._all_reduce(ddp, bucket).wait() == 5).all() and (gradient == 5).all()
+
+
+class Gone:
+    pid = None
+
+
+def test_what_failed_in_the_group_before_is_no_failure_of_this_one(monkeypatch):
+    """It is told of another group while it reports that the last one broke."""
+    process = Process(Gone(), Memory("cause"), Memory("word"), Memory("answer"))
+    monkeypatch.setenv("MOTLEY_AGENT", "1")
+    monkeypatch.setenv("MOTLEY_FAILURE", process.cause.path)
+    process.tell(1, {})
+    report_to_agent(RuntimeError("Connection closed by peer"), word=0)
+    assert not process.reported()
+    report_to_agent(RuntimeError("Connection closed by peer"), word=1)
+    assert process.reported()
+    report_to_agent(RuntimeError("boom"))
+    assert process.reported()

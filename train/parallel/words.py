@@ -1,0 +1,122 @@
+"""The agent's words to a worker that stays while its group changes: which place it has in the next group, or to wait.
+
+A word is a file in the agent's memory, and SIGUSR1 says that it is there (train/engine/shutdown.py hears it). Whatever
+exchange the main thread waits in then ends with LeftGroupError; gloo itself would wait for a peer that is silent. The
+worker answers, in a file beside it, which word it has obeyed. A group that stood under another word is void: it takes
+no new exchange, and is left as it is, because to end it is to wait for all of its members.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+WORD, ANSWER = "MOTLEY_WORD", "MOTLEY_ANSWER"
+MOST = 20
+"""Groups of one process: of each that is void something stays behind, its port too."""
+
+
+class LeftGroupError(Exception):
+    """Its agent has said so; nothing is wrong here."""
+
+
+class Words:
+    def __init__(self, word: Path, answer: Path) -> None:
+        self.word, self.answer = word, answer
+        self.arrived, self.pulse = threading.Event(), threading.Event()
+        self.lock = threading.Lock()
+        self.waited_for: list[Any] = []
+        """Futures that a backward pass waits for."""
+        self.groups, self.taken = 0, 0
+
+    @classmethod
+    def of_agent(cls) -> Words | None:
+        files = [os.environ.get(name, "") for name in (WORD, ANSWER)]
+        return cls(*map(Path, files)) if all(files) else None
+
+    # -- between groups ------------------------------------------------------------------------------------------------
+
+    @property
+    def may_stay(self) -> bool:
+        return bool(self.answer.read_text())
+
+    def tell_agent(self, *, stays: bool) -> None:
+        """From now on, or no longer."""
+        self.groups += 1
+        self.answer.write_text(str(self.taken) if stays and self.groups <= MOST else "")
+
+    def obey(self) -> None:
+        """Waits for the word that gives a place in a group, and takes it."""
+        while True:
+            self.arrived.wait()
+            with self.lock:
+                self.arrived.clear()
+                self.waited_for.clear()
+                said = self._said()
+                self.taken = said["word"]
+            self.answer.write_text(str(self.taken))
+            if said["env"]:
+                os.environ.update(said["env"])
+                return
+
+    def hear(self) -> None:
+        """By a thread beside the main one."""
+        with self.lock:
+            if self._said()["word"] == self.taken:
+                return
+            self.arrived.set()
+            for future in self.waited_for:
+                fail(future, LeftGroupError("its agent has another group for it"))
+        self.pulse.set()
+
+    def _said(self) -> dict[str, Any]:
+        text = self.word.read_text()  # none: the signal was somebody else's, as Slurm's before a job's time is over
+        return dict(json.loads(text)) if text else {"word": self.taken, "env": {}}
+
+    # -- in a group ----------------------------------------------------------------------------------------------------
+
+    def require_group(self) -> None:
+        if self.arrived.is_set():
+            raise LeftGroupError("its agent has another group for it")
+
+    def finish(self, work: Any) -> None:
+        """Waits for an exchange, as long as the group is not void."""
+        done = work.get_future()
+        done.add_done_callback(lambda _: self.pulse.set())
+        while not done.done():
+            self.require_group()
+            self.pulse.wait()
+            self.pulse.clear()
+        work.wait()
+
+    def future(self, work: Any, then: Callable[[Any], Tensor]) -> Any:
+        """For a backward pass: `then` of the exchange's result; an error where the group becomes void."""
+        mine: Any = torch.futures.Future()
+
+        def over(done: Any) -> None:
+            with self.lock:
+                if mine.done():
+                    return
+                try:
+                    mine.set_result(then(done.value()))
+                except Exception as error:
+                    fail(mine, error)
+
+        with self.lock:
+            self.waited_for = [future for future in self.waited_for if not future.done()] + [mine]
+            if self.arrived.is_set():
+                fail(mine, LeftGroupError("its agent has another group for it"))
+        work.get_future().add_done_callback(over)
+        return mine
+
+
+def fail(future: Any, error: Exception) -> None:
+    if not future.done():  # torch would spoil the result that it has
+        future.set_exception(error)
