@@ -41,6 +41,11 @@ class Words:
         files = [os.environ.get(name, "") for name in (WORD, ANSWER)]
         return cls(*map(Path, files)) if all(files) else None
 
+    @classmethod
+    def of_nobody(cls) -> Words:
+        """Where no agent watches: none ever arrives."""
+        return cls(Path(), Path())
+
     # -- between groups ------------------------------------------------------------------------------------------------
 
     @property
@@ -96,18 +101,28 @@ class Words:
             self.pulse.clear()
         work.wait()
 
-    def future(self, work: Any, then: Callable[[Any], Tensor]) -> Any:
-        """For a backward pass: `then` of the exchange's result; an error where the group becomes void."""
+    def future(self, work: Any, then: Callable[[], Tensor], *, on_card: bool) -> Any:
+        """For a backward pass: `then`, once the exchange is over; an error where the group becomes void."""
         mine: Any = torch.futures.Future()
 
-        def over(done: Any) -> None:
+        def settle(done: Any) -> None:
             with self.lock:
                 if mine.done():
                     return
                 try:
-                    mine.set_result(then(done.value()))
+                    done.value()
+                    if on_card:
+                        work.wait()
+                    mine.set_result(then())
                 except Exception as error:
                     fail(mine, error)
+
+        def over(done: Any) -> None:
+            if not on_card:
+                settle(done)
+                return
+            # gloo says so before its copy to the card is over, in a thread that cannot wait for that itself
+            threading.Thread(target=settle, args=(done,), name="gradient to the card", daemon=True).start()
 
         with self.lock:
             self.waited_for = [future for future in self.waited_for if not future.done()] + [mine]
