@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -140,8 +141,9 @@ class DdpSync:
         self.ddp = DistributedDataParallel(
             module, init_sync=False, find_unused_parameters=False, bucket_cap_mb=BUCKET_MB, **{SYNC_BUFFERS: False}
         )
-        # torch compares a hook's annotations with its own types; a lambda has none.
-        self.ddp.register_comm_hook(self, lambda me, bucket: me._all_reduce(bucket))
+        # torch compares a hook's annotations with its own types; a lambda has none. And it holds what a hook is given,
+        # which holds ddp: nobody would ever free them, and all buckets.
+        self.ddp.register_comm_hook(weakref.proxy(self), lambda me, bucket: me._all_reduce(bucket))
         self.wire, self.nccl, self.words = wire, world.nccl, world.words or Words.of_nobody()
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
