@@ -131,6 +131,6 @@ def read_config(file: Path, own: set[str]) -> dict[str, Any]:
 if __name__ == "__main__":
     with may_be_unread():
         status = main(sys.argv[1:])
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        os._exit(status)  # everything is on disk; tearing process groups down aborts now and then
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 or os.environ.get("MOTLEY_AGENT"):
+        os._exit(status)  # everything is on disk; tearing process groups down aborts now and then, or waits for ever
     sys.exit(status)

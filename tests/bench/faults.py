@@ -22,6 +22,7 @@ from tests.support.training import Training
 
 NAME = "faults"
 WORST = [("power-cut", "gpu-master"), ("freeze", "gpu-worker-1"), ("cable-pull", "gpu-master")]
+SECONDS = ("again_s", "known_s", "back_s", "joined_s")
 SAVE_EVERY = 10
 HANG_S = 120
 STAYS_S = 22
@@ -82,12 +83,15 @@ def of_load(runs: list[Figures]) -> list[str]:
 
 
 def of_storm(storm: Figures) -> list[str]:
-    lines = ["| loss | training again after | all again after its sshd answers | most steps repeated |"]
-    lines.append("| --- | --- | --- | --- |")
+    lines = [
+        "| loss | training again after | of that, once it is known | all again after its sshd answers "
+        "| of that, once it is taken in | most steps repeated |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for what in dict.fromkeys(one["loss"] for one in storm["losses"]):
         losses = [one for one in storm["losses"] if one["loss"] == what]
-        again, back = (spread([one[key] for one in losses], "{:.1f} s", "losses") for key in ("again_s", "back_s"))
-        lines.append(f"| {what} | {again} | {back} | {max(one['repeated'] for one in losses)} |")
+        seconds = [spread([one[key] for one in losses], "{:.1f} s", "losses") for key in SECONDS]
+        lines.append(f"| {what} | {' | '.join(seconds)} | {max(one['repeated'] for one in losses)} |")
     whole = "no row lost or trained twice" if storm["whole"] else "ROWS WERE LOST OR TRAINED TWICE"
     against = f"largest relative error of the first 500 against one process {storm['error']:.1e}"
     return [*lines, "", f"{storm['steps']} steps, {whole}, {against}."]
@@ -100,12 +104,21 @@ def one_fault(training: Training, fault: str, victim: str) -> Figures:
     began = time.time()
     faults.inject(training.lab, host, fault)
     lost_s = training.together(*rest, since=began, within_s=HANG_S)
-    repeated = training.repeated(rest[0], began)
+    repeated, known_s = training.repeated(rest[0], began), begun_again_s(training, rest[0], began)
     faults.fix(training.lab, host, fault)
     host.wait_until_up(60)
     returned = time.time()
     back_s = training.together(*training.names, since=returned, within_s=HANG_S)
-    return {"again_s": round(lost_s, 1), "back_s": round(back_s, 1), "repeated": repeated}
+    joined_s = begun_again_s(training, rest[0], returned)
+    times = {"again_s": lost_s, "known_s": known_s, "back_s": back_s, "joined_s": joined_s}
+    return {name: round(seconds, 2) for name, seconds in times.items()} | {"repeated": repeated}
+
+
+def begun_again_s(training: Training, name: str, since: float) -> float:
+    """From the newest generation to what its worker says before the first step: what making the group anew takes."""
+    known = [event["time"] for event in training.members(name, "plan") if event["time"] > since][-1]
+    begins = (event["time"] for event in training.events(name) if event["event"] == "start")
+    return float(next(at for at in begins if at > known) - known)
 
 
 def hold_under_load(training: Training, minutes: float) -> bool:

@@ -241,6 +241,23 @@ def test_an_abort_is_its_own_nodes_failure_unless_a_member_is_silent(silent, wan
     assert failure and Agent._whose(me, failure, seen) == wanted
 
 
+def test_a_worker_in_a_long_step_is_told_twice_and_is_not_deaf(tmp_path):
+    """Lost and back within one step: nothing has been measured in between."""
+    clock = SimpleNamespace(now=lambda: clock.at, at=0.0)
+    process = SimpleNamespace(poll=lambda: None, tell=lambda *_: None, has_obeyed=lambda _: False)
+    progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
+    progress.step_s = 20.0
+    group = Group(None, [process], progress, World(clock=clock))
+    for word, at in enumerate((0.0, 10.0)):
+        clock.at = at
+        group.tell(Generation(number=word, host="a", members=("a",)), lambda _: {})
+        progress.step_s = 0.0
+    clock.at = 45.0
+    assert not group.is_deaf()
+    clock.at = 51.0
+    assert group.is_deaf()
+
+
 @pytest.mark.parametrize(("weights", "least_s"), [(1e6, 3.5), (168e6, 13.0)])
 def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_path):
     (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")

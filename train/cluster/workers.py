@@ -77,6 +77,8 @@ class Group:
     word: int = 0
     """The number of the last one that they were told."""
     obeys_until: float | None = None
+    slowest_s: float = 0.0
+    """Of its steps: until one is over, a word may not be heard."""
     held_since: float | None = None
     kill_at: float | None = None
     failure: Failure | None = None
@@ -106,7 +108,8 @@ class Group:
 
     def tell(self, generation: Generation | None, env: Callable[[int], Mapping[str, str]]) -> None:
         self.generation, self.failure, self.word = generation, None, self.word + 1
-        self.obeys_until = self.world.clock.now() + max(TIMING.obey_s, 2 * self.progress.step_s)
+        self.slowest_s = max(self.slowest_s, self.progress.step_s)
+        self.obeys_until = self.world.clock.now() + max(TIMING.obey_s, 2 * self.slowest_s)
         self.held_since = None if generation else self.world.clock.now()
         for local, process in enumerate(self.processes):
             process.tell(self.word, env(local) if generation else {})

@@ -58,10 +58,15 @@ def between_steps(run: Run) -> bool:
 
 
 def make_up(run: Run) -> None:
-    """An evaluation that a signal broke off, where the run resumes: `patience` counts each."""
-    if not run.step or run.step == run.milestones.evaluated or not due_at(run, run.step)[evaluate]:
+    """What was broken off behind a step, where the run resumes there: an evaluation, which `patience` counts, or what
+    is saved after it."""
+    made = run.milestones
+    if not run.step:
         return
-    evaluate(run)
+    if run.step != made.evaluated and due_at(run, run.step)[evaluate]:
+        evaluate(run)
+    elif made.best and made.best["step"] == run.step:
+        save(run)
     if early_stop.is_over(run):
         save(run)
         evaluate_base(run)

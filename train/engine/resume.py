@@ -23,14 +23,14 @@ def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
     saved = None if kept else find_own(run)
     own = state_of(kept) | {"step": kept.step} if kept else saved.state if saved else None
     source, state = choose_source(run.world.gather(own))
-    if kept and state and int(state["step"]) > kept.step:
-        kept.step = 0  # what it holds is overwritten, and nothing to save any more
-    why = take_over(run, saved, source, state)
+    why = take_over(run, saved, source, state, kept)
     run.strategy.resume(run.step, state or {})
     return why
 
 
-def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None) -> str:
+def take_over(
+    run: Run, saved: checkpoint.Saved | None, source: int, state: dict[str, Any] | None, kept: Run | None
+) -> str:
     if state is None and run.config.resume not in ("auto", "never"):
         raise BadInput(
             f"resume: no node has a checkpoint of run '{run.config.resume}'", fix="use resume: auto or never"
@@ -43,8 +43,8 @@ def take_over(run: Run, saved: checkpoint.Saved | None, source: int, state: dict
     if run.world.rank == source and saved is not None:
         checkpoint.load(saved, run.module.model, run.trained.optimizer)
         run.strategy.load(checkpoint.outer(saved))
-    send_state(run, source)
     step = int(state["step"])
+    send_state(run, source, step, kept)
     run.step, run.balance = step, run.balance.knowing(state.get("speeds", {}))
     run.warm_up = int(state.get("warm_up", run.config.warmup_steps))
     here = step if saved and saved.step == step else -1
@@ -91,10 +91,14 @@ def require_same_math(run: Run, state: dict[str, Any]) -> None:
         )
 
 
-def send_state(run: Run, source: int) -> None:
-    """Weights, optimizer state and what the strategy keeps, from one rank to all."""
+def send_state(run: Run, source: int, step: int, kept: Run | None) -> None:
+    """Weights, optimizer state and what the strategy keeps, from one rank to all. A process that stayed keeps its own
+    until all is there: the source may be lost on the way, and nobody else have that step."""
     named, optimizer = run.trained.named, run.trained.optimizer
-    run.world.broadcast([p.data for p in named.values()], source)
+    weights = [p.data for p in named.values()]
+    apart = kept is not None and run.world.rank != source
+    arrives = [torch.empty_like(weight, device="cpu") for weight in weights] if apart else weights
+    run.world.broadcast(arrives, source)
     if run.world.size == 1:
         return
     tensors, numbers = optimizer_state(named, optimizer)
@@ -106,6 +110,10 @@ def send_state(run: Run, source: int) -> None:
             for name, (shape, kind, where) in shapes.items()
         }
     run.world.broadcast([tensors[name] for name in sorted(tensors)], source)
-    with run.trained.lock:  # a process that stayed may be told to leave meanwhile, and saves
+    with run.trained.changing():  # a process that stayed may be told to leave meanwhile, and saves
+        for weight, arrived in zip(weights, arrives if apart else [], strict=apart):
+            weight.copy_(arrived)
         set_optimizer_state(named, optimizer, tensors, numbers)
+        if kept:
+            kept.step = step
     run.world.broadcast(list(run.strategy.tensors().values()), source)

@@ -89,7 +89,7 @@ def in_a_group(
     except Exception as error:
         if world and not isinstance(error, LeftGroupError):
             world.report_failure(error)
-        if kept and words and stays(kept, words, error):
+        if kept and words and stays(kept, words, error, begun=False):
             raise leave_group(kept, world) from None
         if kept and kept.step and kept.world.writes:
             milestones.write_checkpoint(kept)
@@ -117,13 +117,17 @@ def in_a_group(
     return run, receipt
 
 
-def stays(run: Run, words: Words, error: Exception) -> bool:
-    """Where its agent has told of another group, or will, as a member of this one is gone."""
+def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
+    """Where its agent has told of another group, or will, as a member of this one is gone. Whose group breaks twice
+    before it has `begun` may be the reason itself."""
     from train.cluster.worker_process import classify_failure, report_to_agent
     from train.engine import consistency, setup
+    from train.parallel.words import is_told_to_leave
 
     lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)
-    if not words.may_stay or run.trained.half_changed or not (words.arrived.is_set() or lost):
+    words.broken = 0 if begun else words.broken + lost
+    able = words.may_stay and not run.trained.half_changed and words.broken <= 1
+    if not able or not (lost or is_told_to_leave(error)):
         words.tell_agent(stays=False)
         return False
     if not words.arrived.is_set():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import inspect
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -27,6 +28,7 @@ from train.models.backends import Batch, LossModule
 from train.models.weights import Trained
 from train.parallel.muon import Muon
 from train.parallel.strategy import Choice, StepTiming, Strategy
+from train.parallel.words import Words
 from train.parallel.world import World
 from train.plan.speedup import wire_for
 from train.runlog.trace import COMPUTE, EXCHANGE
@@ -139,9 +141,10 @@ class DdpSync:
         self.ddp = DistributedDataParallel(
             module, init_sync=False, find_unused_parameters=False, bucket_cap_mb=BUCKET_MB, **{SYNC_BUFFERS: False}
         )
-        # torch compares a hook's annotations with its own types; a lambda has none.
-        self.ddp.register_comm_hook(self, lambda me, bucket: me._all_reduce(bucket))
-        self.wire, self.nccl, self.words = wire, world.nccl, None if world.nccl else world.words
+        # torch compares a hook's annotations with its own types; a lambda has none. And it holds what a hook is given,
+        # which holds ddp: nobody would ever free them, and all buckets.
+        self.ddp.register_comm_hook(weakref.proxy(self), lambda me, bucket: me._all_reduce(bucket))
+        self.wire, self.nccl, self.words = wire, world.nccl, world.words or Words.of_nobody()
         self.watch = Stopwatch(device)
         self.device = parameters[0].device
         self.computed: Any = None
@@ -170,15 +173,9 @@ class DdpSync:
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
         work = dist.all_reduce(sent, async_op=True)
-
-        def taken(done: Any) -> Tensor:
-            if not self.nccl:  # gloo is done before its copy to the card is, and its future knows nothing of that
-                work.synchronize()
-            return buffer.copy_(done[0])
-
-        if self.words:
-            return self.words.future(work, taken)
-        return work.get_future().then(lambda done: taken(done.value()))
+        if self.nccl:
+            return work.get_future().then(lambda done: buffer.copy_(done.value()[0]))
+        return self.words.future(work, lambda: buffer.copy_(sent), on_card=sent.is_cuda)
 
 
 Sync = FlatSync | DdpSync

@@ -23,8 +23,16 @@ MOST = 20
 """Groups of one process: of each that is void something stays behind, its port too."""
 
 
+TOLD = "its agent has another group for it"
+
+
 class LeftGroupError(Exception):
     """Its agent has said so; nothing is wrong here."""
+
+
+def is_told_to_leave(error: Exception) -> bool:
+    """ddp has an error of its own, with these words in it."""
+    return isinstance(error, LeftGroupError) or TOLD in str(error)
 
 
 class Words:
@@ -34,12 +42,17 @@ class Words:
         self.lock = threading.Lock()
         self.waited_for: list[Any] = []
         """Futures that a backward pass waits for."""
-        self.groups, self.taken = 0, 0
+        self.groups, self.taken, self.broken = 0, 0, 0
 
     @classmethod
     def of_agent(cls) -> Words | None:
         files = [os.environ.get(name, "") for name in (WORD, ANSWER)]
         return cls(*map(Path, files)) if all(files) else None
+
+    @classmethod
+    def of_nobody(cls) -> Words:
+        """Where no agent watches: none ever arrives."""
+        return cls(Path(), Path())
 
     # -- between groups ------------------------------------------------------------------------------------------------
 
@@ -49,8 +62,7 @@ class Words:
 
     def tell_agent(self, *, stays: bool) -> None:
         """From now on, or no longer."""
-        self.groups += 1
-        self.answer.write_text(str(self.taken) if stays and self.groups <= MOST else "")
+        self.answer.write_text(str(self.taken) if stays and self.groups < MOST else "")
 
     def obey(self) -> None:
         """Waits for the word that gives a place in a group, and takes it."""
@@ -61,6 +73,7 @@ class Words:
                 self.waited_for.clear()
                 said = self._said()
                 self.taken = said["word"]
+                self.groups += 1
             self.answer.write_text(str(self.taken))
             if said["env"]:
                 os.environ.update(said["env"])
@@ -73,7 +86,7 @@ class Words:
                 return
             self.arrived.set()
             for future in self.waited_for:
-                fail(future, LeftGroupError("its agent has another group for it"))
+                fail(future, LeftGroupError(TOLD))
         self.pulse.set()
 
     def _said(self) -> dict[str, Any]:
@@ -84,7 +97,7 @@ class Words:
 
     def require_group(self) -> None:
         if self.arrived.is_set():
-            raise LeftGroupError("its agent has another group for it")
+            raise LeftGroupError(TOLD)
 
     def finish(self, work: Any) -> None:
         """Waits for an exchange, as long as the group is not void."""
@@ -96,23 +109,33 @@ class Words:
             self.pulse.clear()
         work.wait()
 
-    def future(self, work: Any, then: Callable[[Any], Tensor]) -> Any:
-        """For a backward pass: `then` of the exchange's result; an error where the group becomes void."""
+    def future(self, work: Any, then: Callable[[], Tensor], *, on_card: bool) -> Any:
+        """For a backward pass: `then`, once the exchange is over; an error where the group becomes void."""
         mine: Any = torch.futures.Future()
 
-        def over(done: Any) -> None:
+        def settle(done: Any) -> None:
             with self.lock:
                 if mine.done():
                     return
                 try:
-                    mine.set_result(then(done.value()))
+                    done.value()
+                    if on_card:
+                        work.wait()
+                    mine.set_result(then())
                 except Exception as error:
                     fail(mine, error)
+
+        def over(done: Any) -> None:
+            if not on_card:
+                settle(done)
+                return
+            # gloo says so before its copy to the card is over, in a thread that cannot wait for that itself
+            threading.Thread(target=settle, args=(done,), name="gradient to the card", daemon=True).start()
 
         with self.lock:
             self.waited_for = [future for future in self.waited_for if not future.done()] + [mine]
             if self.arrived.is_set():
-                fail(mine, LeftGroupError("its agent has another group for it"))
+                fail(mine, LeftGroupError(TOLD))
         work.get_future().add_done_callback(over)
         return mine
 

@@ -191,9 +191,13 @@ class World:
         return bool(self.nccl.get_error() != ErrorType.SUCCESS)
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
+        """By way of a copy: where this exchange is left, what still arrives, or is still sent, is no weight of ours."""
         if self.size > 1:
             for tensor in tensors:
-                self.finish(dist.broadcast(tensor, source, async_op=True))
+                travels = tensor.clone() if self.rank == source else torch.empty_like(tensor)
+                self.finish(dist.broadcast(travels, source, async_op=True))
+                if self.rank != source:
+                    tensor.copy_(travels)
             self.numbers([])
 
     def require_group(self) -> None:
@@ -210,13 +214,12 @@ class World:
     def abandon(self) -> None:
         """Leaves the group as torch's destroy_process_group does, but waits for no member: one may be silent."""
         c10d = dist.distributed_c10d
-        if not dist.is_initialized():
-            ABANDONED.append(self.store)
-            return
-        group = c10d._get_default_group()
+        group = c10d._get_default_group() if dist.is_initialized() else None
         ABANDONED.append((group, self.store))  # to drop it is to wait for its threads
-        threading.Thread(target=group.abort, name="abandoned group", daemon=True).start()
-        c10d._update_default_pg(None)
+        if group:
+            threading.Thread(target=group.abort, name="abandoned group", daemon=True).start()
+            c10d._update_default_pg(None)
+        # Also of one that did not come about: it has counted, and a group's keys bear its number.
         for known in BY_GROUP:
             getattr(c10d._world, known).clear()
         c10d._unregister_all_process_groups()

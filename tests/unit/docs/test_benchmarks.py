@@ -153,10 +153,12 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     said = predict.table({"70/30-16-flat": [case, other]})
     assert "| 1.213 | 1.240 | -19.1%, +23.8% | ±2% |" in said[-3]
     assert "2 of 3 (runs by themselves: 4 of 6)" in said[-1], "two errors do not make up for each other"
-    losses = [{"loss": "freeze of a", "again_s": s, "back_s": 2.0, "repeated": n} for s, n in ((5.0, 0), (7.0, 3))]
+    always = {"loss": "freeze of a", "known_s": 0.3, "back_s": 2.0, "joined_s": 0.6}
+    losses = [always | {"again_s": seconds, "repeated": steps} for seconds, steps in ((5.0, 0), (7.0, 3))]
     storm = {"losses": losses, "steps": 9, "whole": False, "error": 2e-4}
     lines = faults.table({"storm": [storm], "load": [{"minutes": 60, "loops": 7, "steps": 735, "false": 1}]})
-    assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 losses) | 2.0 s (2.0 s–2.0 s, 2 losses) | 3 |" in lines
+    assert "| freeze of a | 6.0 s (5.0 s–7.0 s, 2 losses) | 0.3 s (0.3 s–0.3 s, 2 losses) |" in lines[2]
+    assert lines[2].endswith("| 0.6 s (0.6 s–0.6 s, 2 losses) | 3 |")
     assert "ROWS WERE LOST OR TRAINED TWICE" in lines[-2] and "735 steps, 1 nodes falsely" in lines[-1]
     life = {"down": 0.2}
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})

@@ -1,0 +1,187 @@
+"""A process that stays while its group changes: what the old group leaves behind must do nothing to it, and what broke
+half-way must not be taken for whole."""
+
+import gc
+import os
+import sys
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from tests.support import pace
+from tests.train.cluster import ROOT, environment
+from train.engine import milestones, resume
+from train.engine.consistency import Disagreement
+from train.engine.early_stop import Gains
+from train.engine.milestones import Milestones
+from train.engine.run import stays
+from train.engine.setup import NotKeptError
+from train.models.backends import LossModule
+from train.models.weights import Trained
+from train.parallel import sync
+from train.parallel.words import TOLD, LeftGroupError, Words
+from train.parallel.world import World
+
+PEER = RuntimeError("Connection closed by peer [127.0.0.1]:1")
+
+
+@pytest.fixture
+def words(tmp_path):
+    for name in ("word", "answer"):
+        (tmp_path / name).write_text("")
+    found = Words(tmp_path / "word", tmp_path / "answer")
+    found.tell_agent(stays=True)
+    return found
+
+
+@pytest.fixture
+def alone():
+    """A real group of one, over gloo."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def trained() -> Trained:
+    named = {name: nn.Parameter(torch.ones(4)) for name in ("a", "b")}
+    return Trained(named, torch.optim.AdamW(named.values(), lr=0.1))
+
+
+class Left(World):
+    """It is told to leave in its broadcast number `at`."""
+
+    def __init__(self, at: int):
+        super().__init__(rank=1, size=2, node="b")
+        self.at, self.posted = at, []
+
+    def finish(self, work):
+        self.posted.append(work)
+        if len(self.posted) == self.at:
+            raise LeftGroupError(TOLD)
+
+    def numbers(self, mine):
+        return [mine, mine]
+
+    def gather(self, value):
+        return [value, value]
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """What is handed to gloo, which fills it at once with what another has."""
+
+    def broadcast(tensor, source, async_op):
+        tensor.fill_(7.0)
+        return tensor
+
+    monkeypatch.setattr(dist, "broadcast", broadcast)
+
+
+def test_what_arrives_after_it_left_is_no_weight_of_its_own(sent):
+    world, weights = Left(at=2), [torch.ones(4), torch.ones(4)]
+    with pytest.raises(LeftGroupError):
+        world.broadcast(weights, 0)
+    world.posted[0].fill_(9.0)
+    world.posted[1].fill_(9.0)
+    assert (weights[0] == 7).all() and (weights[1] == 1).all()
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_it_keeps_its_own_until_all_of_another_is_there(sent, at):
+    kept = SimpleNamespace(step=5)
+    run = SimpleNamespace(world=Left(at), trained=trained(), device="cpu", strategy=SimpleNamespace(tensors=dict))
+    with pytest.raises(LeftGroupError):
+        resume.send_state(run, 0, 6, kept)
+    assert all((p == 1).all() for p in run.trained.parameters)
+    assert kept.step == 5 and not run.trained.half_changed
+    run.world.at = 0
+    resume.send_state(run, 0, 6, kept)
+    assert all((p == 7).all() for p in run.trained.parameters) and kept.step == 6
+
+
+def test_ddp_and_its_buckets_go_with_their_last_holder(alone):
+    model = nn.Linear(4, 4)
+    module = LossModule(model, lambda model, batch: model(batch).sum())
+    made = sync.DdpSync(module, list(model.parameters()), "fp32", "cpu", World(rank=0, size=1))
+    made.gradients([torch.ones(1, 4)], 1.0)
+    ddp = weakref.ref(made.ddp)
+    del made
+    gc.collect()
+    assert ddp() is None
+    assert model.weight.grad is not None
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_next_group_has_the_name_that_a_fresh_process_gives_it(alone, connected):
+    """A group that did not come about has counted."""
+    if not connected:
+        dist.destroy_process_group()
+    dist.distributed_c10d._world.group_count = 1
+    World(rank=0, size=2).abandon()
+    assert not dist.is_initialized() and dist.distributed_c10d._world.group_count == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "wanted"),
+    [
+        (LeftGroupError(TOLD), True, True),
+        (RuntimeError(f"Unable to cast LeftGroupError: {TOLD} to Tensor"), True, True),
+        (PEER, False, True),
+        (PEER, True, True),
+        (torch.OutOfMemoryError("CUDA out of memory"), True, False),
+        (Disagreement("adapter differs"), True, False),
+        (NotKeptError("device: another one in this group, and the process begins anew"), True, False),
+        (RuntimeError("boom"), True, False),
+    ],
+)
+def test_it_stays_for_its_agent_and_for_a_lost_peer_and_for_nothing_else(words, error, told, wanted):
+    if told:
+        words.arrived.set()
+    assert stays(SimpleNamespace(trained=trained()), words, error) == wanted == words.may_stay
+
+
+def test_whose_group_breaks_twice_before_it_began_starts_again(words):
+    run = SimpleNamespace(trained=trained())
+    assert stays(run, words, PEER, begun=False)
+    assert stays(run, words, PEER, begun=True)
+    assert stays(run, words, PEER, begun=False)
+    assert not stays(run, words, PEER, begun=False)
+
+
+@pytest.mark.parametrize(("best", "saves"), [({"step": 8}, 1), ({"step": 4}, 0), (None, 0)])
+def test_the_best_that_a_break_kept_from_the_disk_is_saved_where_the_run_resumes(monkeypatch, best, saves):
+    made, done = Milestones(settled=8, best=best, evaluated=8, gains=Gains()), []
+    monkeypatch.setattr(milestones, "save", done.append)
+    config = SimpleNamespace(patience=0)
+    milestones.make_up(SimpleNamespace(step=8, total_steps=20, milestones=made, config=config))
+    assert len(done) == saves
+
+
+WAITS_AT_ITS_END = """
+import runpy, sys, time
+from train.parallel import world
+class Group:
+    def __del__(self):
+        time.sleep(600)
+world.ABANDONED.append(Group())
+sys.argv = ["train", "versions", "--json"]
+runpy.run_module("train", run_name="__main__")
+"""
+
+
+def test_what_a_silent_machine_holds_up_for_ever_is_not_waited_for_at_the_end():
+    """Its process is the last of its run, alone, and not a fork."""
+    done = pace.run(
+        sys.executable,
+        "-c",
+        WAITS_AT_ITS_END,
+        cwd=ROOT,
+        env=environment() | {"MOTLEY_AGENT": str(os.getpid())},
+        limit_s=60,
+    )
+    assert done.returncode == 0 and done.stdout.startswith("{")
