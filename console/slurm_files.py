@@ -6,6 +6,7 @@ import shlex
 from typing import Any
 
 from console import render
+from plugins.module_utils.motley.slurm_job import named
 from train.errors import BadInput
 from train.runlog import paths
 
@@ -39,13 +40,6 @@ def options_of(text: str) -> list[str]:
         if name in OURS:
             raise BadInput(f"slurm_options: --{name} is the launch's own", fix="fix: take it out")
     return [shlex.join(option) for option in found]
-
-
-def named(option: list[str]) -> tuple[str, str]:
-    """Name and value of an option, in each of the ways to write it: --nodes=3, --nodes 3, -N3, -N 3."""
-    word, *behind = option
-    name, _, value = word[2:].partition("=") if word.startswith("--") else (word[1:2], "", word[2:])
-    return name, value or " ".join(behind)
 
 
 def files(plan: dict[str, Any], options: list[str], more: dict[str, Any]) -> list[dict[str, Any]]:

@@ -37,8 +37,6 @@ RETURN = r"""
 look: {type: dict, returned: success, description: Where and when it would run; its nodes; the runs}
 """
 WOULD = re.compile(r"to start at (\S+) using \d+ processors on nodes? (\S+) in partition (\S+)")
-CARDS = re.compile(r"(-G|--gpus|--gres=gpu)")
-ON_A_NODE = re.compile(r"--(?:gpus-per-node|gres)=(?:gpu:)?(?:[\w.]+:)?(\d+)")
 
 
 def main() -> None:
@@ -99,10 +97,11 @@ def cards(gres: str) -> list[str]:
 
 def processes(node: dict[str, Any], options: list[str]) -> dict[str, Any]:
     """Of a total over all nodes only the start of the job shows how many cards each gives; until then all of them."""
-    if not any(CARDS.match(option) for option in options):
+    asks, count = slurm_job.cards_asked(options)
+    if not asks:
         return {"cards": [], "processes": 1}
-    named = next((int(found[1]) for option in options if (found := ON_A_NODE.match(option))), len(node["cards"]))
-    return {"cards": node["cards"][:named], "processes": max(1, min(named, len(node["cards"])))}
+    cards = node["cards"][:count]
+    return {"cards": cards, "processes": max(1, len(cards))}
 
 
 if __name__ == "__main__":

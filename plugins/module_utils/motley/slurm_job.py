@@ -252,14 +252,35 @@ def parts(home: Path, run: str) -> dict[str, Any]:
     return {"run": run, "places": [str(place) for place in places(home, run)], "one_node": one_node(options)}
 
 
-KEPT = re.compile(r"(-p|--partition|-A|--account|-q|--qos|-C|--constraint|--reservation|-M|--clusters)\b")
-CARDS = re.compile(r"(-G|--gpus|--gres=gpu)")
+KEPT = {"p", "partition", "A", "account", "q", "qos", "C", "constraint", "reservation", "M", "clusters"}
+GPU = re.compile(r"(?:gres[/:])?gpu(?:[:=].*)?")
 
 
 def one_node(options: list[str]) -> list[str]:
     asked = [shlex.split(option) for option in options]
-    cards = ["--gpus=1"] if any(CARDS.match(words[0]) for words in asked) else []
-    return [word for words in asked if KEPT.match(words[0]) for word in words] + cards
+    cards = ["--gpus=1"] if cards_asked(options)[0] else []
+    return [word for words in asked if named(words)[0] in KEPT for word in words] + cards
+
+
+def named(option: list[str]) -> tuple[str, str]:
+    """Name and value of an option, in each of the ways to write it: --nodes=3, --nodes 3, -N3, -N 3."""
+    word, *behind = option
+    name, _, value = word[2:].partition("=") if word.startswith("--") else (word[1:2], "", word[2:])
+    return name, value or " ".join(behind)
+
+
+def cards_asked(options: list[str]) -> tuple[bool, int | None]:
+    """Whether a job asks for cards, and for how many on a node. Of a total over all nodes only its start shows that."""
+    asks, count = False, None
+    for name, value in (named(shlex.split(option)) for option in options):
+        asked = [value] if name in ("gpus-per-node", "gpus-per-task") else []
+        if name in ("gres", "tres-per-node"):
+            asked = [item for item in value.split(",") if GPU.fullmatch(item)]
+        if asked:
+            number = re.search(r"(?:^|[:=])(\d+)$", asked[0])
+            count = int(number[1]) if number else 1
+        asks = asks or bool(asked) or name in ("G", "gpus")
+    return asks, count
 
 
 def clean(home: Path, names: list[str]) -> dict[str, Any]:

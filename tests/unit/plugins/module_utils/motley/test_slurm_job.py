@@ -93,6 +93,29 @@ def test_for_a_question_slurm_is_asked_for_one_node_of_that_kind(tmp_path: Path)
     assert slurm_job.one_node(["-p gpu", "--time=10"]) == ["-p", "gpu"]
     quoted = ["'--constraint=a|b'", "'--nodelist=n[1-2]'", "'--comment=a b'"]
     assert slurm_job.one_node(quoted) == ["--constraint=a|b"]
+    assert slurm_job.one_node(["-pgpu", "'-Ca|b'", "--gres gpu:2"]) == ["-pgpu", "-Ca|b", "--gpus=1"]
+
+
+@pytest.mark.parametrize(
+    ("option", "wanted"),
+    [
+        ("--gres=gpu:2", (True, 2)),
+        ("--gres gpu:2", (True, 2)),
+        ("--gres=gpu:tesla-v100:2,shard:4", (True, 2)),
+        ("--gres=gpu", (True, 1)),
+        ("--gres=shard:4", (False, None)),
+        ("--tres-per-node=gres/gpu:2", (True, 2)),
+        ("--tres-per-node=gres/gpu=2", (True, 2)),
+        ("--gpus-per-node 1", (True, 1)),
+        ("--gpus-per-node=tesla-v100:2", (True, 2)),
+        ("--gpus=4", (True, None)),
+        ("-G4", (True, None)),
+        ("-G 4", (True, None)),
+        ("--partition=gpu", (False, None)),
+    ],
+)
+def test_cards_are_asked_for_in_each_of_slurms_ways(option: str, wanted: tuple[bool, int | None]) -> None:
+    assert slurm_job.cards_asked(["--nodes=3", option]) == wanted
 
 
 @pytest.mark.usefixtures("queue")
