@@ -142,7 +142,7 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
         with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
             for member in archive:
                 place = place_of(member.name, run, node.name, results=results)
-                source = archive.extractfile(member)
+                source = archive.extractfile(member) if member.isfile() else None  # a link leads back, or elsewhere
                 if place is None or source is None:
                     continue
                 path = folder / place

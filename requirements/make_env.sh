@@ -43,7 +43,7 @@ fi
 echo "making $(basename "$target") (${*}); the first time takes a minute or two" >&2
 rm -rf "$target"
 "$python" -m venv "$target"
-pip() { "$target/bin/python" -m pip -qq --disable-pip-version-check install --no-input --progress-bar off "$@"; }
+pip() { "$target/bin/python" -m pip -qq --disable-pip-version-check install --no-input --progress-bar off --only-binary :all: "$@"; }
 torch_cpu() {
   pip --no-deps -r "$1" 2>/dev/null || pip --no-deps --retries 2 -r "$here/torch-cpu-index.txt" -r "$1" || {
     echo "there is no CPU build of torch for $("$python" --version) at hand" >&2

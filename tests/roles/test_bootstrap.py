@@ -181,6 +181,7 @@ def test_the_guard_stays_when_nftables_starts_again(bootstrapped: Person) -> Non
     # systemctl waits for nftables alone, not for what starts again with it
     pace.until(lambda: "29400-29899" in shown(), 20, "the guard did not come back")
     assert host.run("systemctl", "is-enabled", "motley-firewall").strip() == "enabled"
+    assert "network-pre.target" in host.run("systemctl", "show", "-P", "Before", "motley-firewall"), "after the network"
     host.run("nft", "delete", "table", "inet", "filter")  # nftables' own example, which its start brought along
 
 

@@ -3,12 +3,14 @@
 import dataclasses
 import errno
 import os
+import pickle
 import signal
 import sys
 import time
 
 import torch
 from torch._C import _distributed_c10d as dist
+from torch.distributed import distributed_c10d
 
 from train import __main__
 from train.cluster import agent
@@ -68,6 +70,15 @@ def no_card() -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/home/anna/notes.jsonl")
 
     model_card.card = card
+
+
+def no_pickle() -> None:
+    """Nothing broken: what is sent is no program."""
+
+    def refuse(*_, **__):
+        raise SystemExit("something was unpickled")
+
+    pickle.loads = pickle.load = pickle.Unpickler = distributed_c10d._unpickler = refuse
 
 
 def moving_shares() -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import pyarrow
 import pytest
@@ -155,6 +156,16 @@ def test_a_line_that_is_no_record_any_more_is_passed_over(tmp_path, monkeypatch)
     assert [(record.line, record.value, record.problem) for record in read(path)] == [
         (1, None, too_long), (2, {"a": 1}, ""), (3, None, too_long)
     ]  # fmt: skip
+
+
+def test_nor_is_a_line_of_csv_that_has_no_end_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(sources, "LONGEST_RECORD", 1000)
+    lines = io.StringIO("a,b\n" + "c" * 100_000)
+    assert max(map(len, sources._counted(SimpleNamespace(position=0), lines))) == 1000
+    path = tmp_path / "a.csv"
+    path.write_text("prompt,response\n" + "c" * 100_000 + ",d\n")
+    with pytest.raises(BadInput, match="not CSV: field larger than field limit"):
+        read(path)
 
 
 JSON_VALUES = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=30) | st.integers()), max_size=8)

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.train import pictures
+from train.data import pictures as picture_data
 from train.data import sources
 from train.data.picture_rows import open_pictures
 from train.data.pictures import prepare
@@ -218,6 +219,14 @@ def test_a_file_that_is_too_large_for_a_picture_is_passed_over(tmp_path, monkeyp
     (photos / "dots" / "film.png").write_bytes(bytes(2 << 20))
     rows = made(photos, tmp_path / "rows")
     assert index_of(rows)["records"]["first_bad"] == ["dots/film.png: longer than 1 MB"]
+
+
+def test_a_picture_of_more_pixels_than_memory_takes_is_passed_over(tmp_path, monkeypatch):
+    photos = pictures.write(tmp_path / "photos")
+    Image.new("L", (400, 300)).save(photos / "dots" / "sky.png")
+    monkeypatch.setattr(picture_data, "MOST_PIXELS", 100_000)
+    rows = made(photos, tmp_path / "rows")
+    assert index_of(rows)["records"]["first_bad"] == ["dots/sky.png: 400 × 300 pixels are more than 0 million"]
 
 
 def test_damaged_rows_are_noticed(tmp_path):

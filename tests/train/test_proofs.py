@@ -173,6 +173,13 @@ def test_a_first_exchange_of_cards_that_fails_names_them_and_the_switch(sums, sa
     assert classify_failure(failed.value) == kind
 
 
+def test_nothing_that_ranks_send_each_other_is_unpickled(data, tmp_path):
+    options = {**OPTIONS, "dataset": data, "max_steps": 6, "sync": "auto"}
+    cluster.train(tmp_path, options, 2, program=[BROKEN, "no_pickle"])
+    again = cluster.train(tmp_path, {**options, "resume": "auto"}, 2, program=[BROKEN, "no_pickle"])
+    assert "resumed at step 6" in again.said()
+
+
 def test_half_an_update_is_never_saved(data, tmp_path):
     run = failed_run(tmp_path, {**OPTIONS, "dataset": data}, 2, "fails_in_update=8")
     assert "node-1, step 8: RuntimeError: half an update" in run.said(1)

@@ -50,6 +50,8 @@ IDX_LARGEST = 2 << 30
 IDX_MAGIC = 0x800
 """Of bytes; and the number of dimensions."""
 FETCH_AGAIN = "fetch them again"
+MOST_PIXELS = 120_000_000
+"""A small file may unpack to many more, and take a minute."""
 GREY = ("1", "L", "LA", "I", "I;16", "I;16B")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -231,7 +233,10 @@ def opened(data: bytes) -> Any:
     """Whatever a file is called: of other formats Pillow has the reader from strangers, PostScript's is Ghostscript."""
     from PIL import Image
 
-    return Image.open(io.BytesIO(data), formats=FORMATS)
+    picture = Image.open(io.BytesIO(data), formats=FORMATS)
+    if picture.width * picture.height > MOST_PIXELS:
+        raise ValueError(f"{picture.width} × {picture.height} pixels are more than {MOST_PIXELS // 10**6} million")
+    return picture
 
 
 def reason(error: Exception) -> str:

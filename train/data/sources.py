@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from train.errors import BadInput
 
@@ -152,7 +152,7 @@ def _rest_of_character(file: BinaryIO) -> bytes:
 def read_csv(source: Source) -> Iterator[Record]:
     csv.field_size_limit(LONGEST_RECORD // 4)
     with source.path.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-        header = file.readline()
+        header = file.readline(LONGEST_RECORD)
         file.seek(0)
         separator = max(",;\t", key=header.count)
         reader = csv.DictReader(_counted(source, file), delimiter=separator, strict=True)
@@ -167,8 +167,8 @@ def read_csv(source: Source) -> Iterator[Record]:
             ) from None
 
 
-def _counted(source: Source, lines: Any) -> Iterator[str]:
-    for line in lines:
+def _counted(source: Source, file: TextIO) -> Iterator[str]:
+    while line := file.readline(LONGEST_RECORD):  # what is longer is no field of csv's any more
         source.position += len(line)
         yield line
 

@@ -121,14 +121,15 @@ class Texts:
 def pieces(file: Path, least: int) -> Iterator[Text]:
     """Of a file, cut at an empty line as soon as a part has that many characters."""
     part: list[str] = []
-    size, first = 0, 1
+    size, first, number = 0, 1, 1
     with file.open(encoding="utf-8-sig", newline="") as lines:
-        for number, line in enumerate(lines, 1):
+        while line := lines.readline(4 * least):
             part.append(line)
             size += len(line)
+            number += line[-1] in "\r\n"
             if (size >= least and not line.strip()) or size >= 4 * least:
                 yield Text("".join(part), f"{file.name} line {first}")
-                part, size, first = [], 0, number + 1
+                part, size, first = [], 0, number
     if "".join(part).strip():
         yield Text("".join(part), f"{file.name} line {first}")
 

@@ -106,6 +106,7 @@ def _base(spec: ModelSpec) -> Any:
     drops = dropout.switched_off(config) if config else {}
     require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
+    options["trust_remote_code"] = False
     on_disk = form_on_disk(getattr(config, "quantization_config", None), spec.folder)
     form = on_disk or spec.load_in
     if spec.device != "cpu" or form != "16bit":  # transformers puts a quantised base on any card that it sees

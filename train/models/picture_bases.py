@@ -66,7 +66,12 @@ def loaded(folder: Path, config: Any) -> tuple[Any, set[str]]:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     model, info = AutoModelForImageClassification.from_pretrained(
-        folder, config=config, dtype=torch.float32, ignore_mismatched_sizes=True, output_loading_info=True
+        folder,
+        config=config,
+        dtype=torch.float32,
+        ignore_mismatched_sizes=True,
+        output_loading_info=True,
+        trust_remote_code=False,
     )
     still(model)
     fresh = {*info["missing_keys"], *(key if isinstance(key, str) else key[0] for key in info["mismatched_keys"])}

@@ -65,6 +65,7 @@ def load(spec: ModelSpec) -> nn.Module:
         load_in_4bit=spec.load_in == "4bit",
         load_in_8bit=spec.load_in == "8bit",
         full_finetuning=spec.method == "full",
+        trust_remote_code=False,
         **({} if spec.device == "cpu" else {"device_map": {"": spec.device}}),
     )
     if spec.adapter is not None:

@@ -71,7 +71,8 @@ def choose_run(request: Request, runs: dict[str, Known]) -> Request:
 
 
 def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dict[str, Any]:
-    """A node's word alone chooses no file of this computer: it would be sent there."""
+    """A node's word alone chooses no file of this computer: it would be sent there. Nor another setting of a run that
+    this computer has launched."""
     values, launched = settings_before(known), known.from_here.get("given", {})
     for place in PLACES:
         value = values.get(place)
@@ -81,7 +82,7 @@ def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dic
                 "and has a file or folder of that name, which the nodes would get",
                 fix=f"fix: if that is what you want: -e {place}={value}",
             )
-    return values
+    return {**values, **launched}
 
 
 def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:

@@ -90,8 +90,9 @@ def read(
     meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
     names = config or load_config({**recipe, **meant})
     model, dataset = attempt(names.start_model, home), attempt(names.data)
-    if model and model.source == "folder" and model.folder:
-        attempt(refuse_links, model.folder, (path for path in model.folder.rglob("*") if path.is_file()))
+    for sent in (model, config and attempt(config.tokenizer_model, home)):
+        if sent and sent.source == "folder" and sent.folder:
+            attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))
     if dataset and dataset.folder and not dataset.listed:
         attempt(refuse_links, dataset.folder, (path for path in dataset.files if path != dataset.file))
     if findings or not (config and model and dataset):

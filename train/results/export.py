@@ -190,7 +190,9 @@ def export_merged(folder: Path, model: Model, args: argparse.Namespace) -> None:
     from transformers.utils.logging import disable_progress_bar
 
     disable_progress_bar()
-    base: Any = AutoModelForCausalLM.from_pretrained(model_folder(args.model), dtype="auto", local_files_only=True)
+    base: Any = AutoModelForCausalLM.from_pretrained(
+        model_folder(args.model), dtype="auto", local_files_only=True, trust_remote_code=False
+    )
     packed = getattr(base, "is_quantized", False)  # no other copy is known
     if packed:
         base = base.dequantize()

@@ -168,6 +168,15 @@ def test_fetch_brings_the_result_from_one_node_alone(
     assert {name: log.read_text() for name, log in logs.items()} == {"a": "a\n", "b": "b\n"}
 
 
+def test_a_link_among_what_a_node_sends_is_passed_over(
+    inventory: Inventory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name / "logs/runs" / DONE / "leads.jsonl").symlink_to("/etc/passwd")
+    assert fetch.fetch(inventory, DONE, tmp_path / "results") == 0
+    assert not (tmp_path / f"results/{DONE}/nodes/a/leads.jsonl").exists()
+
+
 def test_a_file_that_arrives_damaged_leaves_the_one_that_is_there(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -290,17 +290,26 @@ def test_settings_of_a_run_cannot_change() -> None:
     assert "max_steps: the run was launched with 40, 50 is asked for" in said
 
 
-@pytest.mark.parametrize("what", ["pretrain", "images", "own", "model"])
+LLAMA = {
+    "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "vocab_size": 256,
+    "num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 128,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["pretrain", "tokenizer", "images", "own", "model"])
 def test_no_link_in_a_folder_sends_a_file_from_outside(what: str, tmp_path: Path) -> None:
     folder, private, recipe = tmp_path / "downloaded", tmp_path / "private", tmp_path / "mine.py"
     for name in ("cat/a.jpg", "dog/b.jpg", "cat/a.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("text")
-    (folder / "config.json").write_text("{}")
+    (folder / "config.json").write_text("{}" if what != "tokenizer" else json.dumps(LLAMA))
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts/a.txt").write_text("text")
     recipe.write_text("def rows(settings): ...\ndef model(settings): ...\ndef loss(model, batch): ...\n")
     private.write_text("secret")
     values: dict[str, Any] = {
         "pretrain": {"recipe": "pretrain", "dataset": str(folder)},
+        "tokenizer": {"recipe": "pretrain", "dataset": str(tmp_path / "texts"), "tokenizer": str(folder)},
         "images": {"recipe": "images", "dataset": str(folder)},
         "own": {"recipe": str(recipe), "dataset": str(folder)},
         "model": {"model": str(folder)},
@@ -344,6 +353,18 @@ def test_a_node_does_not_choose_a_file_of_this_computer(values: dict[str, Any], 
         with pytest.raises(BadInput, match=f"this computer did not launch it so.*\n.*-e dataset={private}"):
             dataset(from_here)
     assert dataset({"qa": of_node}) == dataset({}, dataset=str(private)) == private
+
+
+def test_nor_another_setting_of_a_run_that_was_launched_here() -> None:
+    given = {"model": "tiny", "dataset": "stdlib-qa", "save_every": 7}
+    of_node = {"given": given | {"save_every": 1}, "all": REQUEST.settings | {"save_every": 1}}
+    look_of = {"a": {"runs": {"qa": {"launched": of_node, "step": 12, "done": False}}}}
+    asked = request.read({"resume": "qa"})
+
+    def save_every(from_here: dict[str, Any]) -> int:
+        return new_or_resumed.choose_run(asked, new_or_resumed.known_runs(look_of, from_here)).config.save_every
+
+    assert save_every({}) == 1 and save_every({"qa": {"given": given}}) == 7
 
 
 def test_what_was_launched_from_here_is_kept(tmp_path: Path) -> None:
