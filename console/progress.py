@@ -23,6 +23,7 @@ class Phase:
     proven: list[str] = field(default_factory=list)
     says: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)  # written, or in check mode: that would be
+    measured: dict[str, Any] = field(default_factory=dict)  # figures beside what it says
     seconds: float = 0
     failure: Cause | None = None
     dealt_with: Cause | None = None  # a failure after which it continued
@@ -129,6 +130,7 @@ class Progress:
         debug = data.get("task_action", "").endswith("debug")
         if message := result.get("motley_say") or (debug and result.get("msg")):
             phase.says.append(str(message))
+        phase.measured |= result.get("measured") or {}
 
     def _pass_over(self, phases: dict[str, list[str]]) -> None:
         for node in self.nodes.values():

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from console.progress import Progress
+from train.plan.speedup import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
-
-LINK = re.compile(r"= (\d+) % of the link \((\d+) Mbit/s")  # as plugins/modules/collective_probe.py writes it
 
 
 def masked(text: str, secrets: tuple[str, ...]) -> str:
@@ -55,6 +54,7 @@ def as_data(verb: str, inventory: str, progress: Progress, *, outcome: str, seco
                         "files": phase.files,
                         "proven": phase.proven,
                         "says": phase.says,
+                        "measured": phase.measured,
                         "failure": {
                             "task": phase.failed_task,
                             "what": phase.failure.what,
@@ -119,11 +119,11 @@ def _row(phase: str, result: dict[str, Any]) -> str:
 
 
 def link_mbit(folder: Path) -> float:
-    """What the newest proof of a bootstrap measured between the nodes; 0 where none did."""
+    """What the newest proof of a bootstrap measured between the nodes, as a link's speed is named: with all that its
+    packets carry beside data. 0 where none did."""
     for file in sorted(folder.glob("*-bootstrap.json"), reverse=True):
         nodes = json.loads(file.read_text(encoding="utf-8"))["nodes"].values()
-        lines = [line for node in nodes for line in node["phases"].get("proof", {}).get("says", [])]
-        found = [LINK.search(line) for line in lines]
-        if measured := [float(match[2]) * float(match[1]) / 100 for match in found if match]:
-            return min(measured)
+        proofs = [node["phases"].get("proof", {}).get("measured", {}) for node in nodes]
+        if rates := [proof["link_mbit"] * proof["percent_of_link"] / 100 for proof in proofs if proof]:
+            return float(min(rates) / LINK_EFFICIENCY)
     return 0.0

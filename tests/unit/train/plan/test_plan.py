@@ -227,13 +227,12 @@ def test_speeds_come_from_the_newest_run_that_computed_the_same() -> None:
 
 
 def test_the_network_is_what_the_proof_measured_else_what_the_slowest_card_says(tmp_path: Path) -> None:
-    said = "all-reduce 16 MB 191 ms = 90 % of the link (1000 Mbit/s, gloo, 3 nodes)"
-    proof = {"nodes": {"a": {"phases": {"proof": {"says": [said]}}}}}
+    proof = {"nodes": {"a": {"phases": {"proof": {"measured": {"link_mbit": 1000.0, "percent_of_link": 94}}}}}}
     (tmp_path / "2026-11-21-bootstrap.json").write_text(json.dumps(proof))
-    older = json.dumps(proof).replace("90 %", "50 %")
+    older = json.dumps(proof).replace("94", "50")
     (tmp_path / "2026-11-20-bootstrap.json").write_text(older)
     (tmp_path / "2026-11-22-bootstrap.json").write_text(json.dumps({"nodes": {"a": {"phases": {}}}}))
-    assert receipt.link_mbit(tmp_path) == 900 and receipt.link_mbit(tmp_path / "none") == 0
+    assert receipt.link_mbit(tmp_path) == pytest.approx(1000) and receipt.link_mbit(tmp_path / "none") == 0
     found = nodes(look(), look(route={"why": "", "nic": "wlan0", "mbit": 0}), look(route={"why": "", "mbit": 100}))
     assert link(found, 900) == (900, "measured by bootstrap's proof")
     assert link(found, 0) == (100, "as n2's network card says")
