@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import KubernetesNode
+from console.infra.kubernetes import STOP_S, KubernetesNode
 from console.infra.node import Silent
 from console.kubernetes import check, kubectl
 from console.kubernetes.objects import RUN, Object, name_of, objects
@@ -47,9 +47,9 @@ class Cluster:
         except Silent:
             return False
 
-    def kube(self, *words: str, given: str = "") -> str:
+    def kube(self, *words: str, given: str = "", timeout_s: float = APPLY_S) -> str:
         try:
-            return self.node.kube(*words, given=given, timeout_s=APPLY_S)
+            return self.node.kube(*words, given=given, timeout_s=timeout_s)
         except Silent as why:
             raise self.refused(why, *([] if given else words)) from None
 
@@ -160,10 +160,20 @@ def forget_hub_token(file: Path, run: str) -> None:
         keep(file, run, made)
 
 
+def clear(run: str, cluster: Cluster) -> None:
+    """Take away the Jobs of this run that are over, and wait for their pods."""
+    jobs = (name_of(run), f"{name_of(run)}-prepare")
+    try:
+        cluster.kube("delete", "job", *jobs, "--ignore-not-found", "--cascade=foreground", timeout_s=STOP_S)
+    except BadInput:
+        cluster.refuse_lost(run)  # by now it shows whether one is
+        raise
+
+
 def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
     began, name = time.time(), name_of(run)
     cluster.refuse_lost(run)
-    cluster.kube("delete", "job", name, f"{name}-prepare", "--ignore-not-found", "--cascade=foreground")
+    clear(run, cluster)
     cluster.kube("apply", "-f", str(file))
     forget_hub_token(file, run)
     note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches (kubectl get pods)"

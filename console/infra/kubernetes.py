@@ -22,6 +22,7 @@ from console.kubernetes import kubectl, waiting
 from console.kubernetes.objects import GRACE_S, PART, RUN
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.shown import (
+    LATE_S,
     WAITS,
     Object,
     begun_step,
@@ -44,7 +45,8 @@ OURS = f"{ALL},{PART}=agent"
 ASIDE = "service,secret,networkpolicy,configmap"
 """What a run has beside its Jobs: its tokens are there."""
 ASK_S = 20.0
-STOP_S = GRACE_S + 30.0
+STOP_S = GRACE_S + LATE_S + 15.0
+"""A pod that is lost shows as lost within it."""
 NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
 NONE |= {
     "how": "",
