@@ -96,3 +96,19 @@ def test_fetch_reads_a_run_whose_pods_are_over_before_its_job_is(
     assert NODE.parts("") == [NODE], "it begins"
     server.pods()[0]["status"]["phase"] = "Succeeded"
     assert NODE.parts("") == made
+
+
+def test_what_is_to_be_typed_leads_to_the_same_namespace(server: Server) -> None:
+    there = kubernetes.KubernetesNode(name="k", home="", kubectl=("kubectl", "--context=lab", "--namespace=ml"))
+    program = "kubectl --context=lab --namespace=ml "
+    lose(server.pods()[1])
+    assert f"{program}delete pod --force motley-qa-1-x1y2z" in there.status()["how"]
+    jobs = server.jobs()
+    jobs[-1]["spec"]["suspend"] = True
+    assert f"{program}patch job motley-qa" in there.status()["how"]
+    assert f"{program}delete pod --force" in stop_lines(["k"], {"k": there.stop()}, {})[1]
+    server.objects = [one for one in server.objects if one["kind"] == "Secret"] + Server("old").objects
+    server.jobs()[-1]["status"] = {"conditions": [{"type": "Complete", "status": "True"}]}
+    assert f"{program}delete job motley-old" in stop_lines(["k"], {"k": there.stop()}, {})[1]
+    server.objects = [one for one in server.objects if one["kind"] == "Pod"]
+    assert f"fix: {program}delete pod/motley-old-0-x1y2z" in stop_lines(["k"], {"k": there.stop()}, {})[1]
