@@ -145,6 +145,8 @@ class KubernetesNode(Node):
 
     def waits_for(self, job: Object, pods: list[Object]) -> str:
         """Why it has not all its agents; who may see no events is told so."""
+        if lost := self.lost(pods):
+            return lost
         beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
         found = partial(waiting.reason, job, pods, beside, program=self.program)
         try:
@@ -171,7 +173,7 @@ class KubernetesNode(Node):
                 unseen = ""
                 break
         active, count = is_active(job), sum(map(is_running, pods))
-        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", self.lost(pods)]
+        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods"]
         why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
         how += [why] if count else []
         how += [f"also {others}" if (others := self.others(run)) else ""]
@@ -194,7 +196,7 @@ class KubernetesNode(Node):
             answer["kept"] = f"job {job['metadata']['name']}"
         chosen = [RUN + "=" + one["metadata"]["name"] for one in self.jobs().values() if is_over(one)]
         for selector in dict.fromkeys([*chosen, *([f"{RUN}={job['metadata']['name']}"] if job else [])]):
-            self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found")
+            self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found", "--wait=false")
         selector = f"{RUN}={job['metadata']['name']}" if job else ALL
         kinds = f"job,{ASIDE}" if answer["kept"] else f"job,pod,{ASIDE}"
         more = f",{PART}!=agent" if answer["kept"] else ""
