@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import KubernetesNode
+from console.infra.kubernetes import ASIDE, STOP_S, KubernetesNode
 from console.infra.node import Silent
 from console.kubernetes import check, kubectl
 from console.kubernetes.objects import RUN, Object, name_of, objects
 from console.kubernetes.settings import Settings
-from console.kubernetes.shown import is_active, lost_words
+from console.kubernetes.shown import is_active
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT
@@ -47,15 +47,15 @@ class Cluster:
         except Silent:
             return False
 
-    def kube(self, *words: str, given: str = "") -> str:
+    def kube(self, *words: str, given: str = "", timeout_s: float = APPLY_S) -> str:
         try:
-            return self.node.kube(*words, given=given, timeout_s=APPLY_S)
+            return self.node.kube(*words, given=given, timeout_s=timeout_s)
         except Silent as why:
             raise self.refused(why, *([] if given else words)) from None
 
     def refused(self, why: Silent, *words: str) -> BadInput:
         command = [*self.kubectl, *words] if words else []
-        return BadInput(f"kubectl: {why}", fix=kubectl.fix(str(why), command))
+        return BadInput(f"kubectl: {why}", fix=kubectl.fix(str(why), command, self.kubectl))
 
     def job(self, run: str) -> Object | None:
         try:
@@ -66,7 +66,7 @@ class Cluster:
     def refuse_lost(self, run: str) -> None:
         """A pod of a machine that is gone keeps its Job from being deleted."""
         try:
-            words = lost_words(self.node.listed("pods", f"{RUN}={name_of(run)}"))
+            words = self.node.lost(self.node.listed("pods", f"{RUN}={name_of(run)}"))
         except Silent as why:
             raise self.refused(why) from None
         if words:
@@ -160,21 +160,34 @@ def forget_hub_token(file: Path, run: str) -> None:
         keep(file, run, made)
 
 
+def clear(run: str, cluster: Cluster) -> None:
+    """Take away the Jobs of this run that are over, and wait for their pods."""
+    jobs = (name_of(run), f"{name_of(run)}-prepare")
+    try:
+        cluster.kube("delete", "job", *jobs, "--ignore-not-found", "--cascade=foreground", timeout_s=STOP_S)
+    except BadInput:
+        cluster.refuse_lost(run)  # by now it shows whether one is
+        raise
+
+
 def apply(run: str, file: Path, cluster: Cluster) -> dict[str, Any]:
     began, name = time.time(), name_of(run)
     cluster.refuse_lost(run)
-    cluster.kube("delete", "job", name, f"{name}-prepare", "--ignore-not-found", "--cascade=foreground")
+    clear(run, cluster)
     cluster.kube("apply", "-f", str(file))
     forget_hub_token(file, run)
-    note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches (kubectl get pods)"
+    watch = f"{cluster.node.program} get pods"
+    note = f"job {name}: it runs when Kubernetes has the machines, also when nobody watches ({watch})"
     return {"run": run, "pid": 0, "how": "kubernetes", "time": began, "up": time.time(), "note": note}
 
 
 def by_hand(run: str, file: Path, cluster: Cluster) -> list[str]:
-    program, name = " ".join(cluster.kubectl), name_of(run)
+    program, name = cluster.node.program, name_of(run)
+    selector = f"-l {RUN}={name}"
     return [
         f"written   {file}",
         f"  start   {program} apply -f {file}",
-        f"  watch   {program} get pods -l motley/run={name}   and   {program} logs -f POD",
-        f"  stop    {program} delete job {name}   (its agents save first)",
+        f"  watch   {program} get pods {selector}   and   {program} logs -f POD",
+        f"  stop    {program} delete job {selector} --cascade=foreground   (its agents save first)",
+        f"  forget  {program} delete {ASIDE} {selector}   (its tokens are there)",
     ]

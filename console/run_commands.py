@@ -112,9 +112,10 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
 def _left(answer: dict[str, Any]) -> str:
     """What outlived a stop, and what ends that."""
     if kept := answer.get("kept"):
-        return f"kept for fetch: {kept}; when you have it: kubectl delete {kept}"
+        return f"kept for fetch: {kept}; when you have it: {answer['program']} delete {kept}"
     if "stuck" in answer and (left := answer["left"]):
-        return f"still there: {', '.join(left)}; {answer['stuck'] or 'fix: kubectl delete ' + ' '.join(left)}"
+        fix = answer["stuck"] or f"fix: {answer['program']} delete {' '.join(left)}"
+        return f"still there: {', '.join(left)}; {fix}"
     kinds = {"process": answer["left"], "port": answer["ports"]}
     left = [f"{kind} {', '.join(map(str, which))}" for kind, which in kinds.items() if which]
     return f"still there: {' and '.join(left)}; if that stays so, restart this machine" if left else "nothing left"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar
 
 from console.infra.node import ROOT, Facts, Node, Silent
@@ -22,6 +23,7 @@ from console.kubernetes import kubectl, waiting
 from console.kubernetes.objects import GRACE_S, PART, RUN
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.shown import (
+    LATE_S,
     WAITS,
     Object,
     begun_step,
@@ -44,7 +46,8 @@ OURS = f"{ALL},{PART}=agent"
 ASIDE = "service,secret,networkpolicy,configmap"
 """What a run has beside its Jobs: its tokens are there."""
 ASK_S = 20.0
-STOP_S = GRACE_S + 30.0
+STOP_S = GRACE_S + LATE_S + 15.0
+"""A pod that is lost shows as lost within it."""
 NONE = {"run": "", "on": False, "wanted": False, "now": {}, "start": {}, "step": {}, "events": [], "members": []}
 NONE |= {
     "how": "",
@@ -85,6 +88,11 @@ class KubernetesNode(Node):
 
     def command(self, words: Sequence[str]) -> list[str]:
         raise Silent("that is for machines of your own")
+
+    @property
+    def program(self) -> str:
+        """As a person types it."""
+        return " ".join(self.kubectl)
 
     # -- what there is -----------------------------------------------------------------------------------------------
 
@@ -127,6 +135,9 @@ class KubernetesNode(Node):
     def living(self, job: Object) -> list[PodNode]:
         return [self.node_of(job, pod) for pod in self.pods(job) if is_running(pod)]
 
+    def lost(self, pods: Sequence[Object]) -> str:
+        return lost_words(pods, self.program)
+
     def others(self, run: str) -> str:
         """The runs that go on or wait beside this one."""
         found = {name: job for name, job in self.jobs().items() if name != run and is_active(job)}
@@ -134,12 +145,15 @@ class KubernetesNode(Node):
 
     def waits_for(self, job: Object, pods: list[Object]) -> str:
         """Why it has not all its agents; who may see no events is told so."""
+        if lost := self.lost(pods):
+            return lost
         beside = self.listed("jobs,pods", f"{RUN}={job['metadata']['name']},{PART}!=agent")
+        found = partial(waiting.reason, job, pods, beside, program=self.program)
         try:
             told = json.loads(self.kube("get", "events", "--field-selector", "type=Warning", "-o", "json"))["items"]
         except Silent as why:
-            return waiting.reason(job, pods, beside) or f"{waiting.NOT_YET}; why is not to be seen: {why}"
-        return waiting.reason(job, pods, beside, told)
+            return found() or f"{waiting.NOT_YET}; why is not to be seen: {why}"
+        return found(told)
 
     # -- the verbs ---------------------------------------------------------------------------------------------------
 
@@ -159,7 +173,7 @@ class KubernetesNode(Node):
                 unseen = ""
                 break
         active, count = is_active(job), sum(map(is_running, pods))
-        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods", lost_words(pods)]
+        how = [f"job {job['metadata']['name']}, {count} of {job['spec']['completions']} pods"]
         why = self.waits_for(job, pods) if active and count < job["spec"]["completions"] else ""
         how += [why] if count else []
         how += [f"also {others}" if (others := self.others(run)) else ""]
@@ -182,13 +196,13 @@ class KubernetesNode(Node):
             answer["kept"] = f"job {job['metadata']['name']}"
         chosen = [RUN + "=" + one["metadata"]["name"] for one in self.jobs().values() if is_over(one)]
         for selector in dict.fromkeys([*chosen, *([f"{RUN}={job['metadata']['name']}"] if job else [])]):
-            self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found")
+            self.kube("delete", f"job,{ASIDE}", "-l", f"{selector},{PART}!=agent", "--ignore-not-found", "--wait=false")
         selector = f"{RUN}={job['metadata']['name']}" if job else ALL
         kinds = f"job,{ASIDE}" if answer["kept"] else f"job,pod,{ASIDE}"
         more = f",{PART}!=agent" if answer["kept"] else ""
         left = self.kube("get", kinds, "-l", selector + more, "-o", "name").split()
-        stuck = lost_words(self.listed("pods", selector)) if left else ""
-        answer["others"] = self.others(run)
+        stuck = self.lost(self.listed("pods", selector)) if left else ""
+        answer |= {"others": self.others(run), "program": self.program}
         return answer | {"left": left, "stuck": stuck, "seconds": round(time.time() - began, 2)}
 
     def end(self, run: str, job: Object, until: float) -> int:

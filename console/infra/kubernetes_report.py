@@ -30,7 +30,7 @@ class Report:
         self.node, self.run = node, run
         self.lines: queue.Queue[bytes] = queue.Queue()
         self.stream: subprocess.Popen[bytes] | None = None
-        self.read_from, self.over = "", 0
+        self.read_from, self.lost, self.over = "", "", 0
         self.mute: PodNode | None = None
         """One whose lines are read, and have not come yet."""
 
@@ -53,6 +53,7 @@ class Report:
         pods = self.node.pods(job) if job else []
         active = job is not None and is_active(job)
         running = [pod for pod in pods if is_running(pod)]
+        self.say_lost(pods if running else [])
         if self.stream is None and running:
             self.read(job or {}, next((pod for pod in running if name_of(pod) != self.read_from), running[0]))
         elif self.stream is None and active and job:
@@ -65,6 +66,12 @@ class Report:
                     say(kind, event)
             words = {"words": why_ended(job, pods)} if job and self.over >= GONE_LOOKS else {}
             say("now", {"time": time.time(), "on": False, "wanted": False, "now": {}, **words})
+
+    def say_lost(self, pods: list[Object]) -> None:
+        """Once, while others train: their agents see that it is away, the API server alone what ends that."""
+        before, self.lost = self.lost, self.node.lost(pods)
+        if self.lost and self.lost != before:
+            say("event", {"event": "warning", "time": time.time(), "step": 0, "message": self.lost})
 
     def read(self, job: Object, pod: Object) -> None:
         self.read_from = name_of(pod)

@@ -18,14 +18,16 @@ def why(stderr: str) -> str:
     return "\n".join(said) or (lines[-1] if lines else "")
 
 
-def fix(why: str, command: Sequence[str]) -> str:
-    """`command`: what a person may type instead; empty where it reads what only Motley has."""
+def fix(why: str, command: Sequence[str], program: Sequence[str]) -> str:
+    """`command`: what a person may type instead; empty where it reads what only Motley has. `program`: kubectl with
+    the options that lead to the namespace."""
+    cluster = " ".join(word for word in program if not word.startswith("--namespace="))
     if RIGHTS.search(why):
         return "fix: examples/kubernetes-role.yml has the rights that a run takes"
     if "Forbidden" in why or "is forbidden" in why:
         return f"where: what the namespace allows, and motley_kubernetes_… in {HOSTS}"
     if missing := NO_NAMESPACE.search(why):
-        return f"fix: kubectl create namespace {missing[1]}, or motley_kubernetes_namespace in {HOSTS}"
+        return f"fix: {cluster} create namespace {missing[1]}, or motley_kubernetes_namespace in {HOSTS}"
     if NO_CONTEXT.search(why):
         return f"where: motley_kubernetes_context in {HOSTS}; there are: kubectl config get-contexts"
-    return f"by hand: {' '.join(command)}" if command else "see: kubectl cluster-info"
+    return f"by hand: {' '.join(command)}" if command else f"see: {cluster} cluster-info"

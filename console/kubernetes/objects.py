@@ -26,7 +26,8 @@ TRIES = 100
 GRACE_S = 90
 """To save: more than the agent takes at most."""
 AWAY_S = 20
-"""The agents notice in 3 s; by itself Kubernetes waits for 300 before it makes a new pod."""
+"""The agents notice in 3 s; by itself Kubernetes waits for 300 before it deletes the pod. A new one it makes only once
+somebody says that the machine is off."""
 MOST_BYTES = 900_000
 """Of files that travel in the ConfigMap, which may have 1 MiB."""
 RUN, PART, ANNOTATED = "motley/run", "motley/part", "motley/run-name"

@@ -84,7 +84,7 @@ def read(variables: Mapping[str, Any]) -> Settings:
 
 
 def _kind(name: str) -> str:
-    kinds = {int: "a whole number", float: "a number", tuple: "a list", dict: "a mapping"}
+    kinds = {int: "a whole number", float: "a number", tuple: "a list of mappings", dict: "a mapping"}
     return kinds.get(_type(name), "a text")
 
 
@@ -100,7 +100,7 @@ def _as(name: str, value: Any) -> Any:
             raise TypeError
         return {str(key): entry if name == "limits" else str(entry) for key, entry in value.items()}
     if kind is tuple:
-        if not isinstance(value, (list, tuple)):
+        if not isinstance(value, (list, tuple)) or not all(isinstance(entry, Mapping) for entry in value):
             raise TypeError
         return tuple(value)
     return kind(value)

@@ -73,12 +73,12 @@ def is_lost(pod: Object) -> bool:
     return bool(told) and time.time() > datetime.fromisoformat(told).timestamp() + LATE_S
 
 
-def lost_words(pods: Sequence[Object]) -> str:
+def lost_words(pods: Sequence[Object], program: str) -> str:
     """Kubernetes makes such a pod again once its machine is known to be off; only a person knows that."""
     lost = [pod for pod in pods if is_lost(pod)]
     names = " ".join(str(pod["metadata"]["name"]) for pod in lost)
     machines = ", ".join(dict.fromkeys(str(pod["spec"].get("nodeName", "?")) for pod in lost))
-    return f"machine {machines} does not answer; if it is off: kubectl delete pod --force {names}" if lost else ""
+    return f"machine {machines} does not answer; if it is off: {program} delete pod --force {names}" if lost else ""
 
 
 def containers(pod: Object) -> list[Object]:

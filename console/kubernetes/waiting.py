@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from console.kubernetes.shown import Facts, Object, ended_words, has
 
 NOT_YET = "its pods are not there yet"
-SUSPENDED = "the Job is suspended: a queue lets it begin, or kubectl patch job {} -p '{}'"
+SUSPENDED = "the Job is suspended: a queue lets it begin, or {} patch job {} -p '{}'"
 RESUMED = '{"spec": {"suspend": false}}'
 STARTS = ("PodInitializing", "ContainerCreating")
 """What a kubelet says of each container whose turn has not come, whatever it is that keeps it."""
@@ -21,26 +21,34 @@ def facts(reason: str) -> Facts:
     return {"time": time.time(), "state": "waiting", "reason": reason, "peers": {}}
 
 
-def reason(job: Object, pods: Sequence[Object], beside: Sequence[Object] = (), events: Sequence[Object] = ()) -> str:
-    """What is wrong, else what goes on, else nothing. `beside`: the Job that makes model and rows, and its pods."""
+def reason(
+    job: Object,
+    pods: Sequence[Object],
+    beside: Sequence[Object] = (),
+    events: Sequence[Object] = (),
+    *,
+    program: str,
+) -> str:
+    """What is wrong, else what goes on, else nothing. `beside`: the Job that makes model and rows, and its pods;
+    `program`: kubectl as a person types it."""
     if job["spec"].get("suspend"):
-        return SUSPENDED.format(job["metadata"]["name"], RESUMED)
+        return SUSPENDED.format(program, job["metadata"]["name"], RESUMED)
     makers = [one for one in beside if one["kind"] == "Pod"]
     makers = sorted(makers, key=lambda pod: str(pod["metadata"].get("creationTimestamp", "")))[-1:]
     found: list[tuple[bool, str]] = []
     for maker in [one for one in beside if one["kind"] == "Job"]:
         if has(maker, "Failed"):
-            return f"model and rows were not made: {_why_failed(maker, makers)}"
+            return f"model and rows were not made: {_why_failed(maker, makers, program)}"
         found += [] if makers or has(maker, "Complete") else _refused(maker, events)
     found += [] if len(pods) >= job["spec"].get("completions", 1) else _refused(job, events)
     found += [words for pod in [*makers, *pods] for words in _of_pod(pod, events)]
     return next((words for wrong, words in sorted(found, key=lambda one: not one[0])), "")
 
 
-def _why_failed(maker: Object, pods: Sequence[Object]) -> str:
+def _why_failed(maker: Object, pods: Sequence[Object], program: str) -> str:
     ended = [words for pod in pods for words in ended_words(pod)]
     said = next((one["message"] for one in maker["status"]["conditions"] if one["type"] == "Failed"), "")
-    return f"{'; '.join(ended) or said}  see: kubectl logs job/{maker['metadata']['name']}"
+    return f"{'; '.join(ended) or said}  see: {program} logs job/{maker['metadata']['name']}"
 
 
 def _refused(job: Object, events: Sequence[Object]) -> Iterator[tuple[bool, str]]:

@@ -9,6 +9,7 @@ from typing import Any
 from console.kubernetes.check import WORD, containers
 
 Object = Mapping[str, Any]
+END_OF = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 REQUIREMENT = re.compile(r"(?P<not>!?)(?P<key>[^!=,\s]+)(?:(?P<op>==|=|!=)(?P<value>[^!=,\s]*))?")
 
 
@@ -24,6 +25,43 @@ def _fits(part: str, labels: Mapping[str, str]) -> bool:
     if not found["op"]:
         return (found["key"] in labels) is not bool(found["not"])
     return (labels.get(found["key"]) == found["value"]) is (found["op"] != "!=")
+
+
+def judge(job: dict[str, Any], pods: list[dict[str, Any]]) -> None:
+    """One round of the controller of Jobs: a pod that has done its work counts a round later, the end of the Job is
+    seen coming before it is there, and it waits for the pods that go on."""
+    spec, conditions = job["spec"], job["status"]["conditions"]
+    done = [pod for pod in pods if pod["status"]["phase"] == "Succeeded" and pod["status"].get("counted")]
+    failed = [pod for pod in pods if pod["status"]["phase"] == "Failed"]
+    ended = [pod for pod in pods if pod["status"]["phase"] in ("Failed", "Succeeded")]
+    for pod in ended:
+        pod["status"]["counted"] = True
+    if conditions:
+        last = conditions[-1]
+        if last["type"] in END_OF and len(ended) == len(pods):
+            conditions.append(last | {"type": END_OF[last["type"]]})
+        return
+    rules = [(pod, _rule(spec, pod)) for pod in failed]
+    enough = [rule["succeededCount"] for rule in spec.get("successPolicy", {}).get("rules", [])]
+    if verdicts := [pod for pod, action in rules if action == "FailJob"]:
+        name, code = verdicts[0]["metadata"]["name"], verdicts[0]["status"]["code"]
+        why = f"pod {name} failed with exit code {code} matching FailJob rule"
+        conditions.append({"type": "FailureTarget", "status": "True", "message": why})
+    elif sum(not action for _, action in rules) > spec.get("backoffLimit", float("inf")):
+        why = "Job has reached the specified backoff limit"
+        conditions.append({"type": "FailureTarget", "status": "True", "message": why})
+    elif len(done) >= min([*enough, spec.get("completions", 1)]):
+        conditions.append({"type": "SuccessCriteriaMet", "status": "True"})
+
+
+def _rule(spec: Object, pod: Object) -> str:
+    """The action of the first rule that fits its end."""
+    code, types = pod["status"]["code"], [one["type"] for one in pod["status"].get("conditions", [])]
+    for rule in spec.get("podFailurePolicy", {}).get("rules", []):
+        codes = code in rule.get("onExitCodes", {}).get("values", [])
+        if codes or any(one["type"] in types for one in rule.get("onPodConditions", [])):
+            return str(rule["action"])
+    return ""
 
 
 def refused(pod: Object, namespace: Object) -> str:

@@ -23,7 +23,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tests.support.kube_rules import refused
+from tests.support.kube_rules import judge, refused
 
 ROOT = Path(__file__).parents[2]
 INDEX = "batch.kubernetes.io/job-completion-index"
@@ -186,6 +186,8 @@ class Server:
     def job(self, job: Object, objects: dict[str, Object]) -> None:
         spec, meta = job["spec"], job["metadata"]
         pods = [one for one in objects.values() if one["kind"] == "Pod" and one["metadata"].get("job") == meta["name"]]
+        if "deletionTimestamp" not in meta:
+            judge(job, pods)
         if "deletionTimestamp" in meta or job["status"]["conditions"]:
             for pod in pods:
                 if "deletionTimestamp" in meta or pod["status"]["phase"] in ("Pending", "Running"):
@@ -194,31 +196,12 @@ class Server:
                 del objects[f"Job/{meta['name']}"]
             return
         job["status"]["ready"] = sum(pod["status"]["phase"] == "Running" for pod in pods)
-        self.judge(job, pods)
-        if spec.get("suspend") or job["status"]["conditions"]:
+        if spec.get("suspend"):
             return
         for index in range(spec.get("completions", 1)):
             own = [pod for pod in pods if pod["metadata"]["annotations"][INDEX] == str(index)]
             if not any(pod["status"]["phase"] != "Failed" for pod in own):
                 self.create(job, index, objects)
-
-    def judge(self, job: Object, pods: list[Object]) -> None:
-        spec, ended = job["spec"], job["status"]["conditions"]
-        for pod in [pod for pod in pods if pod["status"]["phase"] == "Failed" and not pod["status"].get("counted")]:
-            pod["status"]["counted"] = True
-            code = pod["status"]["code"]
-            types = [one["type"] for one in pod["status"].get("conditions", [])]
-            for rule in spec.get("podFailurePolicy", {}).get("rules", []):
-                codes = code in rule.get("onExitCodes", {}).get("values", [])
-                if codes or any(one["type"] in types for one in rule.get("onPodConditions", [])):
-                    if rule["action"] == "FailJob":
-                        why = f"pod {pod['metadata']['name']} failed with exit code {code} matching FailJob rule"
-                        ended.append({"type": "Failed", "status": "True", "message": why})
-                    break
-        done = sum(pod["status"]["phase"] == "Succeeded" for pod in pods)
-        enough = [rule["succeededCount"] for rule in spec.get("successPolicy", {}).get("rules", [])]
-        if not ended and done >= min([*enough, spec.get("completions", 1)]):
-            ended.append({"type": "Complete", "status": "True"})
 
     def create(self, job: Object, index: int, objects: dict[str, Object]) -> None:
         machines = [name for name in MACHINES if not (self.folder.path / "machines" / f"{name}.gone").exists()]

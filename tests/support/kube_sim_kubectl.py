@@ -152,9 +152,12 @@ def execute(folder: Folder, name: str, words: list[str]) -> None:
     with folder.locked() as objects:
         pod = objects.get(f"Pod/{name}")
         first = first_process(pod) if pod else 0
-        if not pod or not first:
-            fail(f"container of pod {name} is not running")
-            return
+        if not pod:
+            sys.exit(f'Error from server (NotFound): pods "{name}" not found')
+        if (phase := pod["status"]["phase"]) in ("Succeeded", "Failed"):
+            sys.exit(f"error: cannot exec into a container in a completed pod; current phase is {phase}")
+        if not first:
+            sys.exit('error: Internal error occurred: unable to upgrade connection: container not found ("agent")')
         known = variables(pod, pod["spec"]["containers"][0], objects)
     enter = ["nsenter", "-t", str(first), "-m", "-p", "--", "env", "-i"]
     os.execvp("nsenter", [*enter, *(f"{key}={value}" for key, value in known.items()), *words])

@@ -255,6 +255,11 @@ def test_a_run_on_a_shared_volume_to_its_end_and_its_result_home(kubernetes, tmp
     assert (tmp_path / "results" / there.run / "adapter/adapter_model.safetensors").exists()
     assert "the same on" in fetched.stdout
     pace.until(lambda: not any("files" in name for name in there.folder.pods()), 30, "the pod that read is left")
+    stopped = there.motley("stop")
+    assert stopped.returncode == 0 and f"kept for fetch: job motley-{there.run}" in stopped.stdout, stopped.stdout
+    with there.folder.locked() as objects:
+        left = sorted({one["kind"] for one in objects.values()} - {"Pod", "Event"})
+    assert left == ["Job", "PersistentVolumeClaim"], "its tokens are gone"
 
 
 @pytest.mark.long

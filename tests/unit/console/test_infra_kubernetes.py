@@ -232,6 +232,8 @@ class Server:
         if verb == "delete":
             for one in chosen:
                 self.delete(one)
+            if "--wait=false" not in words and any(left is one for left in self.objects for one in chosen):
+                raise Silent("kubectl gave no answer within 20 s")
             return ""
         assert verb == "get", verb
         found = [self.as_json(one) for one in chosen]

@@ -143,3 +143,14 @@ def test_where_nothing_can_be_asked_the_place_to_mend_is_named(
         launch.try_out(PLAN, settings_read(), cluster, {})
     assert fix in str(refused.value) and "by hand" not in str(refused.value)
     assert "does not answer" not in str(refused.value)
+
+
+def test_by_hand_a_run_is_stopped_without_anything_left(tmp_path: Path) -> None:
+    """Its Job first, so that its agents save while they still know each other."""
+    cluster = launch.Cluster(("kubectl", "--context=lab", "--namespace=ml"))
+    server, commands = Server(), [line.partition("(")[0].split() for line in launch.by_hand("qa", tmp_path, cluster)]
+    for name, program, *words in commands[3:]:
+        assert program == "kubectl" and words[:2] == ["--context=lab", "--namespace=ml"]
+        server(*words[2:])
+        assert not [one for one in server.left() if one.startswith(("Job", "Pod"))], name
+    assert not server.left()

@@ -80,6 +80,17 @@ def test_each_call_is_allowed_and_no_right_is_spare(asked: list[tuple[list[str],
     assert set(verbs()) - {words[0] for words, _ in asked} == {"config"}, "which asks no server"
 
 
+def test_the_page_shows_the_rights_that_the_role_gives() -> None:
+    _, _, table = (
+        (ROOT / "docs/elsewhere.md").read_text().partition("| resources | verbs | what for |\n|---|---|---|\n")
+    )
+    rows = [line.split("|")[1:3] for line in table.partition("\n\n")[0].splitlines()]
+    shown = {
+        (verb.strip(), one.strip()) for kinds, verbs in rows for one in kinds.split(",") for verb in verbs.split(",")
+    }
+    assert shown == kube_rights.given()
+
+
 def test_a_role_without_exec_is_said_as_such(
     monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

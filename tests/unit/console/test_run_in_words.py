@@ -324,10 +324,11 @@ def test_stop_names_what_is_left_and_who_was_not_asked() -> None:
     assert lines[1] == "  a  checkpoint 12 · nothing left · 1.2 s"
     assert lines[2] == "  b  off: not stopped there; if it comes back: make stop"
     assert "still there: process 7 and port 29400; if that stays so, restart this machine · 1 had to" in lines[3]
-    ports, pods = told | {"ports": [29400, 29401]}, told | {"left": ["pod/r-1"], "stuck": ""}
+    ports = told | {"ports": [29400, 29401]}
+    pods = told | {"left": ["pod/r-1"], "stuck": "", "program": "kubectl --context=lab"}
     lines = stop_lines(["a", "b"], {"a": ports, "b": pods}, {})
     assert "still there: port 29400, 29401; if" in lines[1], "stop ends with 1 for it"
-    assert "still there: pod/r-1; fix: kubectl delete pod/r-1 · 1.2 s" in lines[2]
+    assert "still there: pod/r-1; fix: kubectl --context=lab delete pod/r-1 · 1.2 s" in lines[2]
 
 
 def test_runs_are_gathered_over_the_nodes() -> None:

@@ -29,11 +29,11 @@ def test_its_own_log_is_dropped_and_each_line_is_said_once() -> None:
     [
         (RIGHTS, ["apply"], "examples/kubernetes-role.yml"),
         (POLICY, [], "what the namespace allows"),
-        (NO_NAMESPACE, [], "kubectl create namespace ml"),
+        (NO_NAMESPACE, [], "fix: kubectl --context=lab create namespace ml"),
         (NO_CONTEXT, ["get", "jobs"], "motley_kubernetes_context in inventory/kubernetes/hosts.yml"),
-        (REFUSED, [], "see: kubectl cluster-info"),
+        (REFUSED, [], "see: kubectl --context=lab cluster-info"),
         ("kubectl gave no answer within 60 s", ["kubectl", "apply", "-f", "/a/qa.yaml"], "kubectl apply -f /a/qa.yaml"),
     ],
 )
 def test_what_is_to_be_done_fits_why(why: str, words: list[str], fix: str) -> None:
-    assert fix in kubectl.fix(why, words)
+    assert fix in kubectl.fix(why, words, ("kubectl", "--context=lab", "--namespace=ml"))

@@ -33,6 +33,8 @@ def test_as_words_of_a_command_line_too() -> None:
         ({"claim": ""}, "motley_kubernetes_storage: one of host_path"),
         ({"storage": "1Gi"}, "one of host_path"),
         ({"claim": "", "host_path": "~/ai-cluster"}, "motley_kubernetes_host_path: a path from the root"),
+        ({"tolerations": ["gpu"]}, "motley_kubernetes_tolerations: ['gpu'] is not a list of mappings"),
+        ({"tolerations": {"key": "gpu"}}, "is not a list of mappings"),
         ({"labels": "team=ours"}, "motley_kubernetes_labels: 'team=ours' is not a mapping"),
     ],
 )

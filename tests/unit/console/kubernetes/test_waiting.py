@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from console.kubernetes.waiting import reason
+from console.kubernetes import waiting
 
+reason = partial(waiting.reason, program="kubectl --context=lab")
 AGENT = {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}
 """A kubelet lists the agent from the start."""
 JOB = {"kind": "Job", "metadata": {"name": "motley-qa"}, "spec": {"completions": 1}}
@@ -105,10 +107,12 @@ def test_a_job_that_could_not_prepare_is_told_with_its_log() -> None:
     job = MAKER | {"status": {"conditions": [failed]}}
     killed = maker({"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, phase="Failed")
     found = reason(JOB, [pod({"running": {}})], [job, killed])
-    assert "prepare ended with 137 (OOMKilled)" in found and found.endswith("kubectl logs job/motley-qa-prepare")
+    assert "prepare ended with 137 (OOMKilled)" in found and found.endswith(
+        "kubectl --context=lab logs job/motley-qa-prepare"
+    )
     assert "backoff limit" in reason(JOB, [], [job])
 
 
 def test_a_suspended_job_waits_for_its_queue() -> None:
     found = reason(JOB | {"spec": {"suspend": True}}, [])
-    assert 'kubectl patch job motley-qa -p \'{"spec": {"suspend": false}}\'' in found
+    assert 'kubectl --context=lab patch job motley-qa -p \'{"spec": {"suspend": false}}\'' in found
