@@ -20,6 +20,7 @@ from hypothesis import strategies as some
 
 from console import rent_machine
 from console.rent import keeper_on_node, watcher
+from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
 from console.rent.lease import Lease
 from console.rent.market import Unanswered
@@ -147,6 +148,48 @@ def test_a_line_that_cannot_be_written_ends_nothing(error: Exception, tmp_path: 
     world, lease = rented(tmp_path)
     watched(world, lease, say=say)
     cost_no_more(world)
+
+
+def test_a_disk_that_is_full_from_the_order_on_keeps_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(place=tmp_path)
+    disk = Disk(monkeypatch)
+    world.books.on_order = lambda _: disk.fills()
+    with pytest.raises(OSError, match="No space"), world.book.alone():
+        take(world.shop(), world.terms(LONG))
+    (lease,) = world.book.leases()
+    world.later.append((3 * 3600.0, disk.has_room))
+    watched(world, lease)
+    (made,) = world.books.orders.values()
+    assert made["ended"] - made["born"] <= watcher.POLL_S + 5
+    assert world.book.leases() == []
+
+
+def test_what_is_wanted_back_on_a_full_disk_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, lease = rented(tmp_path)
+    disk = Disk(monkeypatch)
+    disk.fills()
+    world.later.append((600.0, disk.has_room))
+    watched(world, lease, lambda _: "its run has ended")
+    (made,) = world.books.orders.values()
+    assert made["ended"] - made["born"] <= 5
+
+
+class Disk:
+    """Of the leases: full, and free again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch, self.write = monkeypatch, leases._write
+
+    def fills(self) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        self.patch.setattr(leases, "_write", full)
+
+    def has_room(self) -> None:
+        self.patch.setattr(leases, "_write", self.write)
 
 
 def test_a_look_that_has_no_end_is_given_up_at_the_time(tmp_path: Path) -> None:
