@@ -24,11 +24,12 @@ def reconcile(
     Unanswered: nothing is known, and what was given back is looked at again the next time.
     """
     lines: list[str] = []
+    ended: set[int] = set()
     for _ in range(2):  # what was given back is gone the second time
         orders = market.orders()
         here = [lease for lease in _newest(book, known) if lease.mark == only or not only]
         actions = decide(orders, here, clock(), only or owner(), renting=book.renting())
-        lines += [line for action in actions if (line := _do(market, book, action, clock))]
+        lines += [line for action in actions if (line := _do(market, book, action, clock, ended))]
         if not any(isinstance(action, GiveBack) for action in actions):
             break
     return lines
@@ -42,21 +43,26 @@ def _newest(book: Book, known: Sequence[Lease]) -> list[Lease]:
     return list(here.values())
 
 
-def _do(market: Market, book: Book, action: Action, clock: Clock) -> str:
+def _do(market: Market, book: Book, action: Action, clock: Clock, ended: set[int]) -> str:
+    """`ended`: the orders of which the market has said so."""
     match action:
         case GiveBack(order, why):
-            with contextlib.suppress(Declined):  # it is gone already
-                market.cancel(order)
+            _cancel(market, order, ended)
             return f"order {order} is given back: {why}"
         case Found(lease, order):
             return _found(book, lease, order)
         case Close(lease, why):
             if lease.order:  # a list that forgot it would be no proof
-                with contextlib.suppress(Declined):
-                    market.cancel(lease.order)
-            book.close(lease, why, clock(), balance(market))
+                _cancel(market, lease.order, ended)
+            book.close(lease, why, clock(), balance(market), sure=lease.order in ended)
             timer.forget(book, lease.mark)
             return f"{lease.name} is given back and paid for: {why}" if lease.order else ""
+
+
+def _cancel(market: Market, order: int, ended: set[int]) -> None:
+    with contextlib.suppress(Declined):  # it is gone already, or so it says
+        market.cancel(order)
+        ended.add(order)
 
 
 def _found(book: Book, lease: Lease, order: Order) -> str:

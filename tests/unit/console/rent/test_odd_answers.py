@@ -235,6 +235,25 @@ def test_who_looks_for_a_late_order_leaves_the_next_one_alone(tmp_path: Path) ->
     assert len(world.living()) == 1
 
 
+@pytest.mark.parametrize("lies", [(300.0, 700.0), (LONG * 3600 - 30, LONG * 3600 + 1200)], ids=["amid", "at its end"])
+def test_a_market_that_denies_an_order_and_ends_none_gets_it_back_once_it_shows_it(
+    lies: tuple[float, float], tmp_path: Path
+) -> None:
+    world = World(place=tmp_path)
+    with world.book.alone():
+        lease = ready(world, take(world.shop(), world.terms(LONG)))
+    world.denied = world.declined = [lies]
+    watched(world, lease)
+    (made,) = world.books.orders.values()
+    assert made["ended"] <= lies[1] + watcher.SELDOM_S + 5
+
+
+def test_who_was_told_that_it_has_ended_looks_no_longer(tmp_path: Path) -> None:
+    world, lease = rented(tmp_path)
+    watched(world, lease)
+    assert world.passed_s <= HOURS * 3600 + watcher.POLL_S
+
+
 @MANY
 @given(server=SERVER, order=some.dictionaries(some.sampled_from(FIELDS), ANY))
 def test_an_odd_offer_or_order_is_read_as_far_as_it_goes(server: dict[str, Any], order: dict[str, Any]) -> None:
