@@ -35,6 +35,8 @@ class World:
     """When its list leaves out the orders of this checkout."""
     declined: list[tuple[float, float]] = field(default_factory=list)
     """When it ends no order."""
+    also_listed: list[Any] = field(default_factory=list)
+    """Among the orders, whatever it is."""
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     kill_at_call: int = 0
     calls: int = 0
@@ -109,8 +111,10 @@ class Direct(Clore):
             world.most_at_once = max(world.most_at_once, len(world.living()))
         if world.calls == -world.kill_at_call:
             raise Killed
-        if name == "my_orders" and world.during(world.denied):
-            answer = answer | {"orders": [one for one in answer.get("orders", []) if not is_ours(one)]}
+        if name == "my_orders" and "orders" in answer:
+            denies = world.during(world.denied)
+            shown = [one for one in answer["orders"] if not (denies and is_ours(one))]
+            answer = answer | {"orders": [*world.also_listed, *shown]}
         return answer
 
 
