@@ -69,19 +69,18 @@ class Week:
         """What goes wrong, and what a person types meanwhile."""
         world, chance, begins = self.world, self.chance, evening * DAY_S
         self.lies_s = 0.0
-        for name, times in {"down": world.down, "denied": world.denied, "declined": world.declined}.items():
+        lies = {"down": [world.down], "denied": [world.denied], "declined": [world.declined]}
+        for name, kinds in {**lies, "denied and declined": [world.denied, world.declined]}.items():
             if chance.random() < 0.4:
                 start, lasts = chance.uniform(0, 1.2 * HOURS * 3600), chance.uniform(1, LIE_S)
-                times.append((begins + start, begins + start + lasts))
+                for times in kinds:
+                    times.append((begins + start, begins + start + lasts))
                 self.lies_s += lasts
                 self.told.append(f"evening {evening}: {name} from {start:.0f} for {lasts:.0f}")
-        if chance.random() < 0.4:
-            start, lasts = (
-                chance.choice([chance.uniform(0, 3), chance.uniform(0, HOURS * 3600)]),
-                chance.uniform(1, FULL_S),
-            )
-            self.full.append((begins + start, begins + start + lasts))
-            self.told.append(f"evening {evening}: the disk is full from {start:.1f} for {lasts:.0f}")
+        if chance.random() < 0.3:
+            self.fills(begins + chance.uniform(0, HOURS * 3600))
+        from_order_on = chance.random() < 0.2
+        world.books.on_order = lambda order: self.fills(order["born"]) if from_order_on and is_ours(order) else None
         world.books.faults = {}
         for verb in ("create_order", "my_orders", "cancel_order", "wallets"):
             if chance.random() < 0.3:
@@ -98,6 +97,11 @@ class Week:
         if chance.random() < 0.3:
             self.stranger_rents(100 + evening, {})
         world.later += [(begins + EVENING_S + 30 * number, self.command) for number in range(5)]
+
+    def fills(self, at: float) -> None:
+        lasts = self.chance.uniform(1, FULL_S)
+        self.full.append((at, at + lasts))
+        self.told.append(f"the disk is full from {at:.1f} for {lasts:.0f}")
 
     # -- what is typed, and what happens ------------------------------------------------------------------------------
 
