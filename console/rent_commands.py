@@ -32,7 +32,7 @@ from train.plan import request
 
 EVERY_S = 60.0
 """How often the commands that are not about renting look at the market."""
-PATIENCE_S = 60.0
+PATIENCE_S, RETRY_S = 60.0, 2.0
 
 
 def rent(
@@ -152,16 +152,17 @@ def rent_it(shop_here: Shop, good: needs.Good, hours: float, inventory: str, sta
 
 def gone_back(market: Market, book: Book, lease: Lease) -> int:
     """The bill; 1 where the market has not confirmed it yet."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline, trouble = time.monotonic() + PATIENCE_S, f"{market.name} does not answer"
     while book.receipt(lease.mark) is None and time.monotonic() < deadline:
         try:
-            reconcile(market, book, only=lease.mark)
-        except (Unanswered, Declined) as why:
-            say(f"{market.name} does not answer ({why}): asked again")
-            time.sleep(2)
+            reconcile(market, book, known=[lease], only=lease.mark)
+        except (Unanswered, Declined, OSError) as why:
+            trouble = "its bill cannot be written" if isinstance(why, OSError) else f"{market.name} does not answer"
+            say(f"{trouble} ({why}): tried again")
+            time.sleep(RETRY_S)
     receipt = book.receipt(lease.mark)
     if receipt is None:
-        say(f"✗ {lease.name} is not given back yet: {market.name} does not answer; its watcher asks every 20 s")
+        say(f"✗ {lease.name} is not given back yet: {trouble}; its watcher tries every 20 s")
         return 1
     say("given back")
     for line in wording.bill_lines(receipt):

@@ -22,7 +22,6 @@ from train.errors import BadInput
 ROOT = Path(__file__).parents[2]
 ORDERING, HELD, READY, RETURNING = "ordering", "held", "ready", "returning"
 RENTING = "renting.lock"
-DECLINED = "declined: "
 
 
 def folder() -> Path:
@@ -157,12 +156,13 @@ class Book:
                 self.write(changed)
             return changed
 
-    def close(self, lease: Lease, why: str, at: Moment, balance: dict[str, float]) -> None:
-        """The receipt first: whoever is stopped in between writes the same one again."""
+    def close(self, lease: Lease, why: str, at: Moment, balance: dict[str, float], *, sure: bool) -> None:
+        """The receipt first: whoever is stopped in between writes the same one again. `sure`: nothing can live on."""
         receipt = {
             "mark": lease.mark, "order": lease.order, "market": lease.market, "gpu": lease.gpu, "usd_h": lease.usd_h,
             "began": lease.born.wall, "ended": at.wall, "usd_at_most": lease.usd_until(at) if lease.order else 0.0,
             "why": why, "run": lease.run, "balance_before": lease.balance, "balance_after": balance,
+            "sure": sure,
         }  # fmt: skip
         if self.receipt(lease.mark) is None:
             _write(self.receipts, f"{lease.mark}.json", receipt)
@@ -176,9 +176,9 @@ class Book:
         except (OSError, ValueError):
             return None
 
-    def was_never_answered(self, mark: str) -> bool:
-        receipt = self.receipt(mark) or {"order": True}
-        return not receipt["order"] and not str(receipt["why"]).startswith(DECLINED)
+    def in_doubt(self, mark: str) -> bool:
+        """Its order may be made late, or the market may only have forgotten it."""
+        return not (self.receipt(mark) or {}).get("sure", True)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

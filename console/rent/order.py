@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from console.rent import lease as leases
 from console.rent.decide import SETTLE_S
-from console.rent.lease import DECLINED, HELD, ORDERING, Book, Lease, new_mark
+from console.rent.lease import HELD, ORDERING, Book, Lease, new_mark
 from console.rent.market import Declined, Market, Offer, Request, Unanswered
 from console.rent.reconcile import Clock, reconcile, want_back
 from train.errors import BadInput
@@ -63,7 +63,7 @@ def take(shop: Shop, terms: Terms) -> Lease:
     try:
         number = shop.market.order(request)
     except Declined as no:
-        shop.book.close(lease, f"{DECLINED}{no}", shop.clock(), {})
+        shop.book.close(lease, f"declined: {no}", shop.clock(), {}, sure=True)
         raise BadInput(f"{shop.market.name} declines: {no}\nfix: again; it takes the next best offer") from None
     except Unanswered as silence:
         shop.say(f"no answer to the order ({silence}): it is not sent again, but looked for by its mark")
@@ -103,7 +103,7 @@ def _begin(shop: Shop, terms: Terms) -> Lease:
     try:
         shop.watch(lease)
     except BaseException:
-        shop.book.close(lease, "nobody could be found to look after it", shop.clock(), {})
+        shop.book.close(lease, "nobody could be found to look after it", shop.clock(), {}, sure=True)
         raise
     return lease
 

@@ -23,6 +23,8 @@ from console.rent.shop import market
 from console.rent.within import within
 
 POLL_S, SELDOM_S = 20.0, 60.0
+DOUBT_S = 3600.0
+"""How long an order without a proven end is looked for at least."""
 ROOT = Path(__file__).parents[2]
 Look = Callable[[Lease], str]
 """Whether the machine is done: why it goes back before its time, or nothing."""
@@ -87,10 +89,10 @@ def watch(
         if book.receipt(lease.mark) is None:
             left = lease.left_s(clock())
             sleep(min(POLL_S, left) if left > 0 else POLL_S)
-    give_back_late(market, book, lease, clock=clock, sleep=sleep, tell=tell)
+    look_on(market, book, lease, clock=clock, sleep=sleep, tell=tell)
 
 
-def give_back_late(
+def look_on(
     market: Market,
     book: Book,
     lease: Lease,
@@ -99,13 +101,14 @@ def give_back_late(
     sleep: Callable[[float], None],
     tell: Callable[[str], None],
 ) -> None:
-    """An order that was never answered may still be made, long after."""
-    while book.was_never_answered(lease.mark) and lease.left_s(clock()) > 0:
+    """An order that was never answered may still be made, and one that is not listed may only be forgotten."""
+    closed = clock()
+    while book.in_doubt(lease.mark) and (lease.left_s(clock()) > 0 or leases.between(closed, clock()) < DOUBT_S):
         sleep(SELDOM_S)
         with contextlib.suppress(Exception):
             for order in market.orders():
                 if lease_of(order, [*book.leases(), lease]) is lease:
-                    tell(f"order {order.number} was made late: it is given back")
+                    tell(f"order {order.number} lives after all: it is given back")
                     market.cancel(order.number)
 
 

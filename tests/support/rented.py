@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from console.rent.clore import Clore, offer_of
-from console.rent.lease import Book, Lease, Moment
+from console.rent.lease import Book, Lease, Moment, owner
 from console.rent.market import Unanswered
 from console.rent.order import Shop, Terms
-from lab.market import FEE, KEY, Books, NoAnswer, server
+from lab.market import FEE, KEY, Books, NoAnswer, mark_of, server
 
 PRICE = 0.40
 
@@ -31,6 +31,12 @@ class World:
     boots: int = 1
     down: list[tuple[float, float]] = field(default_factory=list)
     """When the market is not there."""
+    denied: list[tuple[float, float]] = field(default_factory=list)
+    """When its list leaves out the orders of this checkout."""
+    declined: list[tuple[float, float]] = field(default_factory=list)
+    """When it ends no order."""
+    also_listed: list[Any] = field(default_factory=list)
+    """Among the orders, whatever it is."""
     later: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
     kill_at_call: int = 0
     calls: int = 0
@@ -47,11 +53,15 @@ class World:
     def sleep(self, seconds: float) -> None:
         """What is to happen meanwhile happens at its time."""
         end = self.passed_s + seconds
-        for at, act in sorted((one for one in self.later if one[0] <= end), key=lambda one: one[0]):
+        while due := [one for one in self.later if one[0] <= end]:
+            at, act = min(due, key=lambda one: one[0])
             self.passed_s = max(self.passed_s, at)
             self.later.remove((at, act))
             act()
         self.passed_s = max(end, self.passed_s)
+
+    def during(self, times: list[tuple[float, float]]) -> bool:
+        return any(start <= self.passed_s < end for start, end in times)
 
     def shop(self) -> Shop:
         return Shop(market=self.market, book=self.book, watch=lambda lease: None, clock=self.clock, sleep=self.sleep)
@@ -87,9 +97,11 @@ class Direct(Clore):
         if world.calls == world.kill_at_call:
             raise Killed
         world.sleep(0.3)
-        if any(start <= world.passed_s < end for start, end in world.down):
+        if world.during(world.down):
             world.sleep(self.timeout_s if random.random() < 0.5 else 0.0)
             raise Unanswered("no answer")
+        if name == "cancel_order" and world.during(world.declined):
+            return {"code": 6, "error": "no such order"}
         try:
             answer = world.books.answer(name, body or {}, self.key)
         except (NoAnswer, ValueError):
@@ -99,7 +111,15 @@ class Direct(Clore):
             world.most_at_once = max(world.most_at_once, len(world.living()))
         if world.calls == -world.kill_at_call:
             raise Killed
+        if name == "my_orders" and "orders" in answer:
+            denies = world.during(world.denied)
+            shown = [one for one in answer["orders"] if not (denies and is_ours(one))]
+            answer = answer | {"orders": [*world.also_listed, *shown]}
         return answer
+
+
+def is_ours(order: dict[str, Any]) -> bool:
+    return mark_of(order).startswith(owner())
 
 
 def bound_usd(hours: float, poll_s: float) -> float:

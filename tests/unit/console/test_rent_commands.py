@@ -17,6 +17,7 @@ from console import __main__ as front
 from console import rent_commands, rent_machine
 from console.inventory.check import check
 from console.rent import asleep, clore, timer, watcher
+from console.rent import lease as leases
 from console.rent.keeper import Kept
 from console.rent.lease import Book, Lease, folder
 from lab.market import KEY, Books, serve
@@ -150,6 +151,22 @@ def test_stopped_by_a_person_before_it_is_proven_it_is_given_back(
     with pytest.raises(KeyboardInterrupt):
         rent()
     assert [order["ended"] is None for order in books.orders.values()] == [False]
+
+
+def test_on_a_full_disk_it_is_given_back_without_its_bill(
+    books: Books, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rent()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(leases, "_write", full)
+    monkeypatch.setattr(rent_commands, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(rent_commands, "RETRY_S", 0.05)
+    assert rent_commands.give_back(vault="", yes=True) == 1
+    assert [order["status"] for order in books.orders.values()] == ["terminated"]
+    assert "No space left on device" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from hypothesis import strategies as some
 
 from console import rent_machine
 from console.rent import keeper_on_node, watcher
+from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
 from console.rent.lease import Lease
 from console.rent.market import Unanswered
@@ -149,6 +150,48 @@ def test_a_line_that_cannot_be_written_ends_nothing(error: Exception, tmp_path: 
     cost_no_more(world)
 
 
+def test_a_disk_that_is_full_from_the_order_on_keeps_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(place=tmp_path)
+    disk = Disk(monkeypatch)
+    world.books.on_order = lambda _: disk.fills()
+    with pytest.raises(OSError, match="No space"), world.book.alone():
+        take(world.shop(), world.terms(LONG))
+    (lease,) = world.book.leases()
+    world.later.append((3 * 3600.0, disk.has_room))
+    watched(world, lease)
+    (made,) = world.books.orders.values()
+    assert made["ended"] - made["born"] <= watcher.POLL_S + 5
+    assert world.book.leases() == []
+
+
+def test_what_is_wanted_back_on_a_full_disk_goes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, lease = rented(tmp_path)
+    disk = Disk(monkeypatch)
+    disk.fills()
+    world.later.append((600.0, disk.has_room))
+    watched(world, lease, lambda _: "its run has ended")
+    (made,) = world.books.orders.values()
+    assert made["ended"] - made["born"] <= 5
+
+
+class Disk:
+    """Of the leases: full, and free again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.patch, self.write = monkeypatch, leases._write
+
+    def fills(self) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        self.patch.setattr(leases, "_write", full)
+
+    def has_room(self) -> None:
+        self.patch.setattr(leases, "_write", self.write)
+
+
 def test_a_look_that_has_no_end_is_given_up_at_the_time(tmp_path: Path) -> None:
     world = World(place=tmp_path)
     with world.book.alone():
@@ -190,6 +233,25 @@ def test_who_looks_for_a_late_order_leaves_the_next_one_alone(tmp_path: Path) ->
     world.later.append((800.0, again))
     watched(world, lost)
     assert len(world.living()) == 1
+
+
+@pytest.mark.parametrize("lies", [(300.0, 700.0), (LONG * 3600 - 30, LONG * 3600 + 1200)], ids=["amid", "at its end"])
+def test_a_market_that_denies_an_order_and_ends_none_gets_it_back_once_it_shows_it(
+    lies: tuple[float, float], tmp_path: Path
+) -> None:
+    world = World(place=tmp_path)
+    with world.book.alone():
+        lease = ready(world, take(world.shop(), world.terms(LONG)))
+    world.denied = world.declined = [lies]
+    watched(world, lease)
+    (made,) = world.books.orders.values()
+    assert made["ended"] <= lies[1] + watcher.SELDOM_S + 5
+
+
+def test_who_was_told_that_it_has_ended_looks_no_longer(tmp_path: Path) -> None:
+    world, lease = rented(tmp_path)
+    watched(world, lease)
+    assert world.passed_s <= HOURS * 3600 + watcher.POLL_S
 
 
 @MANY
