@@ -52,6 +52,5 @@ LINES = (
         needs=("transformers and peft",),
         measure=measure,
         judge=judge,
-        limit_s=120,
     ),
 )
