@@ -115,7 +115,7 @@ def one_fault(training: Training, fault: str, victim: str) -> Figures:
 
 
 def begun_again_s(training: Training, name: str, since: float) -> float:
-    """From the newest generation to what its worker says before the first step: what making the group anew takes."""
+    """From the newest generation to what its worker says before the first step: what rebuilding the group takes."""
     known = [event["time"] for event in training.members(name, "plan") if event["time"] > since][-1]
     begins = (event["time"] for event in training.events(name) if event["event"] == "start")
     return float(next(at for at in begins if at > known) - known)

@@ -1,5 +1,5 @@
 """A worker on a card stays while another one is lost and comes back: nothing is loaded again. Over gloo, as where a CPU
-takes part; under NCCL all workers begin anew."""
+takes part; under NCCL all workers restart."""
 
 from __future__ import annotations
 
