@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.cluster.worker_process import attach_to_agent, classify_failure, report_to_agent
+from train.cluster.worker_process import attach_to_agent
 from train.errors import BadInput, CheckFailed
+from train.failures import classify_failure, report_to_agent
 from train.plan.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
 

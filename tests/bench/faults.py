@@ -18,6 +18,7 @@ from lab import base, faults
 from lab import lab as labs
 from lab.place import Place
 from tests.bench.page import Figures, keep, kept, put, spread
+from tests.support.again import begun_again_s
 from tests.support.training import Training
 
 NAME = "faults"
@@ -112,13 +113,6 @@ def one_fault(training: Training, fault: str, victim: str) -> Figures:
     joined_s = begun_again_s(training, rest[0], returned)
     times = {"again_s": lost_s, "known_s": known_s, "back_s": back_s, "joined_s": joined_s}
     return {name: round(seconds, 2) for name, seconds in times.items()} | {"repeated": repeated}
-
-
-def begun_again_s(training: Training, name: str, since: float) -> float:
-    """From the newest generation to what its worker says before the first step: what making the group anew takes."""
-    known = [event["time"] for event in training.members(name, "plan") if event["time"] > since][-1]
-    begins = (event["time"] for event in training.events(name) if event["event"] == "start")
-    return float(next(at for at in begins if at > known) - known)
 
 
 def hold_under_load(training: Training, minutes: float) -> bool:

@@ -75,7 +75,7 @@ def breaks(device: str) -> Callable[[int], None]:
 
         compute = loop.compute
 
-        def start_group(self: World, *, gpus: bool) -> None:
+        def start_group(self: World, *, nccl: bool) -> None:
             if device != "cpu":
                 prepare_nccl()
                 dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)

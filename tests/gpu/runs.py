@@ -212,7 +212,7 @@ def over_gloo(rank: int) -> None:
     from train.parallel.world import World
 
     start_group = World.start_group
-    World.start_group = lambda self, *, gpus: start_group(self, gpus=False)  # type: ignore[method-assign]
+    World.start_group = lambda self, *, nccl: start_group(self, nccl=False)  # type: ignore[method-assign]
 
 
 def curve(values: Figures, limit: float = 1e-4) -> Verdict:

@@ -55,8 +55,8 @@ def width(place: Place) -> Facts:
     return facts_of("tinyllama" if place.on_card else "tiny")
 
 
-def few_layers(place: Place) -> Path:
-    """Two layers of tinyllama's width, of tiny's on a CPU. Queries, keys and scores are large, so that what a token
+def few_layers(place: Place, layers: int = 2) -> Path:
+    """Layers of tinyllama's width, of tiny's on a CPU. Queries, keys and scores are large, so that what a token
     attends to decides its loss, and a leak between packed samples shows."""
     import torch
     from transformers import AutoModelForCausalLM
@@ -66,7 +66,7 @@ def few_layers(place: Place) -> Path:
     facts = width(place)
     narrower = math.sqrt(128 / facts.hidden)
     with torch.device(place.device):
-        model = AutoModelForCausalLM.from_config(config_of(facts, 2))
+        model = AutoModelForCausalLM.from_config(config_of(facts, layers))
     with torch.no_grad():
         for name, weight in model.named_parameters():
             weight.mul_(8 * narrower if name.endswith(("q_proj.weight", "k_proj.weight")) else 1)

@@ -239,8 +239,8 @@ class Nccl:
 def nccl() -> None:
     start = world.World.start_group
 
-    def starting(self, *, gpus):
-        start(self, gpus=gpus)
+    def starting(self, *, nccl):
+        start(self, nccl=nccl)
         self.nccl = Nccl()
 
     torch.cuda.synchronize = lambda: None

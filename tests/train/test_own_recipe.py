@@ -19,6 +19,7 @@ from tests.train.own_recipes import written
 from train.__main__ import main, parse, prepare_command
 from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
+from train.engine.shutdown import Leaver
 from train.errors import BadInput
 from train.plan.config import config_of, load_config
 from train.recipes import own_rows
@@ -237,6 +238,25 @@ def test_ctrl_c_saves_and_gives_the_process_back(tmp_path, settings):
     assert 10 < stopped["step"] < 600 and stopped["reason"] == "SIGINT"
     assert train.fit(TABLE, wanted).steps == 600
     assert [event["step"] for event in read(log) if event["event"] == "start"] == [0, stopped["step"]]
+
+
+def test_ctrl_c_that_the_main_thread_misses_once_is_said_again(monkeypatch):
+    """It came just before it began to wait for the lock: nothing wakes it."""
+    tell, missed = signal.pthread_kill, []
+
+    def loses_the_first(thread, number):
+        missed.append(number) if not missed else tell(thread, number)
+
+    monkeypatch.setattr(signal, "pthread_kill", loses_the_first)
+    leaver = Leaver(interrupts=True)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait(5)
+    finally:
+        leaver.release()
+    assert missed == [signal.SIGINT]
+    threading.Event().wait(0.2)  # and not a third time
 
 
 def test_fit_in_three_unequal_processes_has_the_curve_of_one(alone, settings, tmp_path):

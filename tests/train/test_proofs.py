@@ -10,10 +10,10 @@ import pytest
 import torch.distributed as dist
 
 from tests.train import cluster
-from train.cluster.worker_process import classify_failure
 from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
+from train.failures import classify_failure
 from train.parallel.world import FAILED, World, over_nccl
 from train.runlog.paths import DECIDED
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from train.cluster.processes import Memory, Process
-from train.cluster.worker_process import report_to_agent
+from train.failures import report_to_agent
 from train.parallel import words as module
 from train.parallel.words import LeftGroupError, Words
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from train.cluster.worker_process import classify_failure
 from train.engine.microbatch import OutOfMemoryError
 from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed
+from train.failures import classify_failure
 from train.parallel.world import ExchangeFailedError
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/"

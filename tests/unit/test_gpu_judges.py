@@ -46,6 +46,9 @@ RECORDED = {name: results.recorded(LINES[name]) for name in sorted(SIMULATED)}
 GOOD_LOSSES = [6.9, 6.8, 6.7, 6.6, 6.5, 6.4, 6.3, 6.2, 6.1, 6.0]
 LARGE = ("stream-16bit", "stream-4bit", "stream-part-4bit", "pipe-two", "pipe-beside-whole")
 PROOF = {"1": "a", "10": "b"}
+STAYED = {
+    "stayed": True, "again_s": 0.6, "known_s": 0.2, "joined_s": 0.3, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES,
+}  # fmt: skip
 CURVE = {"losses": GOOD_LOSSES, "truth": GOOD_LOSSES, "adapters": [PROOF, PROOF]}
 EXACT = {
     "precision": "fp32", "load_in": "16bit", "held_in": "16bit", "losses": {"1": 2000.0, "2": 2000.0, "4": 2000.0},
@@ -80,7 +83,7 @@ GOOD = {
     **dict.fromkeys(LARGE, CURVE),
     "two-resume": {**CURVE, "codes": [[143, 143], [143]], "starts": [0, 3, 7]},
     "sigterm": SIGTERM,
-    "stays": {"stayed": True, "again_s": 0.6, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES},
+    **dict.fromkeys(("stays", "stays-1gb"), STAYED),
     "warm": WARM,
     "fp16-bf16": {"steps": 3, "fp16": [6.9, 6.5, 6.2], "bf16": [6.91, 6.5, 6.21]},
     "ask": {"wanted": "blue red", "before": "the the", "after": "blue red"},
@@ -153,7 +156,7 @@ SPOILED: dict[str, list[dict[str, object]]] = {
     "oom-backward": BAD_OOM,
     "oom-optimizer": [*BAD_DEATH, {"starts": [0, 5]}],
     "card-error": BAD_DEATH,
-    "stays": [{"stayed": False}, {"losses": WORSE}, {"losses": []}],
+    **dict.fromkeys(("stays", "stays-1gb"), [{"stayed": False}, {"losses": WORSE}, {"losses": []}]),
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16", "card-and-cpu", "two-cards"), BAD_CURVE),
     **dict.fromkeys(LARGE, BAD_CURVE),
     "two-resume": [*BAD_CURVE, {"codes": [[143, 1], [143]]}, {"starts": [0, 0, 7]}],

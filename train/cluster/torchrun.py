@@ -26,8 +26,9 @@ from typing import IO
 
 from train.cluster.agent_files import MemberLog, StatusFile
 from train.cluster.gpu_log import GpuReadings
-from train.cluster.worker_process import OWN_SIGNS, PEER_SIGNS, PR_SET_PDEATHSIG, prctl
+from train.cluster.worker_process import PR_SET_PDEATHSIG, prctl
 from train.cluster.world import World
+from train.failures import OWN_SIGNS, PEER_SIGNS
 from train.runlog import paths
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")

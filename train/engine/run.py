@@ -120,8 +120,8 @@ def in_a_group(
 def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
     """Where its agent has told of another group, or will, as a member of this one is gone. Whose group breaks twice
     before it has `begun` may be the reason itself."""
-    from train.cluster.worker_process import classify_failure, report_to_agent
     from train.engine import consistency, setup
+    from train.failures import classify_failure, report_to_agent
     from train.parallel.words import is_told_to_leave
 
     lost = classify_failure(error) == "peer" and not isinstance(error, consistency.Disagreement | setup.NotKeptError)

@@ -68,10 +68,10 @@ def set_up(
     if kept:
         require_kept(built, kept.built)
         module, trained = kept.module, kept.trained
-        world.start_group(gpus=nccl)
+        world.start_group(nccl=nccl)
     else:
         module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
-        world.start_group(gpus=nccl)
+        world.start_group(nccl=nccl)
         trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, cast
 
@@ -31,7 +32,8 @@ class Leaver:
     def __init__(self, *, interrupts: bool = False) -> None:
         """`interrupts`: the process is somebody's own, with all that it holds. Ctrl-C is a KeyboardInterrupt in its
         main thread, once the run is saved."""
-        self.interrupts, self.saved = interrupts, False
+        self.interrupts, self.saved, self.told = interrupts, False, False
+        self.telling = threading.Lock()
         self.run: Run | None = None
         self.words: Words | None = None
         self.wakes, self.woken = socket.socketpair()
@@ -46,14 +48,34 @@ class Leaver:
 
     def _handle(self, *_: object) -> None:
         """The C handler writes to the descriptor; nothing else is needed until all is saved."""
-        if self.saved:
+        if self.saved and not self.told:
+            self.told = True
             raise KeyboardInterrupt
+
+    def _interrupt(self) -> None:
+        """The main thread may wait for the lock. A signal that comes just before it does so would not wake it."""
+        self.saved = True
+        while True:
+            with self.telling:
+                if self.told:
+                    return
+                signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
+            time.sleep(0.05)
 
     def release(self) -> None:
         """Signals mean again what they meant before. Its thread waits on, and ends with the process."""
         signal.set_wakeup_fd(-1)
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        try:
+            self._restore()
+        except KeyboardInterrupt:
+            self._restore()
+            raise
+
+    def _restore(self) -> None:
+        with self.telling:
+            for number, handler in self.before.items():
+                signal.signal(number, handler)
+            self.told = True
 
     def _wait(self) -> None:
         while (number := self.wakes.recv(1)[0]) not in LEAVE_ON:  # any handled signal writes its number
@@ -63,8 +85,7 @@ class Leaver:
             leave(self.run, signal.Signals(number).name)
         sys.stdout.flush()
         if self.interrupts and number == signal.SIGINT:
-            self.saved = True
-            signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)  # it may wait for the lock
+            self._interrupt()
             return
         os._exit(128 + number)
 

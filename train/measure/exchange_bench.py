@@ -94,7 +94,7 @@ def start_group(world: Any) -> bool:
     from train.parallel.world import over_nccl
 
     nccl, _ = over_nccl("auto", world.gather([world.node, this_device(world.local_rank) != "cpu"]))
-    world.start_group(gpus=nccl)
+    world.start_group(nccl=nccl)
     return nccl
 
 

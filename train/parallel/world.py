@@ -128,17 +128,17 @@ class World:
                 self.write(FAILED, f"{self.node} cannot start: {error}")
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
-    def start_group(self, *, gpus: bool) -> None:
-        """`gpus`: every rank has one, and they exchange by themselves, over NCCL."""
+    def start_group(self, *, nccl: bool) -> None:
+        """`nccl`: each rank has a card, and the cards exchange by themselves."""
         if self.size == 1:
             return
         prepare_nccl()
-        backend = "cpu:gloo,cuda:nccl" if gpus else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if nccl else "gloo"
         self.gather("ready")  # a model may load for longer than connecting may take
         group_store = dist.PrefixStore("group", self.store)
         dist.init_process_group(backend, store=group_store, rank=self.rank, world_size=self.size, timeout=self.timeout)
         dist.distributed_c10d._set_pg_timeout(self.patience)
-        if gpus:
+        if nccl:
             self.first_exchange("cuda")
             self.nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
 
