@@ -14,7 +14,7 @@ from lab.host import Host
 from lab.place import Place
 from lab.profile import USER
 from tests.support import cluster as clusters
-from tests.support import pace, router
+from tests.support import pace, photos, router
 from tests.support.bootstrap import Person
 
 HEAD, BACKED_UP, PIHOLED, CHATTY, BARE = "gpu-master", "gpu-worker-1", "gpu-worker-2", "gpu-worker-3", "gpu-worker-4"
@@ -96,6 +96,16 @@ def says(person: Person, *words: str) -> str:
     return said.out
 
 
+def of_other_recipes(person: Person) -> dict[str, list[str]]:
+    texts = person.folder / "texts"
+    texts.mkdir()
+    for number in range(40):
+        (texts / f"{number}.txt").write_text(f"A letter, number {number}, about the weather of that day. " * 30)
+    seen = [f"dataset={photos.write(person.folder / 'photos')}", "model=resnet18", "width=8", "image_size=16"]
+    new = [f"dataset={texts}", "hidden_size=64", "layers=2", "vocab_size=300", "max_seq_length=64"]
+    return {"pretrain": [*new, "rows_per_step=40"], "images": [*seen, "rows_per_step=40"]}
+
+
 @pytest.mark.long
 def test_from_what_their_owner_left_to_an_adapter_and_back(person: Person) -> None:
     owners_things_work(person)
@@ -111,6 +121,10 @@ def test_from_what_their_owner_left_to_an_adapter_and_back(person: Person) -> No
     some = f"{HEAD},{BACKED_UP},{CHATTY}"
     said = says(person, "launch", "--nodes", some, *QUICK, "-e", "run=some", "-e", "max_steps=20", "-e", "seed=7")
     assert "started on 3 of 3 nodes" in said
+    for recipe, settings in of_other_recipes(person).items():
+        words = [word for setting in (*settings, f"run={recipe}", "max_steps=6") for word in ("-e", setting)]
+        said = says(person, "launch", "-e", f"recipe={recipe}", *words)
+        assert "started on 5 of 5 nodes" in said and "done · 6 steps" in said
     says(person, "check-versions")
     says(person, "doctor", "--quick")
     said = says(person, "launch", *QUICK, "-e", "run=long", "-e", "max_steps=100000", "-e", "follow=false")
