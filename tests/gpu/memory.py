@@ -35,7 +35,7 @@ def measure(place: Place, model_name: str, backend: str, kept: str = "gpu") -> F
     before = used_on_card()
     engine = backends.get(backend)
     facts, folder = weights.facts_of(model_name), weights.whole(place, model_name)
-    setup = Setup(row_length=LENGTH, weights=kept)
+    setup = Setup(row_length=LENGTH, weights=kept, offloads=backend == "unsloth")
     fits = {gb: largest_micro_batch(facts, setup, gb * GIB, at_most=16) for gb in CARDS_GB}
     whole_card = torch.cuda.get_device_properties(0).total_memory
     smallest = min(gb for gb, rows in fits.items() if rows)

@@ -64,10 +64,10 @@ def result(line: Line, state: str, sentence: str) -> Result:
 
 
 def recorded(line: Line) -> dict[str, Any]:
-    """Figures for a line that no CPU can measure. They are made up to be judged, and say so."""
+    """Figures for a line that no CPU can measure: a card's, or made up to be judged, and they say which."""
     found = json.loads((RECORDED / f"{line.name}.json").read_text())
-    if not found.pop("simulated", False):
-        raise ValueError(f"{line.name}.json: recorded figures must say that they are simulated")
+    if not (found.pop("card", "") or found.pop("simulated", False)):
+        raise ValueError(f"{line.name}.json: recorded figures must name the card, or say that they are simulated")
     return dict(found)
 
 

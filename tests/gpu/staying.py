@@ -1,5 +1,5 @@
-"""Workers stay while one is lost and comes back: nothing is loaded again. Over gloo, as between machines; under NCCL all
-workers restart."""
+"""Workers stay while one is lost and comes back: nothing is loaded again. Over gloo, as between machines; under NCCL
+all workers restart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def measure(place: Place, model: str, devices: list[str]) -> Figures:
 
     if model != "tiny":
         model = runs.apart(place, lambda: str(weights.few_layers(place, LAYERS_OF_1_GB)))
-    how: dict[str, Any] = {"model": model, "schedule": "constant", "save_every": 100_000}
+    how: dict[str, Any] = {"model": model, "schedule": "constant", "save_every": 100_000, "learning_rate": 1e-4}
     options = runs.options_for(place, **how, max_steps=100_000, sync="ddp")
     agents = Agents(place.folder / "three", options, cold=True)
     agents.odd = {

@@ -167,7 +167,8 @@ class PlayedStory(Cluster):
 
     def _no_thrash(self) -> None:
         """Whatever links are cut: after a while the groups stay as they are."""
-        self.play.run(self.play.time + SETTLED_S)
+        hangs = {fault.kind for fault in self.story.faults} & HANGS
+        self.play.run(self.play.time + SETTLED_S + AFTER_HANG_S * bool(hangs))
         before, steps = self.truth.published, self.truth.steps_made
         self.play.run(self.play.time + STILL_S)
         if self.truth.published != before:

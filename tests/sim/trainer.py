@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tests.sim.played import Life, Machine, Play
 from train.cluster.membership import Generation
 from train.cluster.processes import Processes
+from train.runlog import paths
 
 if TYPE_CHECKING:
     from tests.sim.truth import Truth
@@ -54,6 +55,11 @@ class Trained:
     def log(self) -> Path:
         return Path(f"/played/{self.machine.name}/logs/runs/r/events.jsonl")
 
+    def has_decided(self) -> None:
+        """What a worker needs that loads before it is in a group."""
+        decided = Path(f"/played/{self.machine.name}/models/checkpoints/r") / paths.DECIDED
+        self.machine.changed[decided] = 1
+
     def tell(self, **event: object) -> None:
         machine = self.machine
         machine.changed[self.log] = machine.changed.get(self.log, 0) + 1
@@ -80,7 +86,8 @@ class Group:
         self.training.truth.begins(self)
         for one in self.workers.values():
             one.step = self.step
-            one.answer = one.answer or (b"0" if one.node.stays else b"")
+            one.answer = (one.answer or b"0") if one.node.stays else b""
+            one.node.has_decided()
             one.node.tell(event="start", weights=1e6)
         play.after(self.step_s, self.go_on)
 
@@ -138,7 +145,9 @@ class Worker:
         self.word = 0
         self.group: Group | None = None
         self.step = -1
-        self._takes(env, life.agent.generation.number)
+        self.waits = "RANK" not in env
+        if not self.waits:
+            self._takes(env, life.agent.generation.number)
         self.is_loaded = self.is_hung = self.is_halted = self.leaves = False
         self.asked_at = 0.0
         training.play.after(node.loads_s, self._loaded)
@@ -163,8 +172,11 @@ class Worker:
         self.is_loaded = True
         if self.node.fails:
             self.fails("own", self.node.fails.pop())
-            return
-        self._meets()
+        elif self.waits:
+            self.answer = b"0"
+            self.training.truth.ready_at[self.node.machine.name] = self.training.play.time
+        else:
+            self._meets()
 
     def _meets(self) -> None:
         group = self.training.groups.get(self.where)

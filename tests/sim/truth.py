@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 PLACE_S = 3.9
-"""Until a node that is whole is a member, where nothing else happens."""
+"""Until a node that is whole, and has loaded, is a member, where nothing else happens."""
 
 
 class Broken(BaseException):  # no agent may catch it
@@ -71,6 +71,8 @@ class Truth:
     """When the last fault was over; far in the future while one lasts."""
     order: tuple[str, ...] = ()
     room: Room | None = None
+    ready_at: dict[str, float] = field(default_factory=dict)
+    """When each node has loaded beside a group, for which it then waits."""
 
     def breaks(self, what: str) -> None:
         self.play.note(f"BROKEN {what}")
@@ -131,7 +133,7 @@ class Truth:
 
     def adopts(self, name: str, new: Generation, old: Generation | None) -> None:
         self.play.note(f"{name} follows generation {new.number} of {', '.join(new.members)}")
-        if new.number <= self.published or new.host != name:
+        if new.number < self.published or new.host != name:  # two hosts may have published the same number
             return
         first, self.published = self.published == 0, new.number
         life = self.play.machines[name].life
@@ -155,7 +157,8 @@ class Truth:
         waited_s = self.play.time - stay.lost_at
         if not to_few and waited_s < hold_s(stay.seen) - 0.5:
             self.breaks(f"{name} has come and gone {stay.seen} times, and is let in after {waited_s:.1f} s")
-        waited_s = self.play.time - max(self.calm_since, life.began_at, stay.lost_at)
+        ready_at = self.ready_at.get(name, 0.0)
+        waited_s = self.play.time - max(self.calm_since, life.began_at, stay.lost_at, ready_at)
         if not to_few and not life.agent.fitness.rests and waited_s > hold_s(stay.short) + PLACE_S:
             self.breaks(f"{name} has come and gone {stay.short} times, and is let in only after {waited_s:.1f} s")
 

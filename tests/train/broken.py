@@ -397,6 +397,17 @@ def slow_to_begin(seconds: int) -> None:
     loop.compute = slow
 
 
+def slow_base(seconds: int) -> None:
+    """Nothing broken: as long as a card's libraries and a base of gigabytes take."""
+    build = setup.build
+
+    def slow(*words):
+        time.sleep(seconds)
+        return build(*words)
+
+    setup.build = slow
+
+
 def slow_disk(seconds: int) -> None:
     """The agent's: what it brings to the disk takes long."""
     copy = staging.shutil.copytree

@@ -16,6 +16,7 @@ from train.cluster.membership import (
     Leave,
     NodeStatus,
     NodeView,
+    Prepare,
     Propose,
     Verdict,
     backoff_s,
@@ -108,9 +109,30 @@ def test_of_two_the_head_continues_and_the_other_waits_and_says_so():
 def test_a_running_host_beats_the_order():
     ours = Generation(number=4, host="b", members=("b", "c"))
     returned = decide(seen_by("a", [status("b", **of(ours)), status("c", **of(ours))], me={"number": 3}))
-    assert returned == Idle("waiting for b to add this node")
+    assert returned == Prepare("waiting for b to add this node")
     host = decide(seen_by("b", [status("a", number=3), status("c", **of(ours))], me=of(ours)))
     assert isinstance(host, Propose) and (host.kind, host.number, host.members) == ("joined", 5, ("b", "c", "a"))
+
+
+def test_nobody_waits_for_a_newcomer_that_loads():
+    ours = Generation(number=4, host="b", members=("b", "c"))
+    loads = decide(seen_by("a", [status("b", **of(ours)), status("c", **of(ours))], me={"number": 3, "ready": False}))
+    assert loads == Prepare("getting ready, while b trains on")
+    host = seen_by("b", [status("a", number=3, ready=False), status("c", **of(ours))], me=of(ours))
+    assert decide(host) == Keep()
+    alone = decide(seen_by("b", [status("a", number=3, ready=False)], me=of(ours)))
+    assert isinstance(alone, Propose) and alone.members == ("b", "a"), "without it they are no majority"
+
+
+def test_who_has_loaded_begins_again_without_waiting_for_who_has_not():
+    begun = {"number": 4, "begun": True}
+    peers = [status("b", **begun), status("c", **begun)]
+    assert decide(seen_by("a", peers, me=begun | {"ready": False})) == Idle("waiting for b to begin")
+    first = decide(seen_by("b", [status("a", **begun, ready=False), peers[1]], me=begun))
+    assert isinstance(first, Propose) and first.members == ("b", "c")
+    both_load = [status("b", **begun, ready=False), status("c", **begun, ready=False)]
+    everyone = decide(seen_by("a", both_load, me=begun))
+    assert isinstance(everyone, Propose) and everyone.members == TRIO
 
 
 def test_a_generation_older_than_what_this_node_has_seen_is_not_followed():

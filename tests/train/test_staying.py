@@ -1,7 +1,9 @@
 """Workers that stay while their group changes: who is whole does not start again, and the curve is one process's."""
 
+import itertools
 import os
 import signal
+import time
 
 import pytest
 
@@ -55,3 +57,23 @@ def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path,
     how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
     truth = reference.losses(model_folder("tiny"), data, **how)
     assert reference.largest_error(losses, truth) < 1e-5
+
+
+def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": "ddp"})
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=4)
+    stay, lost = agents.names[:2], agents.names[2]
+    agents.kill(lost)
+    agents.together(*stay, within_s=40)
+    returned = time.time()
+    agents.start(lost, program="tests/train/broken.py slow_base=6")
+    agents.together(*agents.names, within_s=60)
+    agents.stop(within_s=20)
+    steps = [event["time"] for event in agents.steps(stay[0]) if event["time"] > returned]
+    assert max(b - a for a, b in itertools.pairwise(steps)) < 4, "they have waited for it"
+    joined = next(event for event in agents.members(stay[0], "joined") if event["time"] > returned)
+    assert joined["time"] - returned > 6
+    losses = agents.losses(*stay)
+    how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
+    assert reference.largest_error(losses, reference.losses(model_folder("tiny"), data, **how)) < 1e-5

@@ -64,7 +64,7 @@ DIED = {
     "warnings": [], "micro_batches": [4] * 16, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES,
 }  # fmt: skip
 SIGTERM = {
-    "codes": [143], "seconds": 2.0, "finished": 3, "saved": [3], "starts": [0, 3], "losses": GOOD_LOSSES,
+    "codes": [143], "seconds": 2.0, "kept_s": 0.3, "finished": 3, "saved": [3], "starts": [0, 3], "losses": GOOD_LOSSES,
     "truth": GOOD_LOSSES,
 }  # fmt: skip
 WARM = {"codes": [0, 0], "warm_s": 1.0, "cold_s": 6.0, "opened": [], "losses": [6.9], "truth": [6.9]}
@@ -145,6 +145,7 @@ BAD_DEATH: list[dict[str, object]] = [
     {"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]}, {"starts": [0, 6]},
     {"losses": WORSE},
 ]  # fmt: skip
+BAD_STAY: list[dict[str, object]] = [{"stayed": False}, {"losses": WORSE}, {"losses": []}]
 SPOILED: dict[str, list[dict[str, object]]] = {
     "triton": [{"compile_s": 45.0}],
     "names": [{"hf": []}, {"unsloth": ["a"]}, {"shapes_alike": False}],
@@ -156,7 +157,7 @@ SPOILED: dict[str, list[dict[str, object]]] = {
     "oom-backward": BAD_OOM,
     "oom-optimizer": [*BAD_DEATH, {"starts": [0, 5]}],
     "card-error": BAD_DEATH,
-    **dict.fromkeys(("stays", "stays-1gb"), [{"stayed": False}, {"losses": WORSE}, {"losses": []}]),
+    **dict.fromkeys(("stays", "stays-1gb"), BAD_STAY),
     **dict.fromkeys(("two-ddp", "two-flat", "two-share-0", "two-wire-bf16", "card-and-cpu", "two-cards"), BAD_CURVE),
     **dict.fromkeys(LARGE, BAD_CURVE),
     "two-resume": [*BAD_CURVE, {"codes": [[143, 1], [143]]}, {"starts": [0, 0, 7]}],

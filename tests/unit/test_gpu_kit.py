@@ -167,7 +167,7 @@ def test_a_line_with_a_result_is_not_run_but_on_request(tmp_path: Path) -> None:
 def test_recorded_figures_must_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "RECORDED", tmp_path)
     (tmp_path / "made.json").write_text(json.dumps({"n": 1}))
-    with pytest.raises(ValueError, match="must say that they are simulated"):
+    with pytest.raises(ValueError, match="must name the card, or say that they are simulated"):
         results.simulate(line())
     (tmp_path / "made.json").write_text(json.dumps({"n": 1, "simulated": True}))
     assert results.simulate(line())["state"] == "simulated"

@@ -34,6 +34,7 @@ from train.cluster.membership import (
     Leave,
     NodeStatus,
     NodeView,
+    Prepare,
     Propose,
     Verdict,
     decide,
@@ -191,6 +192,7 @@ class Agent:
             **self.stepping.status(self.fitness, seen.at),
             group=seen.workers.state,
             loading=seen.workers.loading,
+            ready=self.workers.ready,
             step=self.workers.progress.step,
             begun=self.memory.begun,
             verdict=self.memory.verdict,
@@ -241,7 +243,6 @@ class Agent:
             self.failures.since = self.failures.since or seen.at
         if workers.loading or any(peer.loading for peer in peers):
             progress.note_loading(seen.at)
-        self.newcomers.note(ours.members if ours else (), seen.at)
 
     def _note_stuck(self, pids: Sequence[int]) -> None:
         """What cannot be ended holds the GPU: nothing can start here, and the others must not wait for it."""
@@ -291,7 +292,7 @@ class Agent:
         if isinstance(action, Idle):
             if self.status.condition == "fit":
                 self.generation = None
-                self.workers.hold()
+                (self.workers.prepare if isinstance(action, Prepare) else self.workers.hold)()
             else:
                 self._drop_generation()
             self.reason = action.reason
@@ -323,6 +324,7 @@ class Agent:
             if come := [name for name in new.members if name not in old.members]:
                 self._record("joined", change or f"{', '.join(come)} added by {new.host}", come)
         self.generation = self.last_generation = new
+        self.newcomers.note(new.members, self.now())
         self.reason, self.idle_reason = reason, ""
         self.failures.since = 0.0
         self.memory.number, self.memory.begun = new.number, True

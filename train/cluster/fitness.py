@@ -89,8 +89,7 @@ class Newcomers:
     lost_at: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
-        if not members:  # after sleep, or while the host's loss is settled: that says nothing about the others
-            return
+        """Of each generation, also one that was over within a moment."""
         joined = at if self.since else -math.inf
         for name in [name for name in self.since if name not in members]:
             self.lost_at[name] = at

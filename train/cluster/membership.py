@@ -64,6 +64,8 @@ class NodeStatus:
     """Its workers, in its generation: none, running, failed, done."""
     loading: bool = False
     """Its workers read or compute before the first step."""
+    ready: bool = True
+    """A group with it need not wait until its workers have loaded."""
     step: int = 0
     begun: bool = False
     """Whether this launch has had a generation already."""
@@ -116,6 +118,11 @@ class Idle:
     """Run no workers."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class Prepare(Idle):
+    """Load beside the generation of the others, which will take this node in."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +249,13 @@ def _everyone(view: NodeView) -> dict[str, NodeStatus]:
     return {name: known[name] for name in view.order if name in known}
 
 
+def ready_ones(names: Iterable[str], fit: Mapping[str, NodeStatus], order: Sequence[str]) -> tuple[str, ...]:
+    """Nobody waits for who still loads, where those who have are enough."""
+    everyone = tuple(names)
+    ready = tuple(name for name in everyone if fit[name].ready)
+    return ready if majority(ready, order) else everyone
+
+
 def _linked(one: NodeStatus, other: NodeStatus) -> bool:
     return other.name in one.reachable and one.name in other.reachable
 
@@ -258,6 +272,8 @@ def _next_number(view: NodeView) -> int:
 
 def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
     """Nobody follows anything: the first of those who can publishes a generation."""
+    if any(node.begun for node in fit.values()):
+        fit = {name: fit[name] for name in ready_ones(fit, fit, view.order)}
     first = next(iter(fit))
     away = [node.name for node in view.peers.values() if node.condition == "away"]
     missing = [name for name in view.order if name not in fit and name not in away]
@@ -280,7 +296,8 @@ def _follow(view: NodeView, fit: Mapping[str, NodeStatus], newest: Generation) -
     if fit[newest.host].generation != newest:
         return Idle(f"{newest.host} is starting a new generation")
     if me.name not in newest.members:
-        return Idle(f"waiting for {newest.host} to add this node")
+        what = "waiting for {} to add this node" if me.ready else "getting ready, while {} trains on"
+        return Prepare(what.format(newest.host))
     if not majority(newest.members, view.order):
         return Idle(f"the generation of {newest.host} has no majority")
     if newest == me.generation:
@@ -317,7 +334,9 @@ class HostFacts:
 def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) -> HostFacts:
     # Members stay: a newcomer that one of them does not reach yet waits, and pushes nobody out.
     can = choose_members(fit, dict.fromkeys([*ours.members, *view.order]), view.me.name)
-    chosen = tuple(n for n in can if n in ours.members or view.welcome is None or n in view.welcome)
+    welcome = [n for n in can if n in ours.members or view.welcome is None or n in view.welcome]
+    loading = {*welcome} - {*ours.members, *ready_ones(welcome, fit, view.order)}
+    chosen = tuple(name for name in welcome if name not in loading)
     members = {name: fit[name] for name in ours.members if name in fit}
     others = [name for name in ours.members if name != view.me.name]
     lost = {name: why_lost(name, view.peers.get(name)) for name in ours.members if name not in chosen}

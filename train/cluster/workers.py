@@ -19,6 +19,7 @@ from train.cluster.membership import Generation
 from train.cluster.processes import Process
 from train.cluster.timing import TIMING
 from train.cluster.world import World
+from train.engine.shutdown import WAITS
 from train.engine.staging import VARIABLE, Stage
 from train.errors import BadInput
 from train.plan.cluster_config import ClusterConfig
@@ -72,6 +73,7 @@ class Group:
     processes: list[Process]
     progress: TrainerProgress
     world: World
+    started: float
     staged: bool = False
     """They save into main memory when they leave; otherwise to the disk, which may take longer."""
     word: int = 0
@@ -121,6 +123,10 @@ class Group:
             self.obeys_until = None
         late = self.obeys_until is not None and now > self.obeys_until
         return late or (self.held_since is not None and now > self.held_since + TIMING.held_s)
+
+    @property
+    def cannot_load(self) -> bool:
+        return self.generation is None and self.failure is not None and not self.can_stay
 
     def new_failure(self) -> Failure | None:
         """Why it failed, once: of several causes the one that is not only the echo of another process's end."""
@@ -184,7 +190,7 @@ class LocalWorkers:
     def __init__(
         self, cluster: ClusterConfig, settings: RunConfig, program: Sequence[str], world: World, stage: Stage
     ) -> None:
-        self.cluster, self.world, self.stage = cluster, world, stage
+        self.cluster, self.settings, self.world, self.stage = cluster, settings, world, stage
         eval_steps = settings.eval_rows / settings.rows_per_step
         self.progress = TrainerProgress(settings.log_folder / paths.EVENTS, eval_steps, world)
         self.group: Group | None = None
@@ -201,7 +207,8 @@ class LocalWorkers:
     def look(self, generation: Generation | None) -> WorkersSeen:
         self.progress.read()
         if (group := self.of(generation)) is None:
-            return WorkersSeen(unkillable=self.group.unkillable if self.group else ())
+            unkillable = self.group.unkillable if self.group else ()
+            return WorkersSeen(failure=self._cannot_load(), unkillable=unkillable)
         failure, state = group.new_failure(), group.state
         running = state == "running"
         return WorkersSeen(
@@ -218,7 +225,7 @@ class LocalWorkers:
         if group and generation and not self.of(generation) and group.can_stay:
             group.tell(generation, partial(self._environment, generation))
             self.progress.begin()
-        if group and (group.kill_at or group.generation != generation or group.is_deaf()):
+        if group and (group.kill_at or group.generation != generation or group.is_deaf() or group.cannot_load):
             self.stop()
         if self.group is None and self.stage.is_kept() and generation is not None:
             self.progress.begin()
@@ -226,8 +233,47 @@ class LocalWorkers:
 
     def hold(self) -> None:
         """Without a generation for a moment: its workers keep what they hold, and train with nobody."""
-        if self.group and self.group.can_stay and self.group.generation:
-            self.group.tell(None, lambda _: {})
+        group = self.group
+        if group and group.can_stay and group.generation:
+            group.tell(None, lambda _: {})
+        elif group and not group.generation and group.held_since is None:
+            group.held_since = self.world.clock.now()
+
+    def prepare(self) -> None:
+        """Beside the generation of the others its workers load, and keep what they hold until it takes them in."""
+        self.hold()
+        if self.group is None and self.can_prepare and self.stage.is_kept():
+            self.group = self._start(None)
+        if self.group and not self.group.generation:
+            self.group.held_since = None
+
+    @property
+    def can_prepare(self) -> bool:
+        """Where a worker finds alone what it will be asked for: what was decided as the run began."""
+        settings = self.settings
+        restarts = settings.sync == "local" or settings.optimizer == "muon" or settings.exchange == "nccl"
+        if restarts or settings.profile or self.cluster.pipe:  # none that trains now would stay either
+            return False
+        with contextlib.suppress(OSError):
+            return self.world.disk.changed_ns(settings.checkpoint_folder() / paths.DECIDED) > 0
+        return False
+
+    @property
+    def ready(self) -> bool:
+        return not self.can_prepare or bool(self.group and self.group.can_stay)
+
+    def _cannot_load(self) -> Failure | None:
+        """Why workers that were to load for the next generation have not."""
+        group = self.group
+        if group is None or group.generation or group.kill_at is not None:
+            return None
+        if failure := group.new_failure():
+            return failure
+        late = not group.can_stay and self.world.clock.now() - group.started > TIMING.first_step_s
+        if late and group.failure is None:
+            group.failure = Failure("own", f"its worker has not loaded within {TIMING.first_step_s:.0f} s")
+            return group.failure
+        return None
 
     def stop(self) -> None:
         if self.group:
@@ -250,11 +296,15 @@ class LocalWorkers:
         if self.stage.is_kept():
             self.stage.close()
 
-    def _start(self, generation: Generation) -> Group:
+    def _start(self, generation: Generation | None) -> Group:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
-        envs = [self._environment(generation, local) | {VARIABLE: stage} for local in range(count)]
-        processes = [self.world.processes.start(self.command, env) for env in envs]
-        return Group(generation, processes, self.progress, self.world, staged=bool(stage))
+        places = [self._environment(generation, local) if generation else self._alone(local) for local in range(count)]
+        processes = [self.world.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
+        now = self.world.clock.now()
+        return Group(generation, processes, self.progress, self.world, now, staged=bool(stage))
+
+    def _alone(self, local: int) -> dict[str, str]:
+        return {"MOTLEY_NODE": self.cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}
 
     def _environment(self, generation: Generation, local: int) -> dict[str, str]:
         """A process's place in the group. Ranks follow the generation's order, the host's first."""

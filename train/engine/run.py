@@ -19,7 +19,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from train.engine.shutdown import Leaver
+from train.engine.shutdown import WAITS, Leaver
 from train.errors import BadInput, CheckFailed
 from train.plan.config import SETTINGS, RunConfig, add_settings, config_of
 
@@ -54,7 +54,7 @@ def train_run(
     words = Words.of_agent() if leaver else None
     if leaver:
         leaver.words = words
-    kept: Run | None = None
+    kept = before_a_group(config, words, recipe) if words and WAITS in os.environ else None
     while True:
         try:
             return in_a_group(config, leaver, words, kept, as_json=as_json, recipe=recipe)
@@ -63,6 +63,19 @@ def train_run(
         gc.collect()  # of the exchange that broke off, what hangs on the weights
         assert words
         words.obey()
+
+
+def before_a_group(config: RunConfig, words: Words, recipe: Recipe | None) -> Run:
+    """The others train meanwhile, and its agent's word gives it a place among them."""
+    from train.engine.setup import set_up
+    from train.parallel.world import join
+
+    world = join(config.timeout_s, words)
+    run = set_up(config, world, None, recipe, waits=True)
+    leave_group(run, world)
+    words.tell_agent(stays=True)
+    words.obey()
+    return run
 
 
 class LeftError(Exception):

@@ -45,9 +45,16 @@ from train.runlog.events import EventLog, ProgressLine
 
 
 def set_up(
-    config: RunConfig, world: World, out: TextIO | None, recipe: Recipe | None = None, kept: Run | None = None
+    config: RunConfig,
+    world: World,
+    out: TextIO | None,
+    recipe: Recipe | None = None,
+    kept: Run | None = None,
+    *,
+    waits: bool = False,
 ) -> Run:
-    """`kept`: of this process's last group, whose rows, model and optimizer it keeps. All ranks exchange the same."""
+    """`kept`: of this process's last group, whose rows, model and optimizer it keeps. All ranks exchange the same.
+    `waits`: alone, for a group that it will be in; nothing begins."""
     recipe = recipe or recipes.of(config)
     base = recipe.start(config, partial(say, out))
     settled = settle(config, recipe, world, base)
@@ -63,7 +70,9 @@ def set_up(
     nccl, why_nccl = over_nccl(config.exchange, [(found.node, found.is_gpu and not workers.cut) for found in devices])
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
-    built = decisions.as_dict() | {"device": device, "steps on the processor": mixed}
+    if waits:
+        mixed = known.get(decided.STEPPING, decided.stepping(mixed)) == decided.stepping(True)
+    built = decisions.as_dict() | {"device": device, ON_PROCESSOR: mixed}
     stage = None
     if kept:
         require_kept(built, kept.built)
@@ -113,8 +122,12 @@ def set_up(
     )
     why_cut += [why for why in (why_stepping, why_nccl) if why]
     why_measured = [*why_cut, f"micro-batch {micro_batch}: {why_micro}", *why_held, f"wire {wire}: {why_wire}"]
-    begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
+    if not waits:
+        begin(run, decisions, wire, settled.why_decided, [*settled.why_placed, *why_measured], kept)
     return run
+
+
+ON_PROCESSOR = "steps on the processor"
 
 
 class NotKeptError(CheckFailed):
@@ -229,13 +242,13 @@ def begin(  # noqa: PLR0917 - what set_up found
     found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
     own = f"{decided.MICRO_BATCH}{world.node}:"
     micro_batches = {name: value for one in found for name, value in one.items() if name.startswith(own)}
-    why_start = resume.bring_up_to_date(run, kept)
+    why_start = resume.bring_up_to_date(run, kept if kept and kept.step else None)
     if world.speaks and config.tensorboard:
         run.reporter.open_board(config, run.step)
     if world.writes:
         measured = {"wire": wire} if world.size > 1 else {}
         measured |= {"cut_proven": "true"} if run.workers.cut else {}
-        measured |= micro_batches
+        measured |= micro_batches | {decided.STEPPING: decided.stepping(run.built[ON_PROCESSOR])}
         decided.keep(config, **decisions.as_dict(), **measured)
     sync_name = run.strategy.kind if run.workers.cut else config.sync
     made_now = [reason for reason in decisions.reasons if not (why_decided and reason.endswith(": as set"))]

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LEAVE_ON = (signal.SIGTERM, signal.SIGINT)
 WORD, WORD_FILE = signal.SIGUSR1, "MOTLEY_WORD"
+WAITS = "MOTLEY_WAITS"
+"""Set where a process loads beside a generation that others train in, and then waits for its agent's word."""
 
 
 class Leaver:

@@ -254,11 +254,12 @@ def join(timeout_s: float = 300.0, words: Words | None = None) -> World:
     """This process's place, from the variables that torchrun or another launcher sets; alone without them."""
     node = os.environ.get("MOTLEY_NODE") or socket.gethostname()
     timeout = timedelta(seconds=timeout_s)
+    local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return World(node=node, timeout=timeout, words=words)
+        return World(local_rank=local_rank, node=node, timeout=timeout, words=words)
     store, rank, size = next(dist.rendezvous("env://", timeout=timeout))
     key = os.environ.get("MOTLEY_STORE_KEY", "").encode()
     own = dist.PrefixStore(hmac.digest(key, b"names", "sha256").hex(), store)  # gloo's keys: for nobody to guess
-    world = World(rank, size, int(os.environ.get("LOCAL_RANK", "0")), node, own, timeout, key, words)
+    world = World(rank, size, local_rank, node, own, timeout, key, words)
     store.set_timeout(world.patience)
     return world

@@ -16,7 +16,9 @@ from train.plan import fit
 from train.plan.config import RunConfig
 from train.runlog.paths import DECIDED
 
-NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven")
+STEPPING = "stepping"
+"""Where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
+NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
 MICRO_BATCH = "micro_batch "
 """How a name begins that says whose micro-batch it is, and what it depends on."""
 ALL_STREAMED = ", all streamed"
@@ -46,6 +48,10 @@ def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunCo
     open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name, "") == "auto"}
     why = ", ".join(f"{name} {value}" for name, value in open_.items())
     return replace(config, **open_), [f"{why}: decided when the run began"] if why else [], known
+
+
+def stepping(on_processor: bool) -> str:
+    return "processor" if on_processor else "device"
 
 
 def keep(config: RunConfig, **decided: str) -> None:

@@ -137,6 +137,7 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
         row_length=config.max_seq_length,
         micro_batch=config.micro_batch or 1,
         checkpointing=CHECKPOINTING[checkpointing],
+        offloads=checkpointing == "unsloth",
         optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
         full=held.full,
     )

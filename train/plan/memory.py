@@ -2,8 +2,9 @@
 
 The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
 what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
-activations follow the usual accounting of what a backward pass keeps, not yet held against a card. On a CPU they are
-those that torch was seen to keep, with the holes that its allocator leaves between them.
+activations follow the usual accounting of what a backward pass keeps, within 7 % of what a card was seen to take
+(docs/inside/proven.md). On a CPU they are those that torch was seen to keep, with the holes that its allocator leaves
+between them.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Setup:
     micro_batch: int = 1
     checkpointing: bool | None = True
     """None: as `run` chooses by itself, with on a GPU and without on a CPU."""
+    offloads: bool = False
+    """unsloth's checkpointing: what goes into each block waits in main memory."""
     optimizer_bytes: int = 8
     """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
     device: str = "cuda"
@@ -62,6 +65,7 @@ class Memory:
     optimizer: int
     activations: int
     logits: int
+    """Beyond the parts of a block, where these come after them."""
     runtime: int
 
     @property
@@ -151,24 +155,11 @@ def activations(facts: AnyFacts, setup: Setup) -> int:
     """What the backward pass needs: every block's, or with checkpointing each block's input and one block's parts."""
     if isinstance(facts, PictureFacts):  # norms compute in fp32, whatever the run's precision
         return 4 * facts.kept * setup.micro_batch
-    tokens = setup.row_length * setup.micro_batch
-    width = 4 if setup.load_in == "32bit" else 2
-    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
-    if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
-        block = 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length
-        lora = len(setup.lora_targets) * setup.lora_r
-    else:
-        # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
-        block = 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate
-        lora = len(setup.lora_targets) * setup.lora_r * 2
-    checkpointing = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
-    checkpointing = checkpointing or setup.weights == "stream"
-    held = facts.layers * facts.hidden + block + lora if checkpointing else facts.layers * (block + lora)
-    holes = CPU_HOLES if setup.device == "cpu" and not checkpointing else 1.0
-    unpacked = 0
-    if setup.load_in in ("4bit", "8bit"):  # the largest layer is unpacked to 16 bit where it is used
-        unpacked = 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
-    return int(tokens * held * width * holes) + unpacked
+    if not recomputes(setup):
+        holes = CPU_HOLES if setup.device == "cpu" else 1.0
+        return int(facts.layers * of_tokens(block(facts, setup), setup) * holes) + unpacked(facts, setup)
+    inputs = 0 if setup.offloads else facts.layers * facts.hidden
+    return of_tokens(inputs, setup) + again(facts, setup)
 
 
 def logits(facts: AnyFacts, setup: Setup) -> int:
@@ -176,7 +167,40 @@ def logits(facts: AnyFacts, setup: Setup) -> int:
     if isinstance(facts, PictureFacts):
         return setup.micro_batch * facts.classes * 12
     tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
-    return tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
+    size = tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
+    return max(0, size - again(facts, setup)) if recomputes(setup) else size
+
+
+def recomputes(setup: Setup) -> bool:
+    chosen = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
+    return chosen or setup.weights == "stream"
+
+
+def again(facts: Facts, setup: Setup) -> int:
+    """One block's parts, computed again when its turn comes."""
+    return of_tokens(block(facts, setup), setup) + unpacked(facts, setup)
+
+
+def block(facts: Facts, setup: Setup) -> int:
+    """Numbers that a block keeps of each token."""
+    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    lora = len(setup.lora_targets) * setup.lora_r
+    if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
+        return 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length + lora
+    # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
+    return 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate + 2 * lora
+
+
+def of_tokens(numbers: int, setup: Setup) -> int:
+    """Bytes of so many numbers of each token of a micro-batch."""
+    return setup.row_length * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
+
+
+def unpacked(facts: Facts, setup: Setup) -> int:
+    """The largest layer is unpacked to 16 bit where it is used."""
+    if setup.load_in not in ("4bit", "8bit"):
+        return 0
+    return 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
 
 
 def fits(facts: AnyFacts, setup: Setup, card_bytes: int) -> bool:

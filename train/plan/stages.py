@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 
 from train.plan.catalogue import AnyFacts, Facts
 from train.plan.config import RunConfig
-from train.plan.memory import USABLE, Memory, Setup, linear_parameters, lora_parameters, memory
+from train.plan.memory import (
+    USABLE,
+    Memory,
+    Setup,
+    linear_parameters,
+    lora_parameters,
+    memory,
+    of_tokens,
+    recomputes,
+)  # fmt: skip
 from train.plan.micro_batch import on_cpu
 from train.plan.nodes import Device, gb
 from train.plan.pipes_setting import Group
@@ -101,10 +110,8 @@ def stage_memory(facts: Facts, setup: Setup, layers: int, *, first: bool, last: 
 
 def kept_ahead(facts: Facts, setup: Setup, layers: int) -> int:
     """Of a micro-batch that went on and whose gradient has not come back."""
-    width = 4 if setup.load_in == "32bit" else 2
-    tokens = setup.row_length * setup.micro_batch
-    if setup.checkpointing or (setup.checkpointing is None and setup.device == "cuda"):
-        return tokens * (layers + 1) * facts.hidden * width
+    if recomputes(setup):
+        return of_tokens((layers + 1) * facts.hidden, setup)
     return memory(replace(facts, layers=layers), setup).activations
 
 

@@ -28,8 +28,8 @@ def card(gb: float, main_gb: float = 64, **more: Any) -> Device:
     ("node", "wanted", "weights", "why"),
     [
         (card(24), "auto", "gpu", ""),
-        (card(8), "auto", "stream", "10.4 GB do not fit its 8 GB; 7.2 GB of layers come from main memory"),
-        (card(8, 8), "auto", "stream", "10.4 GB do not fit its 8 GB; 7.2 GB of layers come from its files"),
+        (card(8), "auto", "stream", "10.2 GB do not fit its 8 GB; 7.2 GB of layers come from main memory"),
+        (card(8, 8), "auto", "stream", "10.2 GB do not fit its 8 GB; 7.2 GB of layers come from its files"),
         (card(8), "gpu", "gpu", ""),
         (card(24), "stream", "stream", "as set; 7.2 GB of layers come from main memory"),
         (card(24, weights="stream"), "gpu", "stream", "as set; 7.2 GB of layers come from main memory"),
@@ -40,7 +40,7 @@ def card(gb: float, main_gb: float = 64, **more: Any) -> Device:
             Device("a", "cpu", 48 * GIB),
             "auto",
             "stream",
-            "54.5 GB do not fit its 48 GB; 50.8 GB of layers come from its files",
+            "54.3 GB do not fit its 48 GB; 50.8 GB of layers come from its files",
         ),
     ],
 )

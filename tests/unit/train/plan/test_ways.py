@@ -69,7 +69,7 @@ def test_the_command_prints_them_as_a_table(capsys: pytest.CaptureFixture[str]) 
     assert main([*words.split(), "--tflops", "desktop=32,tower=17,laptop=17"]) == 0
     said = capsys.readouterr().out
     assert "way       desktop             tower               laptop              link, s a step  tokens/s" in said
-    assert "held      24.2 GB, too small" in said and "cut       12.9 GB, 33 layers" in said
+    assert "held      23.6 GB, too small" in said and "cut       12.6 GB, 32 layers" in said
 
 
 def test_a_node_that_is_missing_among_the_speeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
