@@ -408,6 +408,13 @@ def slow_base(seconds: int) -> None:
     setup.build = slow
 
 
+def no_base() -> None:
+    def build(*_):
+        raise RuntimeError("CUDA error: out of memory, a game has it")
+
+    setup.build = build
+
+
 def slow_disk(seconds: int) -> None:
     """The agent's: what it brings to the disk takes long."""
     copy = staging.shutil.copytree

@@ -207,19 +207,6 @@ def test_who_is_back_before_it_was_silent_waits_too():
     assert newcomers.welcome({"b": Peer(since=100.0)}, 109.0)
 
 
-def test_a_node_without_a_generation_itself_says_nothing_about_the_others():
-    """As after sleep, or while the host's loss is settled: whoever is in the next generation stayed."""
-    newcomers = Newcomers()
-    newcomers.note(["a"], 90.0)
-    newcomers.note(["a", "b", "c"], 100.0)
-    newcomers.note([], 119.0)
-    assert newcomers.welcome({"b": Peer(since=119.0)}, 119.0)
-    newcomers.note(["a", "b"], 119.5)
-    assert not newcomers.welcome({"c": Peer(since=119.5)}, 123.4), "it is not in the next one"
-    newcomers.note(["a"], 121.0)
-    assert newcomers.welcome({"b": Peer(since=121.0)}, 121.0), "it had been there since 100"
-
-
 def test_who_was_there_before_this_node_is_no_newcomer():
     """As for an agent that has just come back, and becomes the host because the old one is lost."""
     newcomers = Newcomers()

@@ -124,12 +124,12 @@ def plan(capsys, *flags):
 
 
 def test_a_card_that_is_too_small_gets_the_knob_that_helps(capsys):
-    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "2048", "--micro-batch", "4")
+    flags = ("--model", "llama2-7b", "--nodes", "big=24,small=8", "--max-seq-length", "2048", "--micro-batch", "8")
     code, out = plan(capsys, *flags)
     big, small = out["nodes"]
     assert (code, out["ok"], big["fits"], small["fits"]) == (1, False, True, False)
-    assert small["fix"] == {"micro_batch": 2}
-    code, out = plan(capsys, *flags[:-1], "2")
+    assert small["fix"] == {"micro_batch": 5}
+    code, out = plan(capsys, *flags[:-1], "5")
     assert code == 0
 
 

@@ -77,3 +77,19 @@ def test_the_others_train_on_while_a_newcomer_loads(data, tmp_path):
     losses = agents.losses(*stay)
     how = {"steps": len(losses), "rows_per_step": OPTIONS["rows_per_step"], "of_steps": OPTIONS["max_steps"]}
     assert reference.largest_error(losses, reference.losses(model_folder("tiny"), data, **how)) < 1e-5
+
+
+def test_a_newcomer_that_cannot_load_is_tried_again_and_disturbs_nobody(data, tmp_path):
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": "ddp"})
+    agents.start()
+    agents.together(*agents.names, within_s=60, step=4)
+    stay, lost = agents.names[:2], agents.names[2]
+    agents.kill(lost)
+    agents.together(*stay, within_s=40)
+    generation = agents.now(stay[0])["epoch"]
+    agents.start(lost, program="tests/train/broken.py no_base")
+    agents.wait(lambda: agents.now(lost).get("state") == "resting", 60, "it does not rest")
+    failed = agents.members(lost, "failed")
+    assert len(failed) == 3 and all("a game has it" in event["reason"] for event in failed)
+    assert agents.now(stay[0])["epoch"] == generation and "joined" not in str(agents.members(stay[0])[-1])
+    agents.stop(within_s=20)

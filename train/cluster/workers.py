@@ -73,7 +73,6 @@ class Group:
     processes: list[Process]
     progress: TrainerProgress
     world: World
-    started: float
     staged: bool = False
     """They save into main memory when they leave; otherwise to the disk, which may take longer."""
     word: int = 0
@@ -85,6 +84,9 @@ class Group:
     kill_at: float | None = None
     failure: Failure | None = None
     work: Work = field(default_factory=Work)
+
+    def __post_init__(self) -> None:
+        self.started = self.world.clock.now()
 
     @property
     def living(self) -> list[Process]:
@@ -300,8 +302,7 @@ class LocalWorkers:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
         places = [self._environment(generation, local) if generation else self._alone(local) for local in range(count)]
         processes = [self.world.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
-        now = self.world.clock.now()
-        return Group(generation, processes, self.progress, self.world, now, staged=bool(stage))
+        return Group(generation, processes, self.progress, self.world, staged=bool(stage))
 
     def _alone(self, local: int) -> dict[str, str]:
         return {"MOTLEY_NODE": self.cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}
