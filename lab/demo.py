@@ -258,8 +258,8 @@ def train(site: Site, course: Course) -> None:
     if not site.unequal:  # one processor for all: nothing to balance, and no slow one that would get no row of a few
         wanted["balance"] = "even"
         if course.row_costs:
-            few, many = min(24, wanted["rows_per_step"]), int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
-            wanted["rows_per_step"] = max(few, many)
+            by_speed = int(tiny_rows_per_s(site) * STEP_S / course.row_costs)
+            wanted["rows_per_step"] = max(wanted["rows_per_step"], by_speed)
     words = [word for name, value in wanted.items() for word in ("-e", f"{name}={value}")]
     over = threading.Event()
     with ThreadPoolExecutor(1) as pool:

@@ -86,9 +86,12 @@ def main() -> None:
         reached = here.call_all(start + params["meet_s"])
         shut = here.try_doors(reached) if params["ports"] else {}
         met_s = time.monotonic() - start
-        links = {peer: here.turn(peer, starts=starts) for peer, starts in turns(params["name"], list(params["nodes"]))}
+        links: dict[str, dict[str, Any]] = {
+            peer: here.turn(peer, starts=starts, answers=not reached[peer])
+            for peer, starts in turns(params["name"], list(params["nodes"]))
+        }
     for peer in here.peers:
-        links[peer] = (links.get(peer) or {}) | {"reached": reached[peer], "shut": shut.get(peer)}
+        links[peer] = links.get(peer, {}) | {"reached": reached[peer], "shut": shut.get(peer)}
     took = {"reach": round(met_s, 2), "links": round(time.monotonic() - start - met_s, 2)}
     module.exit_json(changed=False, links=links, called_by=sorted(here.called_by), took=took)
 
@@ -202,14 +205,15 @@ class Here:
             found |= answers(between[: 4 * knocking.AT_ONCE], 2) if between else {}
             return [list(closed) for span in spans for closed in knocking.closed_ranges(span, found)]
 
-    def turn(self, peer: str, *, starts: bool) -> dict[str, Any] | None:
+    def turn(self, peer: str, *, starts: bool, answers: bool) -> dict[str, Any]:
         """Both sides come to it when their turns before are over; who begins measures, both keep what they saw."""
         if not starts and peer not in self.called_by:
-            return None  # it does not get here: it will not come to its turn either
+            return {}  # it does not get here: it will not come to its turn either
         try:
             return self.begin(peer) if starts else self.follow(peer)
         except (OSError, ValueError, queue.Empty):
-            return None
+            # A link that loses packets may break their talk off, and its losses are what is asked for.
+            return pings(self.peers[peer]) if starts and answers else {}
 
     def begin(self, peer: str) -> dict[str, Any]:
         with self.open(peer, "turn", 2.0) as line:
