@@ -169,8 +169,8 @@ def test_a_status_crosses_the_wire_in_the_words_it_always_had():
     wire = {
         "name": "a", "epoch": 2, "plan": {"epoch": 2, "host": "a", "members": ["a", "b"], "port": 5}, "hears": ["b"],
         "is_new": False, "condition": "fit", "cause": "", "group": "none", "loading": False, "ready": True, "step": 0,
-        "begun": False,
-        "verdict": {"done": False, "reason": "x"}, "until": 0.0, "can_send": True, "sending": "lost-2-plan",
+        "begun": False, "verdict": {"done": False, "reason": "x"}, "until": 0.0, "can_send": True,
+        "sending": "lost-2-plan",
         "ledger": {"epoch": 2, "members": ["a"], "sent": ["done"],
                    "lost": [{"name": "plan", "number": 2, "time": 1.5, "reason": "s"}]},
     }  # fmt: skip
