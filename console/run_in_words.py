@@ -11,9 +11,9 @@ from typing import Any
 from console.words import clock, first, progress_bar
 from train.notify import Notice
 from train.runlog.events import metric_words, sample_line
-from train.runlog.notices import STEPS_ASIDE, Notices
+from train.runlog.notices import Notices
 from train.runlog.stages import behind
-from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of
+from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, rows_of, steps_aside, why_lost
 
 UNHEARD_S = 8.0
 SETTLING = 8
@@ -89,7 +89,7 @@ class RunView:
 
     def last_notice(self) -> list[Notice]:
         """Of its end; a run that somebody stopped needs none."""
-        done = self.state.verdict.startswith("done")
+        done = self.state.verdict == "done"
         if not self.ended or (self.ended.ok and not done):
             return []
         words = "\n".join(line.partition("   ")[0] for line in self.ended.lines)
@@ -119,7 +119,7 @@ class RunView:
             case "woke":
                 return [f"{event['node']} woke up: {reason}"]
             case "lost":
-                return [lost_line(names, int(event["step"]), reason)]
+                return lost_lines(event)
             case "waiting" if gap:  # at the start the live line shows it
                 return [f"… waiting: {reason}"]
             case "failed" | "stalled" | "unfit" if "epoch" in event:  # an agent's; a trainer's is shown at the end
@@ -148,9 +148,8 @@ class RunView:
         return f"✓ training again with {count} at step {event['step']} {after}"
 
     def _end(self) -> Ended:
-        word, _, rest = self.state.verdict.partition(": ")
-        if word != "done":
-            return Ended(False, tuple(self.cause(rest or word)))
+        if self.state.verdict != "done":
+            return Ended(False, tuple(self.cause(self.state.why_ended)))
         loss = f" · loss {self.state.last['loss']:.4f}" if self.state.last else ""
         return Ended(True, (f"done · {self.state.step} steps{loss}{NEXT}",))
 
@@ -229,10 +228,15 @@ class RunView:
         return f" ({', '.join(words)})" if words else ""
 
 
-def lost_line(names: str, step: int, reason: str) -> str:
-    if STEPS_ASIDE in reason:
-        return f"⏸ {names} steps aside at step {step} · {reason.rpartition(f'({STEPS_ASIDE}: ')[2].strip('()')}"
-    return f"⚡ {names} lost at step {step} · {reason.removeprefix(f'lost {names} ').strip('()')}"
+def lost_lines(event: Event) -> list[str]:
+    """Who was lost, and who only steps aside."""
+    aside = [name for name in event["nodes"] if steps_aside(event, name)]
+    lost = [name for name in event["nodes"] if name not in aside]
+    return [
+        f"{sign} {', '.join(names)} {what} at step {event['step']} · {why_lost(event, names)}"
+        for sign, names, what in (("⚡", lost, "lost"), ("⏸", aside, "step aside" if aside[1:] else "steps aside"))
+        if names
+    ]
 
 
 def rates(step: Event) -> list[str]:

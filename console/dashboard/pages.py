@@ -111,7 +111,7 @@ def live(feed: Feed) -> dict[str, Any]:
     state, view = feed.state, feed.view
     ended = view.ended if view else None
     step, total = state.step, max(1, state.total)
-    done = state.verdict.startswith("done") or (state.ending or {}).get("event") == "done"
+    done = state.verdict == "done" or (state.ending or {}).get("event") == "done"
     steps = [change.event for change in feed.changes[-6 * STEPS :] if change.kind == "step"][-STEPS:]
     left_s = (state.total - step) * mean(float(event["step_s"]) for event in steps) if steps else 0.0
     away = sorted({*state.lost, *state.away})

@@ -35,7 +35,8 @@ class History:
     """What happened to whom, in order of time: news.py."""
     ending: Event | None
     verdict: str = ""
-    """The agents' word at the end: `done: …` or `failed: …`."""
+    """The agents' word at the end: done or failed."""
+    why_ended: str = ""
     cards: dict[str, list[Event]] = field(default_factory=dict)
     """Readings of the GPUs of the nodes that computed on theirs."""
     idle_cards: list[str] = field(default_factory=list)
@@ -128,6 +129,7 @@ def history_of(state: RunState, changes: list[Change], readings: list[Event], **
         news=happened(changes),
         ending=state.ending,
         verdict=state.verdict,
+        why_ended=state.why_ended,
         cards={node: readings for node, readings in cards.items() if node in computed},
         idle_cards=sorted(cards.keys() - computed),
         **beside,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from train.runlog.notices import STEPS_ASIDE
-from train.runlog.state import Change, Event, time_of
+from train.runlog.state import Change, Event, steps_aside, time_of, why_lost
 
 OTHER_SIDE_S = 60.0
 """So long before it is given up, a machine that was cut off already waits for the others."""
@@ -35,9 +33,9 @@ def happened(changes: list[Change]) -> list[Event]:
         reason = str(event.get("reason", ""))
         if change.kind == "lost":
             names = [name for name in names if name not in away]
-            stops = "leaving" in reason and time_of(event) > last_step  # told to stop, as all the others
-            if names and not stops:
-                news.append(word(event, left(", ".join(names), reason)) | {"names": names})
+            leaves = any(event.get("how", {}).get(name) == "leaving" for name in names)
+            if not (leaves and time_of(event) > last_step):  # else told to stop, as all the others
+                news += [word(event, what) | {"names": who} for who, what in left(event, names)]
             away |= set(names)
         elif change.kind == "joined":
             back = all(name in away for name in names)
@@ -79,22 +77,18 @@ def word(event: Event, what: str) -> Event:
     return {"kind": event["event"], "time": event["time"], "step": event.get("step"), "what": what, "mark": True}
 
 
-def left(names: str, reason: str) -> str:
-    if STEPS_ASIDE in reason:
-        why = reason.rpartition(f"({STEPS_ASIDE}: ")[2].strip("()")
-        return f"{names} {'step aside' if ', ' in names else STEPS_ASIDE}: {why}"
-    return f"{names} lost{in_brackets(reason)}"
-
-
-def in_brackets(reason: str) -> str:
-    """`lost gpu-worker-1 (silent)` says once more what has been said."""
-    inner = re.fullmatch(r"lost .*\((.*)\)", reason)
-    return f" ({inner[1] if inner else reason})" if reason else ""
+def left(event: Event, names: list[str]) -> Iterator[tuple[list[str], str]]:
+    """Who was lost, and who only steps aside."""
+    aside = [name for name in names if steps_aside(event, name)]
+    if lost := [name for name in names if name not in aside]:
+        yield lost, f"{', '.join(lost)} lost ({why_lost(event, lost)})"
+    if aside:
+        yield aside, f"{', '.join(aside)} {'step' if aside[1:] else 'steps'} aside: {why_lost(event, aside)}"
 
 
 def cause(reason: str, names: list[str]) -> str:
-    for start in ("own: ", "port: ", *(f"{name}: " for name in names)):
-        reason = reason.removeprefix(start)
+    for name in names:
+        reason = reason.removeprefix(f"{name}: ")
     return (reason.strip().splitlines() or ["it exited without an error message"])[0]
 
 

@@ -82,7 +82,7 @@ def written(history: History) -> list[dict[str, Any]]:
 
 def outcome(history: History) -> str:
     if history.ending is None and history.verdict:
-        return "done" if history.verdict.startswith("done") else history.verdict
+        return "done" if history.verdict == "done" else f"failed: {history.why_ended}"
     if history.ending is None:
         return "no end was recorded: it is still running, or all its nodes died"
     return {

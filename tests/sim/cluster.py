@@ -22,7 +22,7 @@ from tests.sim.played import (
 from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
-from train.cluster.membership import Generation
+from train.cluster.membership import Generation, Propose
 from train.cluster.step_aside import Aside
 from train.cluster.workers import LocalWorkers
 from train.cluster.world import World
@@ -39,9 +39,9 @@ class Watched(Agent):
 
     truth: Truth
 
-    def _adopt(self, new: Generation, reason: str, change: str = "") -> None:
+    def _adopt(self, new: Generation, reason: str, ours: Propose | None = None) -> None:
         self.truth.adopts(self.cluster.node, new, self.generation)
-        super()._adopt(new, reason, change)
+        super()._adopt(new, reason, ours)
 
 
 @dataclass(eq=False)

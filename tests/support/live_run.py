@@ -81,8 +81,8 @@ class LiveRun:
                 events.append(held_out(when, self.step, 1.1 + 3 / (1 + self.step / 50)))
         self.write("events.jsonl", *events)
 
-    def happens(self, kind: str, names: list[str], reason: str, node: str = "gpu-master") -> None:
-        self.write("members.jsonl", member(kind, time.time(), node, names, reason) | {"step": self.step})
+    def happens(self, kind: str, names: list[str], reason: str, node: str = "gpu-master", **more: Any) -> None:
+        self.write("members.jsonl", member(kind, time.time(), node, names, reason, **more) | {"step": self.step})
 
 
 class Board:

@@ -35,9 +35,9 @@ def held_out(time: float, number: int, loss: float) -> Event:
     return {"event": "eval", "time": time, "step": number, "loss": loss, "targets": 9, "best": True}
 
 
-def member(kind: str, time: float, node: str, about: list[str], reason: str) -> Event:
+def member(kind: str, time: float, node: str, about: list[str], reason: str, **more: Any) -> Event:
     facts = {"epoch": 1, "step": 6, "host": HEAD, "nodes": about, "reason": reason}
-    return {"event": kind, "time": time, "node": node, **facts}
+    return {"event": kind, "time": time, "node": node, **facts, **more}
 
 
 def gpu(time: float, node: str, watts: float = 360, celsius: float = 60) -> Event:

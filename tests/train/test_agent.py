@@ -189,7 +189,7 @@ def test_an_agent_that_fails_itself_saves_and_has_not_ended_the_run(data, tmp_pa
     agents.start(altered="failing_agent=5")
     assert agents.ended() == [70]
     assert "Traceback" in agents.said("node-0") and not agents.members("node-0", "ended")
-    assert agents.members("node-0", "failed")[-1]["reason"] == "own: its agent: no port is free"
+    assert agents.members("node-0", "failed")[-1]["reason"] == "its agent: no port is free"
     saved = [int(path.name[5:]) for path in (agents.folder("node-0") / "models/checkpoints/run").glob("step-*")]
     assert max(saved) >= 5
     agents.start()
@@ -218,7 +218,7 @@ def test_who_has_no_room_for_the_adapter_says_so(data, tmp_path, full, codes):
     for name in full:
         reason = agents.members(name, "ended")[-1]["reason"]
         if len(full) == 1:
-            assert "done: " in reason and "this node has no result of its own, the others have" in reason
+            assert "this node has no result of its own, the others have" in reason
         else:
             # the run ends at the first one's word, before or after this one has found out about its own
             assert any(f"{other}: its disk is full (" in reason for other in full), reason
@@ -248,7 +248,7 @@ def test_a_node_whose_worker_aborts_is_left_out_and_named(data, tmp_path):
     agents.start("node-2", program="tests/train/broken.py aborts")
     agents.together("node-0", "node-1", within_s=90)
     assert "SIGABRT" in agents.members("node-2", "unfit")[-1]["reason"]
-    assert all(event["reason"].startswith("own: ") for event in agents.members("node-2", "failed"))
+    assert all(event["whose"] == "own" for event in agents.members("node-2", "failed"))
     agents.stop()
 
 

@@ -172,7 +172,7 @@ def test_a_status_crosses_the_wire_in_the_words_it_always_had():
         "begun": False, "verdict": {"done": False, "reason": "x"}, "until": 0.0, "can_send": True,
         "sending": "lost-2-plan",
         "ledger": {"epoch": 2, "members": ["a"], "sent": ["done"],
-                   "lost": [{"name": "plan", "number": 2, "time": 1.5, "reason": "s"}]},
+                   "lost": [{"name": "plan", "number": 2, "time": 1.5, "reason": "s", "how": ""}]},
     }  # fmt: skip
     assert json.loads(json.dumps(to_json(status))) == wire
     assert from_json(wire) == status

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from train.cluster.ledger import Lost
 from train.cluster.membership import (
     HOST_RULES,
     MOST_FAILURES,
@@ -96,14 +97,14 @@ def test_with_fewer_than_a_majority_it_waits_and_says_until_when():
     action = decide(seen_by("a", unknown, wall=at))
     assert action == Idle("waiting for a majority (b steps aside: on battery; c steps aside: on battery)")
     silent = decide(seen_by("a", [status("b", condition="away", cause="paused")], (*TRIO, "d", "e"), wall=at))
-    assert isinstance(silent, Idle) and silent.reason.startswith("no answer from"), "unpausing b would not help"
+    assert isinstance(silent, Idle) and silent.too_few, "unpausing b would not help"
 
 
 def test_of_two_the_head_continues_and_the_other_waits_and_says_so():
     head = decide(seen_by("a", [], PAIR, me={"begun": True}))
     assert isinstance(head, Propose) and head.members == ("a",)
     other = decide(seen_by("b", [], PAIR))
-    assert other == Idle("no answer from a; of two halves the one with a continues, this one waits")
+    assert other == Idle("no answer from a; of two halves the one with a continues, this one waits", too_few=True)
 
 
 def test_a_running_host_beats_the_order():
@@ -247,13 +248,13 @@ def hosts(*peers: NodeStatus, ours: Generation = OURS, group: str = "running", *
 
 CALM = hosts(B, C)
 CASES = {
-    "no majority": (hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting")),
+    "no majority": (hosts(), Idle("no answer from b, c; 1 of 3 are no majority, waiting", too_few=True)),
     "too little memory": (
         hosts(B, replace(C, reachable=("a",)), room=Room(3, 10**9, dict.fromkeys(TRIO, 1))),
         Idle("a and b hold 2 of 3 layers: 1.0 GB are missing, waiting for c"),
     ),
     "unclear loss": (hosts(B, replace(C, reachable=("a",)), age_s={"b": 2.0, "c": 0.1}), Keep()),
-    "lost": (hosts(B), Propose(3, ("a", "b"), "lost c (silent)", "lost", ("c",))),
+    "lost": (hosts(B), Propose(3, ("a", "b"), "lost c (silent)", "lost", ("c",), {"c": Lost("silent", "silent")})),
     "restarted": (hosts(B, replace(C, generation=None)), Propose(3, TRIO, "c restarted", "joined", ("c",))),
     "failed too often": (
         hosts(B, BROKEN, failures=MOST_FAILURES - 1),

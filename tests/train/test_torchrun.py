@@ -70,7 +70,11 @@ def test_what_it_prints_and_that_it_is_done_is_written_down(node):
     assert sorted(path.name for path in paths.results(node.home, "own").iterdir()) == ["of-0", "of-1"]
     assert not (node.home / paths.WANTED).exists(), "a reboot must not start it alone"
     members = [json.loads(line) for line in (paths.logs(node.home, "own") / paths.MEMBERS).read_text().splitlines()]
-    assert [(event["event"], event["reason"]) for event in members][-1] == ("ended", "done: exit code 0")
+    assert [(event["event"], event.get("done"), event["reason"]) for event in members][-1] == (
+        "ended",
+        True,
+        "exit code 0",
+    )
 
 
 def test_a_failure_is_the_scripts_own_last_line_and_not_torchruns(node):

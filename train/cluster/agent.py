@@ -15,7 +15,7 @@ import contextlib
 import os
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +25,7 @@ from train.cluster.agent_files import AgentMemory, MemberLog, StatusFile
 from train.cluster.fitness import Failures, Fitness, Newcomers, stuck_words
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.heartbeat import Heartbeat
+from train.cluster.ledger import Lost
 from train.cluster.membership import (
     Action,
     End,
@@ -38,7 +39,8 @@ from train.cluster.membership import (
     Propose,
     Verdict,
     decide,
-    why_aside,
+    lost_words,
+    stepped_aside,
 )  # fmt: skip
 from train.cluster.notifier import NodeNotifier
 from train.cluster.observed import Observed
@@ -112,7 +114,7 @@ class Agent:
         self.notifier = NodeNotifier(cluster, settings.home_folder / paths.NOTIFY, self.memory, world, send)
         self.generation: Generation | None = None
         self.last_generation: Generation | None = None
-        self.reason, self.idle_reason = "starting", ""
+        self.reason, self.idle = "starting", Idle("")
         self.status = NodeStatus(name=cluster.node, number=self.memory.number, begun=self.memory.begun)
         self.heartbeat = Heartbeat(cluster, lambda: self.status, world)
         self.stop_signal = 0
@@ -148,7 +150,7 @@ class Agent:
                 self.stop_signal = signal.SIGTERM  # not wanted any more, as after a stop
                 return self._leave(action.reason)
             self._act(action)
-            self.notifier.look(self.status, seen.statuses, self.idle_reason)
+            self.notifier.look(self.status, seen.statuses, self.idle.reason if self.idle.too_few else "")
             self.workers.follow(self.generation)
             self._show()
             if self.heartbeat.news.wait(TIMING.tick_s):
@@ -260,7 +262,7 @@ class Agent:
         self.fitness.cause = cause
         self.failures.step = max(self.failures.step, progress.best_step)
         if kind in ("own", "peer", "port"):
-            self._record("failed", f"{kind}: {cause}", [name])
+            self._record("failed", cause, [name], whose=kind)
         started = progress.step > 0 or any(peer.step > 0 for peer in seen.statuses.values())
         if kind == "check" or (kind in ("input", "odd") and not started):
             self._remember(Verdict(done=False, reason=" ".join([f"{name}: {first}", *rest])))
@@ -296,10 +298,11 @@ class Agent:
             else:
                 self._drop_generation()
             self.reason = action.reason
-            if action.reason != self.idle_reason:
-                self.idle_reason = action.reason
+            if action.reason != self.idle.reason:
+                self.idle = action
                 known = (*self.status.reachable, self.cluster.node)
-                self._record("waiting", action.reason, [name for name in self.cluster.order if name not in known])
+                silent = [name for name in self.cluster.order if name not in known]
+                self._record("waiting", action.reason, silent, too_few=action.too_few)
         elif isinstance(action, Follow):
             new = action.generation
             self._adopt(new, f"{', '.join(new.members)} by {new.host}")
@@ -312,24 +315,30 @@ class Agent:
             self._record(action.kind, action.reason, action.nodes)
         port = self.workers.free_port(action.number)
         new = Generation(number=action.number, host=self.cluster.node, members=action.members, port=port)
-        change = action.reason if action.kind in ("lost", "joined") else ""
-        self._adopt(new, f"{', '.join(new.members)}: {action.reason}", change)
+        self._adopt(new, f"{', '.join(new.members)}: {action.reason}", action)
 
-    def _adopt(self, new: Generation, reason: str, change: str = "") -> None:
+    def _adopt(self, new: Generation, reason: str, ours: Propose | None = None) -> None:
         if old := self.last_generation:
             if gone := [name for name in old.members if name not in new.members]:
-                statuses = {name: peer.status for name, peer in self.heartbeat.snapshot().items()}
-                words = change or why_aside(gone, statuses) or f"{', '.join(gone)} dropped by {new.host}"
-                self._record("lost", words, gone)
+                self._note_lost(gone, new.host, ours.lost if ours else {})
             if come := [name for name in new.members if name not in old.members]:
-                self._record("joined", change or f"{', '.join(come)} added by {new.host}", come)
+                why = ours.reason if ours and ours.kind == "joined" else f"{', '.join(come)} added by {new.host}"
+                self._record("joined", why, come)
         self.generation = self.last_generation = new
         self.newcomers.note(new.members, self.now())
-        self.reason, self.idle_reason = reason, ""
+        self.reason, self.idle = reason, Idle("")
         self.failures.since = 0.0
         self.memory.number, self.memory.begun = new.number, True
         self.memory.save()
         self._record("plan", reason, new.members)
+
+    def _note_lost(self, gone: Sequence[str], host: str, lost: Mapping[str, Lost]) -> None:
+        """As the host knows it; of others this node knows only who says itself that it steps aside."""
+        lost = lost or stepped_aside({name: peer.status for name, peer in self.heartbeat.snapshot().items()})
+        lost = {name: lost[name] for name in gone if name in lost}
+        words = lost_words(lost) if len(lost) == len(gone) else f"{', '.join(gone)} dropped by {host}"
+        how, why = {name: one.how for name, one in lost.items()}, {name: one.why for name, one in lost.items()}
+        self._record("lost", words, gone, how=how, why=why)
 
     def _drop_generation(self) -> None:
         self.generation = None
@@ -366,7 +375,7 @@ class Agent:
         with contextlib.suppress(Exception):
             self._drop_generation()
             self._publish(replace(self.status, condition="leaving"))
-            self._record("failed", f"own: its agent: {error}", [self.cluster.node])
+            self._record("failed", f"its agent: {error}", [self.cluster.node], whose="own")
             self.workers.finish(self._show)
         return 128 + self.stop_signal if self.stop_signal else FAILED_ITSELF
 
@@ -387,7 +396,7 @@ class Agent:
         has_result = progress.done or not self.memory.begun
         note = "" if not verdict.done or has_result else "; this node has no result of its own, the others have"
         self._publish(self._status(self._observe()))
-        self._record("ended", ("done: " if verdict.done else "failed: ") + verdict.reason + note)
+        self._record("ended", verdict.reason + note, done=verdict.done)
         self.workers.finish(self._show)
         self.notifier.end(verdict, progress)
         self._farewell()
@@ -413,9 +422,9 @@ class Agent:
 
     # -- showing -------------------------------------------------------------------------------------------------
 
-    def _record(self, kind: str, reason: str, nodes: Sequence[str] = ()) -> None:
+    def _record(self, kind: str, reason: str, nodes: Sequence[str] = (), **facts: Any) -> None:
         host, step = self.generation.host if self.generation else "", self.workers.progress.step
-        self.log.write(kind, number=self.memory.number, step=step, host=host, nodes=nodes, reason=reason)
+        self.log.write(kind, number=self.memory.number, step=step, host=host, nodes=nodes, reason=reason, **facts)
 
     def _show(self, *, force: bool = False) -> None:
         at = self.now()

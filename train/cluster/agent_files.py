@@ -44,13 +44,15 @@ class MemberLog:
         self.unwritten = ""
         """What a full disk has not taken yet."""
 
-    def write(self, kind: str, *, number: int, step: int, host: str, nodes: Sequence[str], reason: str) -> None:
+    def write(
+        self, kind: str, *, number: int, step: int, host: str, nodes: Sequence[str], reason: str, **facts: Any
+    ) -> None:
         if kind not in KINDS:
             raise ValueError(f"no event '{kind}'")
         at = round(self.world.clock.wall(), 3)
-        facts = {"event": kind, "time": at, "node": self.node, "epoch": number, "step": step}
-        line = json.dumps(facts | {"host": host, "nodes": nodes, "reason": reason}) + "\n"
-        title = f"generation {number}" if kind == "plan" else kind
+        event = {"event": kind, "time": at, "node": self.node, "epoch": number, "step": step, "host": host}
+        line = json.dumps({**event, "nodes": nodes, "reason": reason, **facts}) + "\n"
+        title = {"plan": f"generation {number}", "ended": "done" if facts.get("done") else "ended"}.get(kind, kind)
         self.world.say(f"{self.node}: {title}  {reason}")
         self.unwritten += line
         with contextlib.suppress(OSError):  # a full disk: training continues

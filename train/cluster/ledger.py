@@ -14,6 +14,18 @@ from typing import Any
 from train.notify import Notice
 
 
+@dataclass(frozen=True)
+class Lost:
+    """Why a member cannot be one any more."""
+
+    how: str
+    """silent, apart (a link between it and another member is cut), or its own condition."""
+    why: str
+
+    def __str__(self) -> str:
+        return f"steps aside: {self.why}" if self.how == "away" else self.why
+
+
 @dataclass(frozen=True, kw_only=True)
 class Loss:
     name: str
@@ -22,6 +34,7 @@ class Loss:
     time: float
     """By the clock of the host that noticed it."""
     reason: str
+    how: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,12 +63,13 @@ class Ledger:
         return kind != "waiting" or (about.isdecimal() and int(about) >= self.number)
 
     def followed_by(
-        self, number: int, members: tuple[str, ...], order: Sequence[str], reasons: Mapping[str, str], at: float
+        self, number: int, members: tuple[str, ...], order: Sequence[str], why: Mapping[str, Lost], at: float
     ) -> Ledger:
         """By its host. Who is missing still is missing since then."""
         known = {loss.name: loss for loss in self.lost}
         lost = tuple(
-            known.get(name) or Loss(name=name, number=number, time=round(at, 3), reason=reasons[name])
+            known.get(name)
+            or Loss(name=name, number=number, time=round(at, 3), reason=why[name].why, how=why[name].how)
             for name in order
             if name not in members
         )

@@ -15,13 +15,12 @@ said yes to, and then it is one more machine that must be up. The head is on one
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from train import pause
-from train.cluster.ledger import EMPTY, Ledger
+from train.cluster.ledger import EMPTY, Ledger, Lost
 from train.cluster.timing import TIMING
 from train.plan.stages import Room, why_too_small
-from train.runlog.notices import STEPS_ASIDE
 
 MOST_FAILURES = 8
 
@@ -118,6 +117,8 @@ class Idle:
     """Run no workers."""
 
     reason: str
+    too_few: bool = False
+    """Others do not answer, and without them there is no majority."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ class Propose:
     """plan, lost, joined, failed or stalled: its event in members.jsonl."""
     nodes: tuple[str, ...] = ()
     """Those that the reason is about."""
+    lost: Mapping[str, Lost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,7 +183,8 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
     if not majority(fit, view.order):
         if is_over_elsewhere(view):
             return Leave("the run ended or was stopped while this machine was away")
-        return Idle(_why_away(view, everyone) or why_too_few(fit, view.order))
+        why = _why_away(view, everyone)
+        return Idle(why) if why else too_few(fit, view.order)
     if why := too_little(view, fit):
         return Idle(why)
     newest = _newest_generation(fit, view.order)
@@ -193,11 +196,12 @@ def decide(view: NodeView) -> Action:  # noqa: PLR0911 - one rule after the othe
     return _follow(view, fit, newest)
 
 
-def why_too_few(fit: Collection[str], order: Sequence[str]) -> str:
+def too_few(fit: Collection[str], order: Sequence[str]) -> Idle:
     missing = ", ".join(name for name in order if name not in fit)
+    what = f"{len(fit)} of {len(order)} are no majority, waiting"
     if 2 * len(fit) == len(order):
-        return f"no answer from {missing}; of two halves the one with {order[0]} continues, this one waits"
-    return f"no answer from {missing}; {len(fit)} of {len(order)} are no majority, waiting"
+        what = f"of two halves the one with {order[0]} continues, this one waits"
+    return Idle(f"no answer from {missing}; {what}", too_few=True)
 
 
 def is_over_elsewhere(view: NodeView) -> bool:
@@ -318,8 +322,8 @@ class HostFacts:
     ours: Generation
     chosen: tuple[str, ...]
     """Who can be a member of the next generation."""
-    lost: Mapping[str, str]
-    """Who cannot any more. This, `failed` and `stalled` say so in words."""
+    lost: Mapping[str, Lost]
+    """Who cannot any more."""
     loss_is_unclear: bool
     """One of two members that do not reach each other is new, or is falling silent here too: soon it is clear which."""
     restarted: Sequence[str]
@@ -339,7 +343,7 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
     chosen = tuple(name for name in welcome if name not in loading)
     members = {name: fit[name] for name in ours.members if name in fit}
     others = [name for name in ours.members if name != view.me.name]
-    lost = {name: why_lost(name, view.peers.get(name)) for name in ours.members if name not in chosen}
+    lost = {name: how_lost(view.peers.get(name)) for name in ours.members if name not in chosen}
     failed = [node for node in members.values() if node.generation == ours and node.group == "failed"]
     unsure = any(view.age_s.get(name, 0) > TIMING.doubt_s for name in others)
     unsure = unsure or any(node.is_new for node in members.values())
@@ -359,22 +363,22 @@ def host_facts(view: NodeView, fit: Mapping[str, NodeStatus], ours: Generation) 
     )
 
 
-def why_lost(name: str, node: NodeStatus | None) -> str:
+def how_lost(node: NodeStatus | None) -> Lost:
     if node is None:
-        return f"{name} (silent)"
+        return Lost("silent", "silent")
     if node.condition == "fit":
-        return f"{name} (it and another member do not reach each other)"
+        return Lost("apart", "it and another member do not reach each other")
     if node.condition == "away":
-        return f"{name} ({STEPS_ASIDE}: {node.cause})"
-    return f"{name} ({node.condition}{': ' + node.cause if node.cause else ''})"
+        return Lost("away", node.cause)
+    return Lost(node.condition, f"{node.condition}{': ' + node.cause if node.cause else ''}")
 
 
-def why_aside(names: Iterable[str], known: Mapping[str, NodeStatus | None]) -> str:
-    """As its host would have said it: it is the host itself that steps aside."""
-    nodes = {name: known.get(name) for name in names}
-    if not all(node and node.condition == "away" for node in nodes.values()):
-        return ""
-    return f"lost {', '.join(why_lost(name, node) for name, node in nodes.items())}"
+def stepped_aside(nodes: Mapping[str, NodeStatus | None]) -> dict[str, Lost]:
+    return {name: how_lost(node) for name, node in nodes.items() if node and node.condition == "away"}
+
+
+def lost_words(lost: Mapping[str, Lost]) -> str:
+    return f"lost {', '.join(f'{name} ({how})' for name, how in lost.items())}"
 
 
 def why_stalled(view: NodeView, members: Mapping[str, NodeStatus]) -> str:
@@ -398,12 +402,11 @@ class Rule:
 
 
 HOST_RULES = (
-    Rule("no majority", lambda h: not majority(h.chosen, h.view.order),
-         lambda h: Idle(why_too_few(h.chosen, h.view.order))),
+    Rule("no majority", lambda h: not majority(h.chosen, h.view.order), lambda h: too_few(h.chosen, h.view.order)),
     Rule("too little memory", lambda h: too_little(h.view, h.chosen) and not h.loss_is_unclear,
          lambda h: Idle(too_little(h.view, h.chosen))),
     Rule("unclear loss", lambda h: h.loss_is_unclear, lambda _: Keep()),
-    Rule("lost", lambda h: h.lost, lambda h: _next(h, "lost", h.lost, f"lost {', '.join(h.lost.values())}")),
+    Rule("lost", lambda h: h.lost, lambda h: replace(_next(h, "lost", h.lost, lost_words(h.lost)), lost=h.lost)),
     Rule("restarted", lambda h: h.restarted,
          lambda h: _next(h, "joined", h.restarted, f"{', '.join(h.restarted)} restarted")),
     Rule("failed too often", lambda h: h.failed and h.is_last_try, lambda h: _give_up("; ".join(h.failed.values()))),

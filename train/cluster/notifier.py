@@ -16,7 +16,7 @@ from typing import Any
 
 from train.cluster.agent_files import AgentMemory, TrainerProgress
 from train.cluster.ledger import Ledger, Loss
-from train.cluster.membership import NodeStatus, Verdict, why_lost
+from train.cluster.membership import NodeStatus, Verdict, how_lost
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.notify import Notice, send
@@ -57,13 +57,13 @@ class NodeNotifier:
         self.ending, self.ended_at = Notice("done" if verdict.done else "failed", run, text), self.now()
         self.retry_at, self.pause_s = 0.0, TIMING.retry_s  # it cannot wait until an older message goes out
 
-    def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], idle_reason: str = "") -> bool:
-        """One round of the agent. Whether it has to wait for the message of the end."""
+    def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], too_few: str = "") -> bool:
+        """One round of the agent, which may say why too few answer. Whether it has to wait for the last message."""
         self._hear_of_it()
         me = replace(me, **self.status)  # who has just failed leaves the next try to another
-        self._note_wait(me, idle_reason)
+        self._note_wait(me, too_few)
         ledger = self._merge(me, peers)
-        unsent = ledger.unsent(self._due(me, idle_reason))
+        unsent = ledger.unsent(self._due(me, too_few))
         sender = first_sender(self.cluster.order, {**peers, me.name: me}, ledger)
         taken = {peer.sending for peer in peers.values()}
         if free := [notice for notice in unsent if notice.key not in taken and sender == me.name and not self.sending]:
@@ -83,9 +83,9 @@ class NodeNotifier:
                 self.retry_at, self.pause_s = 0.0, TIMING.retry_s
                 self._keep(self.memory.ledger.merged(Ledger(sent=(notice.key,))))
 
-    def _note_wait(self, me: NodeStatus, idle_reason: str) -> None:
+    def _note_wait(self, me: NodeStatus, too_few: str) -> None:
         at = self.now()
-        waits = me.generation is None and idle_reason.startswith(notices.NO_MAJORITY)
+        waits = me.generation is None and bool(too_few)
         if not waits or at - self.looked_at > TIMING.mute_s:  # this machine was away itself
             self.waiting_since = 0.0
         if waits:
@@ -97,9 +97,8 @@ class NodeNotifier:
         for peer in peers.values():
             ledger = ledger.merged(peer.ledger)
         if ours and ours.host == me.name and ours.number > ledger.number:
-            order = self.cluster.order
-            reasons = {name: why_lost(name, peers.get(name)).removeprefix(f"{name} ").strip("()") for name in order}
-            ledger = ledger.followed_by(ours.number, ours.members, order, reasons, self.world.clock.wall())
+            order, why = self.cluster.order, {name: how_lost(peers.get(name)) for name in self.cluster.order}
+            ledger = ledger.followed_by(ours.number, ours.members, order, why, self.world.clock.wall())
         self._keep(ledger)
         self.lost_since = {loss: self.lost_since.get(loss, self.now()) for loss in ledger.lost}
         return ledger
@@ -109,7 +108,7 @@ class NodeNotifier:
             self.memory.ledger = ledger
             self.memory.save()
 
-    def _due(self, me: NodeStatus, idle_reason: str) -> list[Notice]:
+    def _due(self, me: NodeStatus, too_few: str) -> list[Notice]:
         run, ledger = self.cluster.run, self.memory.ledger
         if self.ending:
             return [self.ending]
@@ -118,10 +117,11 @@ class NodeNotifier:
             lost = {
                 loss.name: {"epoch": loss.number, "time": since, "reason": loss.reason}
                 for loss, since in self.lost_since.items()
+                if loss.how != "away"
             }
             return notices.Notices(lost=lost).due(run, "", self.now())
         if self.waiting_since and self.now() - self.waiting_since >= notices.MAJORITY_S:
-            return [Notice("waiting", run, f"{me.name} waits: {idle_reason}", str(ledger.number))]
+            return [Notice("waiting", run, f"{me.name} waits: {too_few}", str(ledger.number))]
         return []
 
     def _begin(self, notice: Notice) -> None:

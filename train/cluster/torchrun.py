@@ -167,15 +167,15 @@ class NodeScript:
         reason = "stopped" if self.stopping else self.output.reason(code) if code else "exit code 0"
         peer, last = self.output.is_of_a_peer, self.output.last
         self.write_status(state, reason=reason, **({"peer": peer, "last": last} if state == "failed" else {}))
-        self.note("ended", f"{state}: {reason}")
+        self.note("ended", reason, done=state == "done")
         return 143 if self.stopping else 1 if code else 0
 
     def write_status(self, state: str, **more: object) -> None:
         facts = {"pid": os.getpid(), "script": script_of(self.words), "gpus": self.gpus.now}
         self.status.write(state, facts | more)
 
-    def note(self, kind: str, reason: str) -> None:
-        self.log.write(kind, number=0, step=0, host="", nodes=[self.log.node], reason=reason)
+    def note(self, kind: str, reason: str, **facts: object) -> None:
+        self.log.write(kind, number=0, step=0, host="", nodes=[self.log.node], reason=reason, **facts)
 
 
 def waited(process: subprocess.Popen[bytes], limit_s: float) -> int | None:

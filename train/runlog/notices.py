@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from train.notify import Notice
-from train.runlog.state import Change, Event
+from train.runlog.state import Change, Event, steps_aside, why_lost
 
 LOST_S = 600.0
-STEPS_ASIDE = "steps aside"
-"""In the agents' reason for a node that somebody needs for something else: no news to anybody."""
 MAJORITY_S = 60.0
-NO_MAJORITY = "no answer from"
-"""How an agent's reason begins that lacks the others (train/cluster/membership.py)."""
 
 
 @dataclass(slots=True)
@@ -27,11 +23,11 @@ class Notices:
         self.number = max(self.number, int(event.get("epoch", 0)))
         nodes = event.get("nodes") or []
         match change.kind:
-            case "lost" if STEPS_ASIDE not in str(event.get("reason", "")):
-                self.lost |= dict.fromkeys(nodes, event)
+            case "lost":
+                self.lost |= {name: event for name in nodes if not steps_aside(event, name)}
             case "joined":
                 self.lost = {name: known for name, known in self.lost.items() if name not in nodes}
-            case "waiting" if str(event["reason"]).startswith(NO_MAJORITY):
+            case "waiting" if event.get("too_few"):
                 self.waiting = self.waiting or event
             case "step" | "ended":
                 self.waiting = None
@@ -42,11 +38,10 @@ class Notices:
             Notice(
                 "lost",
                 run,
-                f"{name} is lost since {minutes(at - event['time'])}: {event['reason']}",
+                f"{name} is lost since {minutes(at - event['time'])}: {why_lost(event, [name])}",
                 f"{event['epoch']}-{name}",
             )
             for name, event in self.lost.items()
-            if STEPS_ASIDE not in str(event["reason"])
             if at - event["time"] >= LOST_S
         ]
         if (event := self.waiting) and state == "waiting" and at - event["time"] >= MAJORITY_S:

@@ -7,6 +7,7 @@ clock, and one that was away lacks some. Every thing is one change.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,8 @@ class RunState:
     ending: Event | None = None
     """The trainer's done, failed or stopped, after the last step."""
     verdict: str = ""
-    """The agents' word at the end of the run: `done: …` or `failed: …`."""
+    """The agents' word at the end of the run: done or failed."""
+    why_ended: str = ""
     gap: Gap | None = None
     lost: dict[str, int] = field(default_factory=dict)
     """Node → the step at which it was lost."""
@@ -79,7 +81,7 @@ class RunState:
 
     def apply(self, event: Event) -> list[Change]:
         """One line of a node's events.jsonl or members.jsonl."""
-        return self._member(event) if "epoch" in event else self._trainer(event)
+        return self._member(of_today(event)) if "epoch" in event else self._trainer(event)
 
     def _first(self, event: Event, *key: Any, within_s: float = float("inf")) -> list[Change]:
         """The change, where no node has written it before."""
@@ -142,7 +144,7 @@ class RunState:
             self.away.pop(event["node"], None)
         if kind in ("up", "plan") or (old and kind not in ("ended", "woke", "away", "back")):
             return []
-        if kind == "failed" and reason.startswith("peer"):  # it only noticed that another one is lost
+        if kind == "failed" and event.get("whose") == "peer":  # it only noticed that another one is lost
             return []
         if kind in ("woke", "away", "back"):
             if kind == "away":
@@ -163,11 +165,12 @@ class RunState:
         elif kind == "waiting":
             self.state, self.reason = "waiting", reason
         elif kind == "ended":
-            self._end(reason)
+            self._end(reason, done=event["done"])
         return new
 
-    def _end(self, verdict: str) -> None:
-        self.state, self.verdict = "done" if verdict.startswith("done") else "failed", verdict
+    def _end(self, reason: str, *, done: bool) -> None:
+        self.state = self.verdict = "done" if done else "failed"
+        self.why_ended = reason
         if self.state == "failed" and self.failure:  # the trainers that were ended for it wrote `stopped`
             self.ending = self.failure
 
@@ -177,9 +180,34 @@ class RunState:
         if running:
             self.state, self.reason = state, reason
         elif state in ("done", "failed") and view and not self.verdict:
-            self._end(f"{state}: {reason}")
-            return [Change({"event": "ended", "time": view.get("time", 0.0), "reason": self.verdict})]
+            self._end(reason, done=state == "done")
+            ended = {"event": "ended", "time": view.get("time", 0.0), "done": state == "done", "reason": reason}
+            return [Change(ended)]
         return []
+
+
+def of_today(event: Event) -> Event:
+    """Until November 2026 these facts stood in the sentence alone."""
+    fact, _, reason = str(event.get("reason", "")).partition(": ")
+    if event["event"] == "failed" and "whose" not in event and fact in ("own", "peer", "port"):
+        return event | {"whose": fact, "reason": reason}
+    if event["event"] == "ended" and "done" not in event:
+        return event | {"done": fact == "done", "reason": reason}
+    if event["event"] == "lost" and "why" not in event:
+        why = dict(re.findall(r"([^\s,]+) \(([^()]*)\)", event["reason"]))
+        return event | {"how": {name: words.partition(":")[0] for name, words in why.items()}, "why": why}
+    return event
+
+
+def steps_aside(event: Event, name: str) -> bool:
+    """Of a node that is lost: for whoever uses it, so it is missed by nobody."""
+    return bool(event.get("how", {}).get(name) == "away")
+
+
+def why_lost(event: Event, names: list[str]) -> str:
+    """Each reason once; an agent that has not decided it knows none of them."""
+    known = event.get("why", {})
+    return ", ".join(dict.fromkeys(known[name] for name in names if name in known)) or str(event["reason"])
 
 
 def replay(events: Iterable[Event]) -> tuple[RunState, list[Change]]:

@@ -315,7 +315,7 @@ def test_what_a_node_printed_is_not_rewritten(
 def test_the_last_line_of_data_is_no_event_of_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "reason": "done: all steps"}
+    ended = {"event": "ended", "time": 10.0, "epoch": 1, "nodes": [], "done": True, "reason": "all steps"}
     words = ["sh", "-c", f"echo 'member {json.dumps(ended)}'; exec sleep 60"]
     events: Any = lambda *_: subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)  # noqa: E731
     monkeypatch.setattr(LocalNode, "events", events)

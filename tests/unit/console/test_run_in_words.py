@@ -76,7 +76,16 @@ def test_steps_trained_again_are_counted() -> None:
     steps = [("event", step(number, 100.0 + number)) for number in range(1, 8)]
     lost = (
         "member",
-        {"event": "lost", "time": 108.0, "epoch": 2, "step": 7, "nodes": ["b"], "reason": "lost b (silent)"},
+        {
+            "event": "lost",
+            "time": 108.0,
+            "epoch": 2,
+            "step": 7,
+            "nodes": ["b"],
+            "reason": "lost b (silent)",
+            "how": {"b": "silent"},
+            "why": {"b": "silent"},
+        },
     )
     lines = shown(view, [*steps, lost, start(5, 118.0), ("event", step(6, 120.0))])
     assert lines[-1] == "✓ training again with 2 of 3 at step 6 after 13 s · 2 steps repeated"
@@ -229,10 +238,10 @@ def test_a_failure_is_told_in_the_trainers_words() -> None:
 def test_a_machine_that_somebody_needs_is_not_a_loss() -> None:
     """And nobody gets a message of it, however long it takes."""
     view = view_of(["a", "b"])
-    reason = "lost b (steps aside: paused until 18:00)"
+    facts = {"how": {"b": "away"}, "why": {"b": "paused until 18:00"}}
     own = ("member", dict(member("away", 2.5, "b", reason="paused until 18:00")[1], node="b"))
     log = [("event", start(0, 1.0, "a", "b")[1]), ("event", step(1, 2.0, a=5, b=3)), own]
-    log += [member("lost", 3.0, "b", reason=reason), *(("event", step(at, 2.0 * at, a=8)) for at in (2, 3))]
+    log += [("member", member("lost", 3.0, "b")[1] | facts), *(("event", step(at, 2.0 * at, a=8)) for at in (2, 3))]
     lines = shown(view, log)
     assert lines == ["⏸ b steps aside at step 8 · paused until 18:00"]
     assert view.state.away["b"]["reason"] == "paused until 18:00"

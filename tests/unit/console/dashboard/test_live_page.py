@@ -88,7 +88,8 @@ def test_a_run_is_seen_at_a_glance_and_as_it_goes_on(live: LiveRun, board: Board
     assert tab.text("#word") == "training"
     live.happens("away", ["gpu-worker-2"], "paused until 18:00", node="gpu-worker-2")
     shows(tab, "steps aside: paused until 18:00", '[data-node="gpu-worker-2"].aside')
-    live.happens("lost", ["gpu-worker-2"], "lost gpu-worker-2 (steps aside: paused until 18:00)")
+    aside = {"how": {"gpu-worker-2": "away"}, "why": {"gpu-worker-2": "paused until 18:00"}}
+    live.happens("lost", ["gpu-worker-2"], "", **aside)
     shows(tab, "gpu-worker-2 steps aside: paused until 18:00", "#news")
     assert tab.value("document.querySelector('#word').className") == "", "somebody's wish is no fault"
     assert "stop this run" in tab.text("main")

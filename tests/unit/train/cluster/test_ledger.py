@@ -6,11 +6,11 @@ import itertools
 import json
 from dataclasses import asdict, replace
 
-from train.cluster.ledger import EMPTY, Ledger, Loss
+from train.cluster.ledger import EMPTY, Ledger, Loss, Lost
 from train.notify import Notice
 
 ORDER = ("a", "b", "c", "d")
-WHY = {name: f"lost {name}" for name in ORDER}
+WHY = dict.fromkeys(ORDER, Lost("silent", "silent"))
 
 
 def test_who_is_missing_still_is_missing_since_then() -> None:

@@ -42,7 +42,7 @@ class Played(Clock):
 class Node:
     notifier: NodeNotifier
     status: NodeStatus
-    idle_reason: str = ""
+    too_few: str = ""
     waits: bool = False
 
 
@@ -87,11 +87,11 @@ class Cluster:
         for name in members:
             new = Generation(number=number, host=members[0], members=members)
             self.nodes[name].status = replace(self.nodes[name].status, generation=new)
-            self.nodes[name].idle_reason = ""
+            self.nodes[name].too_few = ""
 
     def idle(self, name: str, reason: str = ALONE) -> None:
         self.nodes[name].status = replace(self.nodes[name].status, generation=None)
-        self.nodes[name].idle_reason = reason
+        self.nodes[name].too_few = reason
 
     def look(self, *names: str, rounds: int = 3, cut: bool = False) -> None:
         here = {name: self.nodes[name] for name in names}
@@ -102,7 +102,7 @@ class Cluster:
             statuses = {} if cut else {name: node.status for name, node in here.items()}
             for name, node in here.items():
                 peers = {other: status for other, status in statuses.items() if other != name}
-                node.waits = node.notifier.look(node.status, peers, node.idle_reason)
+                node.waits = node.notifier.look(node.status, peers, node.too_few)
 
     def later(self, seconds: float, *names: str) -> None:
         until = self.at + seconds
@@ -164,7 +164,7 @@ def test_no_clock_that_is_off_makes_ten_minutes_more_or_less(three: Cluster, hou
 
 
 def test_who_waits_for_a_majority_says_so_after_a_minute(three: Cluster) -> None:
-    three.idle("a", "waiting for b to begin")
+    three.idle("a", "")  # it waits for b to begin
     three.later(2 * MAJORITY_S, "a")
     three.idle("a")
     three.later(MAJORITY_S - 10, "a")
