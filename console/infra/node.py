@@ -32,7 +32,7 @@ SENT_ALONG = (
 ANSWER_S = 6.0
 NOTIFY_S = 45.0
 """Three tries of a message, and the way there."""
-STOP_S = 60.0
+STOP_S = 300.0
 HASHES_S = 300.0
 """30 GB on an old disk. A machine that dies meanwhile is noticed by its connection."""
 

@@ -352,6 +352,9 @@ class PlayedStage:
     def open(self) -> str:
         return "stage"
 
+    def has_room(self, size_bytes: float) -> bool:
+        return True
+
     def is_kept(self) -> bool:
         return self.node.machine.play.time >= self.node.keeping_until
 

@@ -250,6 +250,6 @@ def test_a_worker_has_as_long_to_save_as_its_weights_need(weights, least_s, tmp_
     (tmp_path / "events.jsonl").write_text(json.dumps({"event": "start", "weights": weights}) + "\n")
     progress = TrainerProgress(tmp_path / "events.jsonl", 0, World())
     progress.read()
-    group = Group(None, [Unkillable()], progress, World(), staged=True)
+    group = Group(None, [Unkillable()], progress, World(), lambda _: True)
     group.stop()
     assert group.kill_at is not None and least_s - 0.1 < group.kill_at - CLOCK.now() < least_s + 1

@@ -49,11 +49,19 @@ def test_a_base_with_dropout_in_its_config_is_trained_without(weights, tmp_path)
     assert model.training and backend.loss_sum(model, batch) == backend.loss_sum(model, batch)
 
 
-@pytest.mark.parametrize("rope", ["default", "dynamic"])
-def test_rows_beyond_the_positions_of_the_model_are_refused(rope, tmp_path):
-    folder = families.make(
-        "llama", tmp_path / "base", rope_parameters={"rope_type": rope, "factor": 2.0, "rope_theta": 1e4}
-    )
+LONG = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "original_max_position_embeddings": 512}
+
+
+@pytest.mark.parametrize(
+    ("rope", "config"),
+    [({"rope_type": "default"}, {}), ({"rope_type": "dynamic"}, {}),
+     ({"rope_type": "longrope", **LONG}, {"max_position_embeddings": 2048})],
+    ids=["default", "dynamic", "longrope"],
+)  # fmt: skip
+def test_rows_beyond_the_positions_of_the_model_are_refused(rope, config, tmp_path):
+    """And of longrope those beyond the first ones: the curve would depend on which rows are computed together."""
+    rope = {"factor": 2.0, "rope_theta": 1e4} | rope
+    folder = families.make("llama", tmp_path / "base", rope_parameters=rope, **config)
     get("hf").build(ModelSpec(folder=str(folder), max_seq_length=512))
     with pytest.raises(BadInput, match="was made for 512"):
         get("hf").build(ModelSpec(folder=str(folder), max_seq_length=513))

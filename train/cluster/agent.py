@@ -435,6 +435,7 @@ class Agent:
         host, members = (self.generation.host, self.generation.members) if self.generation else ("", ())
         facts = {"run": self.cluster.run, "node": self.cluster.node, "pid": os.getpid(), "reason": self.reason}
         facts |= {"epoch": self.memory.number, "members": members, "host": host, "step": self.workers.progress.step}
+        facts |= {"saves_s": round(self.workers.saves_s, 1)}
         facts |= {"aside": self.stepping.now.cause} if self.stepping.now else {}
         peers = {name: peer.facts(at) for name, peer in self.heartbeat.snapshot().items()}
         self.file.write(self._state(), facts | {"peers": peers, "gpus": self.gpus.now})

@@ -142,8 +142,8 @@ class TrainerProgress:
     touched_ns: int = 0
     save_s: float = 0.0
     """What a checkpoint may take: by its size, until one has been seen."""
-    stage_s: float = 0.0
-    """And one into main memory, by its size."""
+    saved_bytes: float = 0.0
+    """Of one: what is trained, with the optimizer's moments."""
     saved: bool = False
     old: bool = True
     """Whether what is read was there before this agent: it shows the step, it is no progress."""
@@ -186,9 +186,9 @@ class TrainerProgress:
             self.stepped = True
             self.step_s = max(self.step_s, float(event["step_s"]))
         if kind == "start":
-            self.stage_s = float(event["weights"]) * self.SAVED_BYTES / self.MEMORY
+            self.saved_bytes = float(event["weights"]) * self.SAVED_BYTES
         if kind == "start" and not self.saved:
-            self.save_s = float(event["weights"]) * self.SAVED_BYTES / self.SLOW_DISK
+            self.save_s = self.saved_bytes / self.SLOW_DISK
         if kind == "checkpoint" and not self.old and not event.get("staged"):
             self.save_s, self.saved = 4 * float(event["seconds"]), True
         self.done = self.done or kind == "done"
@@ -203,6 +203,10 @@ class TrainerProgress:
         """Until the first step loading is a sign of life: a joining node's disk is cold."""
         if not self.stepped and at - self.started < TIMING.first_step_s:
             self.since = at
+
+    def leaving_s(self, *, in_memory: bool) -> float:
+        """What workers that are told to go have for saving, by what there is to save."""
+        return max(TIMING.save_s, self.saved_bytes / self.MEMORY if in_memory else self.save_s)
 
     @property
     def limit_s(self) -> float:

@@ -55,7 +55,7 @@ class Timing:
     held_s: float = 20.0
     """How long they keep their memory without a group."""
     unkillable_s: float = 3.0
-    gone_s: float = 4.5
+    gone_s: float = 1.0
     keep_s: float = 40.0
     stuck_s: float = 60.0
     """A fork server that has not answered for so long is killed. And whoever has not ended for so long, will not."""

@@ -73,8 +73,8 @@ class Group:
     processes: list[Process]
     progress: TrainerProgress
     world: World
-    staged: bool = False
-    """They save into main memory when they leave; otherwise to the disk, which may take longer."""
+    has_room: Callable[[float], bool] = lambda _: False
+    """Whether main memory takes so many bytes: they save there when they leave; the disk may take longer."""
     word: int = 0
     """The number of the last one that they were told."""
     obeys_until: float | None = None
@@ -165,10 +165,13 @@ class Group:
         """Let them save what is finished; what has not left in time is killed by `poll`."""
         if self.kill_at is not None:
             return
-        self.kill_at = self.world.clock.now()
-        self.kill_at += max(TIMING.save_s, self.progress.stage_s if self.staged else self.progress.save_s)
+        self.kill_at = self.world.clock.now() + self.saves_s
         for process in self.living:
             process.send(signal.SIGKILL if process.is_stopped() else signal.SIGTERM)
+
+    @property
+    def saves_s(self) -> float:
+        return self.progress.leaving_s(in_memory=self.has_room(self.progress.saved_bytes))
 
     def poll(self) -> bool:
         """Whether all are gone; what has not left in time is killed."""
@@ -286,10 +289,10 @@ class LocalWorkers:
     def finish(self, show: Callable[[], None]) -> None:
         """Until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
         clock = self.world.clock
-        staged = self.group is not None and self.group.staged
-        deadline = clock.now() + TIMING.gone_s + (self.progress.stage_s if staged else self.progress.save_s)
+        deadline = clock.now() + self.saves_s + TIMING.gone_s
         while self.group and clock.now() < deadline:
             self.stop()
+            show()
             clock.sleep(0.05)
         deadline = clock.now() + TIMING.keep_s
         while not self.stage.is_kept() and clock.now() < deadline:
@@ -298,11 +301,16 @@ class LocalWorkers:
         if self.stage.is_kept():
             self.stage.close()
 
+    @property
+    def saves_s(self) -> float:
+        """What its workers would have for saving, were they told to go now."""
+        return self.group.saves_s if self.group else 0.0
+
     def _start(self, generation: Generation | None) -> Group:
         stage, count = self.stage.open(), self.cluster.of(self.cluster.node).processes
         places = [self._environment(generation, local) if generation else self._alone(local) for local in range(count)]
         processes = [self.world.processes.start(self.command, env | {VARIABLE: stage}) for env in places]
-        return Group(generation, processes, self.progress, self.world, staged=bool(stage))
+        return Group(generation, processes, self.progress, self.world, self.stage.has_room)
 
     def _alone(self, local: int) -> dict[str, str]:
         return {"MOTLEY_NODE": self.cluster.node, "LOCAL_RANK": str(local), WAITS: "1"}

@@ -23,7 +23,11 @@ def room_for(size_bytes: int) -> Path | None:
     folder = Path(os.environ.get(VARIABLE, ""))
     if not os.environ.get(VARIABLE) or not folder.is_dir():
         return None
-    return folder if shutil.disk_usage(folder).free > SPARE * size_bytes else None
+    return folder if _fits(folder, size_bytes) else None
+
+
+def _fits(folder: Path, size_bytes: float) -> bool:
+    return shutil.disk_usage(folder).free > SPARE * size_bytes
 
 
 class Stage:
@@ -42,6 +46,10 @@ class Stage:
             if self.folder.stat().st_uid == os.getuid() and not self.folder.is_symlink():
                 return str(self.folder)
         return ""
+
+    def has_room(self, size_bytes: float) -> bool:
+        """Whether its workers will save there, by the rule that they go by."""
+        return bool(self.open()) and _fits(self.folder, size_bytes)
 
     def is_kept(self) -> bool:
         """Whether nothing waits there any more; what does is being written to the disk."""

@@ -17,7 +17,7 @@ from train.errors import BadInput
 from train.models import dropout, part, streamed
 from train.models.backends import ModelSpec
 from train.plan import weight_files
-from train.plan.catalogue import form_on_disk
+from train.plan.catalogue import form_on_disk, positions
 from train.plan.config import nearest
 from train.plan.memory import LOSS_CHUNK_TOKENS
 
@@ -158,9 +158,9 @@ def config_of(spec: ModelSpec) -> Any:
 
 
 def require_positions(config: Any, spec: ModelSpec) -> None:
-    """Beyond them unsloth stretches positions by itself, which nobody else does, and `dynamic` ones follow from the
-    longest row that is computed at a time. Who only asks a model has no rows."""
-    most = getattr(config, "max_position_embeddings", None)
+    """Beyond them unsloth stretches positions by itself, which nobody else does, and `dynamic` and `longrope` ones
+    follow from the longest row that is computed at a time. Who only asks a model has no rows."""
+    most = positions(config.to_dict()) if config else 0
     trains = spec.method != "base" and spec.adapter is None
     if trains and most and spec.max_seq_length > most:
         raise BadInput(

@@ -152,9 +152,19 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
         intermediate=config["intermediate_size"],
         vocab=config["vocab_size"],
         tied=config.get("tie_word_embeddings", family == "gemma2"),
-        positions=config["max_position_embeddings"],
+        positions=positions(config),
         on_disk=form_on_disk(config.get("quantization_config"), where),
     )
+
+
+def positions(config: dict[str, Any]) -> int:
+    """Up to which a row is computed alike whatever rows are beside it: beyond the original ones `longrope` takes other
+    factors for all rows that are computed at a time with a longer one. 0 where the model does not say."""
+    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    known = config.get("max_position_embeddings") or 0
+    if isinstance(rope, dict) and "longrope" in (rope.get("rope_type"), rope.get("type")):
+        known = rope.get("original_max_position_embeddings") or config.get("original_max_position_embeddings") or known
+    return int(known)
 
 
 def form_on_disk(quantised: dict[str, Any] | None, where: str) -> str:

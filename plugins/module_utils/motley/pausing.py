@@ -11,11 +11,11 @@ from ..train.files import write_atomic
 from ..train.pause import read, words
 from ..train.runlog.paths import AGENT, PAUSE
 from ..train.runlog.paths import logs as logs_of
-from .run_files import named_run, read_json
+from .run_files import named_run, read_json, saving_s
 from .run_processes import processes
 
 FREE_S = 12.0
-"""Until what a node holds in memory is free: its workers have 3.5 s to save, and then they are killed."""
+"""Until what a node holds in memory is free, and what its workers need for saving: then they are killed."""
 
 
 def paused(home: Path) -> str:
@@ -32,7 +32,8 @@ def pause(home: Path, lasts: str = "") -> dict[str, Any]:
     if script:
         return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: make stop"}
     write_atomic(home / PAUSE, f"{lasts}\n".encode() if lasts else b"")
-    while (left := workers(home)) and time.time() - began < FREE_S:
+    free_s = max(FREE_S, saving_s(home, named_run(home)) + FREE_S / 2)
+    while (left := workers(home)) and time.time() - began < free_s:
         time.sleep(0.05)
     return {"was_on": bool(here), "until": paused(home), "left": left, "seconds": round(time.time() - began, 2)}
 

@@ -11,7 +11,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import CLUSTER, EVENTS, MEMBERS, MEMORY, SETTINGS, checkpoints, logs, results
+from ..train.runlog.paths import AGENT, CLUSTER, EVENTS, MEMBERS, MEMORY, SETTINGS, checkpoints, logs, results
 from ..train.runlog.tail import Tail
 from .files import read
 
@@ -43,6 +43,11 @@ def newest_checkpoint(home: Path, run: str) -> int:
         return 0
     names = [path.name for path in checkpoints(home, run).glob("step-*")]
     return max((int(name[5:]) for name in names if name[5:].isdigit()), default=0)
+
+
+def saving_s(home: Path, run: str) -> float:
+    """How long its workers may take to save, as its agent says: by what there is to save."""
+    return float(read_json(logs(home, run) / AGENT).get("saves_s") or 0)
 
 
 def size_of(folder: Path) -> int:

@@ -52,6 +52,7 @@ from .run_files import (
     newest_run,
     pack,
     read_json,
+    saving_s,
     size_of,
 )
 from .run_processes import listening, processes
@@ -61,8 +62,11 @@ GPU_FIELDS = ["name", "temperature.gpu", "utilization.gpu", "power.draw", "memor
 OUT = "logs/run.out"
 UNLOAD_S = 5.0
 SAVE_S = 6.0
+"""A small model's workers, and their agent; a large one's take as long as their agent says."""
+GO_S = 2.5
+"""For what is beside saving."""
 KEEP_S = 45.0
-"""An agent that still says so may be bringing the last checkpoint to a slow disk."""
+"""Beyond it, for an agent that still says how it is: it may be bringing the last checkpoint to a slow disk."""
 FRESH_S = 3.0
 AGAIN_S = 30.0
 
@@ -191,7 +195,8 @@ def stop(home: Path) -> dict[str, Any]:
     for pid in agents or here:  # the agent lets its workers save; orphans are asked themselves
         end(pid, signal.SIGTERM)
     forced = []
-    while processes(home) and time.time() - began < (KEEP_S if keeps(home, run) else SAVE_S):
+    patience_s = max(SAVE_S, saving_s(home, run) + GO_S)
+    while processes(home) and time.time() - began < patience_s + (KEEP_S if keeps(home, run) else 0):
         time.sleep(0.1)
     if left := processes(home):
         forced = sorted(left)
