@@ -13,6 +13,8 @@ from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, wi
 STEP = 4
 """Not the second: there ddp exchanges how its gradients lie in buckets, and cannot be left."""
 LAYERS_OF_1_GB = 10
+KNOWN_S, JOINED_S = 1.0, 1.5
+"""Between knowing of a change and the next step; an H100 took 0.35 s with tiny and 0.55 s with 1 GB (November 2026)."""
 
 
 def measure(place: Place, model: str, devices: list[str]) -> Figures:
@@ -49,14 +51,19 @@ def measure(place: Place, model: str, devices: list[str]) -> Figures:
     truth = runs.train(place.folder / "truth", runs.options_for(place, **how, max_steps=len(losses)), [place.device])
     seconds = {"again_s": lost_s, "known_s": known_s, "joined_s": joined_s}
     found = {name: round(value, 2) for name, value in seconds.items()}
-    return {"stayed": kept, **found, "losses": losses, "truth": truth.losses()}
+    return {"stayed": kept, "card": place.on_card, **found, "losses": losses, "truth": truth.losses()}
 
 
 def judge(values: Figures) -> Verdict:
+    quick = values["known_s"] <= KNOWN_S and values["joined_s"] <= JOINED_S
     again = f"{values['again_s']} s after a kill they trained again, {values['known_s']} s after they knew"
     return together(
         (values["stayed"], "who was whole stayed" if values["stayed"] else "who was whole has started again"),
-        (True, f"{again}; with who came back {values['joined_s']} s after it was taken in"),
+        (
+            quick or not values["card"],  # beside other work a processor shows nothing of it
+            f"{again} (at most {KNOWN_S}); with who came back {values['joined_s']} s after it was taken in "
+            f"(at most {JOINED_S})",
+        ),
         within("losses off one process by", furthest(values["losses"], values["truth"]), 1e-4),
     )
 

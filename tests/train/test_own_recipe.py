@@ -4,14 +4,17 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-import train
+import motley
 from tests.support import pace
 from tests.train import cluster, reference
 from tests.train.agents import Agents
@@ -168,14 +171,14 @@ def test_what_is_not_trained_is_in_the_result_too(tmp_path, monkeypatch):
 
 
 def test_fit_is_the_same_run_as_the_command(alone, settings, tmp_path):
-    made = train.fit(TABLE, {**settings, "home": tmp_path, "run": "run"})
+    made = motley.fit(TABLE, {**settings, "home": tmp_path, "run": "run"})
     losses = [e["loss"] for e in read(tmp_path / "logs/runs/run/events.jsonl") if e["event"] == "step"]
     assert losses == alone.losses() and made.loss == losses[-1] and made.steps == STEPS
     truth = load_file(alone.node_home(0) / "results/run/model/model.safetensors")
     for name, tensor in made.model.state_dict().items():
         assert torch.equal(tensor, truth[name])
     assert made.folder == tmp_path / "results/run/model" and not made.model.training and made.held_out
-    again = train.fit(str(TABLE), {**settings, "home": tmp_path, "run": "run"})
+    again = motley.fit(str(TABLE), {**settings, "home": tmp_path, "run": "run"})
     assert again.steps == STEPS and torch.equal(again.model[0].weight, made.model[0].weight)
 
 
@@ -192,12 +195,12 @@ def test_fit_takes_an_object_with_the_same_functions(tmp_path):
         def loss(self, model, batch):
             return (model(batch["x"]).squeeze(1) - batch["y"]) ** 2
 
-    made = train.fit(Mine(), {"max_steps": 3, "home": tmp_path, "width": 4})
+    made = motley.fit(Mine(), {"max_steps": 3, "home": tmp_path, "width": 4})
     assert made.steps == 3 and json.loads((made.folder / "settings.json").read_text())["width"] == 4
     with pytest.raises(BadInput, match="unknown setting 'widht', did you mean 'width'"):
-        train.fit(Mine(), {"widht": 4})
+        motley.fit(Mine(), {"widht": 4})
     with pytest.raises(BadInput, match="lies in no file"):
-        train.fit(eval("type('Own', (), {})()", {"__name__": "nowhere"}))
+        motley.fit(eval("type('Own', (), {})()", {"__name__": "nowhere"}))
 
 
 def test_sft_is_the_same_run_as_the_command(tmp_path):
@@ -205,18 +208,32 @@ def test_sft_is_the_same_run_as_the_command(tmp_path):
     data.write_text("".join(json.dumps({"prompt": f"Say {n}.", "completion": "blue"}) + "\n" for n in range(60)))
     settings = {"max_steps": 3, "rows_per_step": 2, "max_seq_length": 64, "device": "cpu"}
     command = cluster.train(tmp_path / "command", {"model": "tiny", "dataset": data, **settings})
-    made = train.sft(model="tiny", dataset=data, home=tmp_path / "call", **settings)
+    made = motley.sft(model="tiny", dataset=data, home=tmp_path / "call", **settings)
     log = tmp_path / "call/logs/runs/tiny-colours/events.jsonl"
     assert [event["loss"] for event in read(log) if event["event"] == "step"] == command.losses()
     assert made.folder == tmp_path / "call/results/tiny-colours/adapter" and made.steps == 3
     assert (made.folder / "adapter_model.safetensors").is_file() and hasattr(made.model, "disable_adapter")
     with pytest.raises(BadInput, match="unknown setting 'lerning_rate', did you mean 'learning_rate'"):
-        train.sft(model="tiny", dataset=data, lerning_rate=1)
+        motley.sft(model="tiny", dataset=data, lerning_rate=1)
+
+
+def test_a_train_py_of_ones_own_is_not_in_its_way(tmp_path):
+    (tmp_path / "train.py").write_text("import motley; print(motley.sft.__module__, motley.fit.__module__)")
+    (tmp_path / "other.py").write_text("import train")
+    env = os.environ | {"PYTHONPATH": str(Path(motley.__file__).parent)}
+
+    def said(*words):
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.run([sys.executable, *words], cwd=tmp_path, env=env, check=False, **how).stdout
+
+    assert said("train.py") == "train.engine.fit train.engine.fit\n"
+    assert said("-c", "import motley, train; print(train.__file__)").endswith("/train/__init__.py\n")
+    assert "fix: import motley before it" in said("-c", "import train; import motley")
 
 
 def test_signals_mean_what_they_meant_before(tmp_path, settings):
     before = signal.getsignal(signal.SIGTERM)
-    train.fit(TABLE, {**settings, "home": tmp_path, "max_steps": 1})
+    motley.fit(TABLE, {**settings, "home": tmp_path, "max_steps": 1})
     assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -232,11 +249,11 @@ def test_ctrl_c_saves_and_gives_the_process_back(tmp_path, settings):
     presses = threading.Thread(target=press)
     presses.start()
     with pytest.raises(KeyboardInterrupt):
-        train.fit(TABLE, wanted)
+        motley.fit(TABLE, wanted)
     presses.join()
     stopped = next(event for event in read(log) if event["event"] == "stopped")
     assert 10 < stopped["step"] < 600 and stopped["reason"] == "SIGINT"
-    assert train.fit(TABLE, wanted).steps == 600
+    assert motley.fit(TABLE, wanted).steps == 600
     assert [event["step"] for event in read(log) if event["event"] == "start"] == [0, stopped["step"]]
 
 

@@ -47,7 +47,8 @@ GOOD_LOSSES = [6.9, 6.8, 6.7, 6.6, 6.5, 6.4, 6.3, 6.2, 6.1, 6.0]
 LARGE = ("stream-16bit", "stream-4bit", "stream-part-4bit", "pipe-two", "pipe-beside-whole")
 PROOF = {"1": "a", "10": "b"}
 STAYED = {
-    "stayed": True, "again_s": 0.6, "known_s": 0.2, "joined_s": 0.3, "losses": GOOD_LOSSES, "truth": GOOD_LOSSES,
+    "stayed": True, "card": True, "again_s": 0.6, "known_s": 0.2, "joined_s": 0.3, "losses": GOOD_LOSSES,
+    "truth": GOOD_LOSSES,
 }  # fmt: skip
 CURVE = {"losses": GOOD_LOSSES, "truth": GOOD_LOSSES, "adapters": [PROOF, PROOF]}
 EXACT = {
@@ -145,7 +146,7 @@ BAD_DEATH: list[dict[str, object]] = [
     {"codes": [0]}, {"failed": []}, {"cause": {"kind": "peer"}}, {"cause": None}, {"starts": [0]}, {"starts": [0, 6]},
     {"losses": WORSE},
 ]  # fmt: skip
-BAD_STAY: list[dict[str, object]] = [{"stayed": False}, {"losses": WORSE}, {"losses": []}]
+BAD_STAY: list[dict[str, object]] = [{"stayed": False}, {"known_s": 1.2}, {"joined_s": 2.0}, {"losses": []}]
 SPOILED: dict[str, list[dict[str, object]]] = {
     "triton": [{"compile_s": 45.0}],
     "names": [{"hf": []}, {"unsloth": ["a"]}, {"shapes_alike": False}],

@@ -1,8 +1,8 @@
 """Training from Python, on this machine; the same call under torchrun trains over its processes, with the curve of one.
 
-    import train
-    made = train.sft(model="smollm2-135m", dataset="notes.jsonl", epochs=3)
-    made = train.fit("mine.py", {"max_steps": 200, "dataset": "table.csv"})
+    import motley
+    made = motley.sft(model="smollm2-135m", dataset="notes.jsonl", epochs=3)
+    made = motley.fit("mine.py", {"max_steps": 200, "dataset": "table.csv"})
     made.model, made.folder, made.loss, made.held_out
 
 The recipe of `fit` is a file, or a module or any object that has rows, model and loss. What it needs lies in a file all
@@ -93,7 +93,7 @@ def read(recipe: object) -> tuple[Functions, type[OwnConfig]]:
         path = Path()
     if not path.is_file():
         raise BadInput(
-            "recipe: what it needs lies in no file", fix="write it to a file, and give that: train.fit('mine.py')"
+            "recipe: what it needs lies in no file", fix="write it to a file, and give that: motley.fit('mine.py')"
         )
     own = own_recipe.checked(getattr(recipe, own_recipe.SETTINGS, {}), f"file: {path}")
     return functions_of(recipe, path), own_settings.settings_class(own, str(path))

@@ -33,7 +33,7 @@ from train.parallel.words import Words
 from train.runlog.trace import FIGURES
 
 FIRST_EXCHANGE_S = 20.0
-WRONG_SUM, NO_END = "do not sum up rightly", "did not answer each other within {:.0f} s"
+WRONG_SUM, NO_END = "do not sum up rightly", "have exchanged nothing within {:.0f} s"
 FAILED = "motley/failed"
 ABANDONED: list[Any] = []
 BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state")
