@@ -20,7 +20,7 @@ from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.parallel import diloco, sync, world
 from train.recipes import model_card
-from train.runlog import notices, trace
+from train.runlog import events, notices, trace
 
 RANK = int(os.environ.get("RANK", "0"))
 
@@ -424,6 +424,20 @@ def slow_disk(seconds: int) -> None:
         return copy(*paths, **how)
 
     staging.shutil.copytree = slow
+
+
+def slow_save(seconds: int) -> None:
+    """The worker's: as of many weights, of which its start tells."""
+    write, told = checkpoint.write, events.EventLog.write
+
+    def slow(*what, **how):
+        time.sleep(seconds)
+        return write(*what, **how)
+
+    def tell(log, kind, **facts):
+        told(log, kind, **facts | ({"weights": 168_000_000} if kind == "start" else {}))
+
+    checkpoint.write, events.EventLog.write = slow, tell
 
 
 def failing_agent(step: int) -> None:

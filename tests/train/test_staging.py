@@ -89,6 +89,18 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
     assert staging.room_for(1 << 60) is None
 
 
+def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(tmp_path):
+    """A small one's has 3.5 s; and stop is told how long this one may take."""
+    agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
+    agents.start(program="tests/train/broken.py slow_save=7")
+    agents.together("node-0", step=8)
+    pace.until(lambda: agents.now("node-0")["saves_s"] > 10, 5, "its agent does not say how long it needs")
+    agents.signal("node-0", signal.SIGTERM)
+    assert pace.ended(agents.running["node-0"]) == 143
+    step = agents.last_step("node-0")["step"]
+    assert checkpoint.steps(agents.folder("node-0") / "models/checkpoints/run")[-1] >= step - 1
+
+
 def test_a_node_that_is_stopped_on_a_slow_disk_loses_no_step(tmp_path):
     """Its worker has been gone for long by the time that its disk has taken the checkpoint."""
     agents = Agents(tmp_path, OPTIONS | {"dataset": cluster.make_rows(tmp_path / "data", 20, 2)}, size=1)
