@@ -10,3 +10,7 @@ class BadInput(Exception):
 
 class CheckFailed(BadInput):
     """Everything was well formed, and a check still failed: the command exits with 1."""
+
+
+class PeerFailed(CheckFailed):
+    """Something befell the group: this process only noticed, and is well."""

@@ -18,7 +18,7 @@ import json
 import os
 from pathlib import Path
 
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, CheckFailed, PeerFailed
 
 OWN_SIGNS = (
     "cuda error",
@@ -34,7 +34,7 @@ OWN_SIGNS = (
 PEER_SIGNS = (
     "/gloo/", "gloo connect", "connectfullmesh", "closed by peer", "reset by peer", "broken pipe", "connection refused",
     "no route to host", "remote process exited", "remote peer", "collective operation timeout", "tcpstore",
-    "communicator was aborted", "did not answer", "cannot start:", "the exchange failed", "begins anew",
+    "communicator was aborted",
 )  # fmt: skip
 NETWORK_TYPES = ("DistNetworkError", "DistStoreError", "DistBackendError")
 PEER_ERRNOS = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, errno.ETIMEDOUT)
@@ -58,7 +58,7 @@ def classify_failure(error: BaseException) -> str:
         return "check"
     if "eaddrinuse" in text or "address already in use" in text:
         return "port"
-    if isinstance(cause, CheckFailed) and any(sign in text for sign in PEER_SIGNS):
+    if isinstance(cause, PeerFailed):
         return "peer"
     if isinstance(cause, BadInput):
         return "check" if isinstance(cause, CheckFailed) else "input"

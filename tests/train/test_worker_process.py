@@ -8,7 +8,7 @@ import torch.distributed as dist
 
 from train.engine.microbatch import OutOfMemoryError
 from train.engine.step_event import LossNotFiniteError
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, CheckFailed, PeerFailed
 from train.failures import classify_failure
 from train.parallel.world import ExchangeFailedError
 
@@ -51,9 +51,9 @@ TIMED_OUT = (
         (dist.DistStoreError("wait timeout after 300000ms, keys: /group/0"), "peer"),
         (ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"), "peer"),
         (OSError(errno.EHOSTUNREACH, "No route to host"), "peer"),
-        (CheckFailed("rank 2 did not answer for 300 s"), "peer"),
+        (PeerFailed("rank 2 did not answer for 300 s"), "peer"),
         (ExchangeFailedError("the exchange failed on rank 1, and nobody is gone"), "peer"),
-        (CheckFailed("gpu-worker-2 cannot start: CUDA error: out of memory"), "peer"),
+        (PeerFailed("gpu-worker-2 cannot start: CUDA error: out of memory"), "peer"),
         (LossNotFiniteError("the loss is nan (from a); try a lower learning_rate"), "check"),
         (BadInput("there is no file x"), "input"),
         (RuntimeError("The server socket has failed to listen on any local network address. EADDRINUSE"), "port"),

@@ -119,7 +119,8 @@ def error_of(lines: list[str]) -> str:
 
 def lost_a_peer(lines: list[str]) -> bool:
     text = "\n".join(lines).lower()
-    return not any(sign in text for sign in OWN_SIGNS) and any(sign in text for sign in PEER_SIGNS)
+    ours = ("did not answer", "cannot start:")  # of a script that trains by motley.fit
+    return not any(sign in text for sign in OWN_SIGNS) and any(sign in text for sign in (*PEER_SIGNS, *ours))
 
 
 class NodeScript:

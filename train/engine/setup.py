@@ -19,7 +19,7 @@ from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
-from train.errors import BadInput, CheckFailed
+from train.errors import BadInput, PeerFailed
 from train.models import backends
 from train.models.backends import LossModule
 from train.models.stream import stream_of
@@ -130,7 +130,7 @@ def set_up(
 ON_PROCESSOR = "steps on the processor"
 
 
-class NotKeptError(CheckFailed):
+class NotKeptError(PeerFailed):
     """Its process must begin anew."""
 
 

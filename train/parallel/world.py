@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import ErrorType
 from torch.profiler import record_function
 
-from train.errors import CheckFailed
+from train.errors import CheckFailed, PeerFailed
 from train.parallel.words import Words
 from train.runlog.trace import FIGURES
 
@@ -41,7 +41,7 @@ BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
 
-class ExchangeFailedError(CheckFailed):
+class ExchangeFailedError(PeerFailed):
     """Half an exchange is in the gradients or weights of some rank."""
 
 
@@ -96,10 +96,10 @@ class World:
         while not self.store.check(names) or None in (texts := [self.read(name) for name in names]):
             self.require_group()
             if failed := self.read(FAILED):
-                raise CheckFailed(failed)
+                raise PeerFailed(failed)
             if time.monotonic() > deadline:
                 missing = [name.split("/")[2] for name in names if self.read(name) is None]
-                raise CheckFailed(
+                raise PeerFailed(
                     f"rank {', '.join(missing)} did not answer for {self.patience.total_seconds():.0f} s{HINT}"
                 )
             time.sleep(0.002)
