@@ -1,2 +1,2 @@
 """A run as objects of Kubernetes: what is asked for (settings.py), the objects (objects.py), and what an API server
-would say of them (schema.py, check.py), before anything is sent to one."""
+would say of them (check.py), before anything is sent to one."""

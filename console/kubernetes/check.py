@@ -1,4 +1,5 @@
-"""What an API server refuses and a schema does not see, looked for before anything is sent to one."""
+"""What an API server refuses of names, limits and choices, looked for before anything is sent to one. Its dry run sees
+the rest; that what we render has the API's fields and types is a matter of tests (tests/support/kube_models.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from console.kubernetes import schema
 from console.kubernetes.settings import amount
 from train.errors import BadInput
 
@@ -47,8 +47,6 @@ def refuse(objects: Iterable[Object]) -> None:
 
 
 def wrong(entry: Object) -> list[str]:
-    if findings := schema.wrong(entry):
-        return findings
     checks = (choices, restarts, mounts, names, limits, policies)
     return [f"{entry['kind']} {entry['metadata']['name']}: {finding}" for check in checks for finding in check(entry)]
 

@@ -1,4 +1,4 @@
-"""What an API server would refuse is told before it is asked: unknown fields, and what a schema does not see."""
+"""What an API server would refuse is told before it is asked, and what we render has its fields and types."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from console.kubernetes import check, objects, schema
+from console.kubernetes import check, objects
 from console.kubernetes.reader import reader_pod
 from console.kubernetes.settings import read
+from tests.support import kube_models
 from train.errors import BadInput
 from train.plan.request import HELP
 
@@ -68,15 +69,30 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("asked", WAYS, ids=str)
 def test_what_is_rendered_is_accepted(asked: dict[str, Any]) -> None:
-    check.refuse(made(**asked))
+    entries = made(**asked)
+    check.refuse(entries)
+    job = job_of(entries)
+    entries.append(reader_pod("motley-qa-files-0", job, pod(job)["volumes"][:1], "one"))
+    assert [finding for entry in entries for finding in kube_models.wrong(entry)] == []
+
+
+FIELDS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
+    (lambda job: job["spec"].update(completionsMode="Indexed"), "Job.spec.completionsMode: there is no such field"),
+    (lambda job: job["spec"].update(completions="three"), "Expected `int | null`, got `str` - at `$.spec.completions`"),
+    (lambda job: pod(job).pop("containers"), "missing required field `containers` - at `$.spec.template.spec`"),
+    (lambda job: agent(job)["env"][0].update(value=1), "Expected `str | null`, got `int`"),
+    (lambda job: job.update(apiVersion="batch/v1beta1"), "batch/v1beta1 Job: no such kind"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "said"), FIELDS, ids=[said for _, said in FIELDS])
+def test_a_field_that_the_api_has_not_would_be_found_here(spoil: Callable[[dict[str, Any]], Any], said: str) -> None:
+    job = copy.deepcopy(job_of(made()))
+    spoil(job)
+    assert any(said in finding for finding in kube_models.wrong(job)), kube_models.wrong(job)
 
 
 FAULTS: list[tuple[Callable[[dict[str, Any]], Any], str]] = [
-    (lambda job: job["spec"].update(completionsMode="Indexed"), "Job.spec.completionsMode: there is no such field"),
-    (lambda job: job["spec"].update(completions="three"), "'three' is not a whole number"),
-    (lambda job: pod(job).pop("containers"), "containers: it is missing"),
-    (lambda job: agent(job)["env"][0].update(value=1), "env[0].value: 1 is not a text"),
-    (lambda job: job.update(apiVersion="batch/v1beta1"), "no kind of object"),
     (lambda job: job["spec"].update(completionMode="Index"), "completionMode is 'Index', none of Indexed"),
     (lambda job: pod(job)["tolerations"][0].update(effect="NoExec"), "effect is 'NoExec'"),
     (lambda job: pod(job).update(restartPolicy="Always"), "the pods of a Job have Never or OnFailure"),
@@ -114,17 +130,6 @@ def test_a_setting_that_it_would_refuse_is_told_with_its_fix() -> None:
     assert "its limit of cpu, 2, is below its request, 4" in str(wrong.value)
     assert "label team: 'ours & theirs' is no value" in str(wrong.value)
     assert str(wrong.value).endswith("docs/elsewhere.md has an example")
-
-
-def test_a_field_that_no_run_uses_is_none_of_the_schema() -> None:
-    """It knows exactly those that are rendered, or read a run that is over: none is there by mistake."""
-    used: set[str] = set()
-    for asked in WAYS:
-        for entry in made(**asked):
-            used |= {name for _, name, _ in check.walk(entry)}
-    known = {name.rstrip("!") for kind in schema.KINDS.values() for _, name, _ in check.walk(kind)}
-    spare = {"containerName", "maxFailedIndexes", "succeededIndexes", "nodeName", "activeDeadlineSeconds", "value"}
-    assert known - used - spare == set()
 
 
 def test_a_run_is_named_as_dns_takes_it() -> None:
