@@ -6,12 +6,10 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import shutil
 import socket
 import statistics
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,15 +20,12 @@ from ansible.module_utils.motley.documented import module_of
 from ansible.module_utils.motley.files import read
 from ansible.module_utils.motley.mesh import meet
 from ansible.module_utils.motley.run_files import end_of, newest_checkpoint, read_json
-from ansible.module_utils.motley.run_processes import is_loading
+from ansible.module_utils.motley.run_processes import run_on
 from ansible.module_utils.motley.versions import collect
 from ansible.module_utils.train.runlog.paths import (
-    AGENT,
-    CLUSTER,
     DECIDED,
     EVENTS,
     LAUNCH,
-    UNIT,
     checkpoints,
     logs,
     made,
@@ -187,30 +182,6 @@ def known_runs(home: Path) -> dict[str, dict[str, Any]]:
         }
         for name in sorted(names)
     }
-
-
-def run_on(home: Path) -> str:
-    """The name of the run that is running here, by the unit or by hand; empty when none is."""
-    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / CLUSTER))
-    if unit_is_active(UNIT) and not is_loading(home):
-        return named[1].strip() if named else "a run without a name"
-    for file in logs(home, "").glob(f"*/{AGENT}"):
-        fresh = time.time() - file.stat().st_mtime < AGENT_SILENT_S
-        event = read_json(file)
-        if fresh and event.get("state") not in ("done", "failed", "stopped") and lives(event.get("pid")):
-            return file.parent.name
-    return ""
-
-
-def lives(pid: object) -> bool:
-    """Whether that process is an agent; true where none is named."""
-    if pid is None:
-        return True
-    try:
-        words = Path("/proc", str(pid), "cmdline").read_bytes().split(b"\0")
-        return b"agent" in words or b"torchrun" in words
-    except OSError:
-        return False
 
 
 def measured(home: Path, runs: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:

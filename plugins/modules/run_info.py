@@ -7,9 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ansible.module_utils.motley.documented import module_of
-from ansible.module_utils.motley.run_files import named_run
-from ansible.module_utils.motley.run_processes import processes
-from ansible.module_utils.train.runlog.paths import WANTED
+from ansible.module_utils.motley.run_processes import run_on
 
 DOCUMENTATION = r"""
 module: run_info
@@ -34,9 +32,7 @@ run: {type: str, returned: success, description: Its name; empty where none is r
 
 def main() -> None:
     module = module_of(DOCUMENTATION)
-    home = Path(module.params["home"])
-    there = bool(processes(home)) or (home / WANTED).exists()
-    module.exit_json(changed=False, run=(named_run(home) or "without a name") if there else "")
+    module.exit_json(changed=False, run=run_on(Path(module.params["home"])))
 
 
 if __name__ == "__main__":

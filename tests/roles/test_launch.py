@@ -248,11 +248,11 @@ def test_a_closed_firewall_is_found_before_anything_starts(tiny: Person) -> None
 def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-1"]
     before = host.run("sha256sum", f"{HOME}/config/cluster_config.yaml")
-    file = f"{HOME}/logs/runs/other/agent.json"  # fresh for as long as the launch takes
-    on(host, f"mkdir -p $(dirname {file}) && echo '{{\"state\": \"training\"}}' > {file} && touch -d '+1 hour' {file}")
+    unit = f"systemd-run -q --collect --unit=agent --uid={USER} -p Environment=MOTLEY_HOME={HOME}"
+    host.run(*unit.split(), "python3", "-c", "import time; time.sleep(900)", "train", "agent")
     said = tiny.launches(model="tiny", max_steps=4)
-    host.run("rm", "-r", f"{HOME}/logs/runs/other")
-    assert said.rc != 0 and "'other' is running on gpu-worker-1" in said.out, said.out
+    host.run("systemctl", "stop", "agent")
+    assert said.rc != 0 and "is running on gpu-worker-1" in said.out, said.out
     assert "fix: make stop" in said.out and "-e queue=true" in said.out
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 

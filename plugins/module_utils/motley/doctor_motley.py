@@ -11,9 +11,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ..train.runlog.paths import AGENT, CLUSTER, UNIT, WANTED, logs
+from ..train.runlog.paths import AGENT, UNIT, WANTED, logs
 from . import firewall_rules, run_files, run_processes
-from .files import read
 from .undo_record import ROOT, Before, read_text, undone
 
 # -- the phases of bootstrap -----------------------------------------------------------------------------------
@@ -128,11 +127,10 @@ def runs(home: Path) -> dict[str, Any]:
 
 def files(home: Path) -> dict[str, Any]:
     """What the next run would use: the network card of the last launch, and the size of what nodes exchange."""
-    card = re.search(r"(?m)^interface: *[\"']?([^\"'\n#]+)", read(home / CLUSTER))
     return {
         "exists": home.is_dir(),
         "torch": bool(list(home.glob("env/lib/python*/site-packages/torch/version.py"))),
-        "interface": card[1].strip() if card else "",
+        "interface": run_files.of_last_launch(home, "interface"),
         "adapter_bytes": adapter_bytes(home),
     }
 

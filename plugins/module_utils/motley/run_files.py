@@ -28,9 +28,14 @@ def launched_start(folder: Path) -> dict[str, Any]:
     return found
 
 
+def of_last_launch(home: Path, name: str) -> str:
+    """A line of the cluster's file that this node was given last."""
+    found = re.search(rf"(?m)^{name}: *[\"']?([^\"'\n#]+)", read(home / CLUSTER))
+    return found[1].strip() if found else ""
+
+
 def named_run(home: Path) -> str:
-    named = re.search(r"(?m)^run: *[\"']?([^\"'\n]+)", read(home / CLUSTER))
-    return named[1].strip() if named else newest_run(home)
+    return of_last_launch(home, "run") or newest_run(home)
 
 
 def newest_run(home: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from ..train.layout import GROUP_PORTS, HEARTBEAT_PORT
 from ..train.runlog.paths import PRELOAD, UNIT, WANTED
 from .files import read
+from .run_files import named_run
 
 PORTS = range(HEARTBEAT_PORT, GROUP_PORTS[1] + 1)
 
@@ -35,6 +36,11 @@ def processes(home: Path) -> dict[int, dict[str, Any]]:
                 continue
             found[pid] = {"part": part_of(words), "how": how}
     return found
+
+
+def run_on(home: Path) -> str:
+    """The name of the run that is on here, or is between two starts of its unit; empty where none is."""
+    return (named_run(home) or "a run without a name") if processes(home) or (home / WANTED).exists() else ""
 
 
 def is_loading(home: Path) -> bool:
