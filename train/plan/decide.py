@@ -64,6 +64,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         sizes=sizes.sizes(request.config, fitted, computing, prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
+            *obstacles.larger_card_idle(nodes),
             *speedup.slows_the_run(prediction),
             *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),

@@ -98,6 +98,17 @@ def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
     assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 16, "cpu"), (1, 32, "cpu")]
 
 
+def test_cards_that_do_not_train_decide_nothing() -> None:
+    large, small = card("RTX 3090", 24) | {"capability": "8.6"}, card("GT 1030", 2) | {"capability": "6.1"}
+    found = nodes(look(cards=[large, small]), cuda=True, processes={"n0": 1})
+    assert (found[0].bytes // GB, found[0].bf16, found[0].computes_on) == (24, True, "RTX 3090")
+    assert not obstacles.larger_card_idle(found)
+    first_on_the_bus = nodes(look(cards=[small, large]), cuda=True, processes={"n0": 1})
+    assert first_on_the_bus[0].bytes // GB == 2
+    (said,) = obstacles.larger_card_idle(first_on_the_bus)
+    assert said.startswith("n0 trains on its GT 1030, the first on the bus, while its RTX 3090 has more memory")
+
+
 def test_a_card_too_old_for_bf16_is_known_before_the_launch() -> None:
     rtx, gtx, unknown = (card("x", 8) | {"capability": number} for number in ("8.6", "7.5", ""))
     found = nodes(look(cards=[rtx, gtx]), look(cards=[rtx]), look(cards=[unknown]), cuda=True)
