@@ -48,7 +48,10 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
 LEAST_STEPS = 50
 """Of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
-COMMON_COUNTS = ("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision")
+COMMON_COUNTS = (
+    *("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision"),
+    *("rows_per_step", "memory_ceiling", "optimizer"),  # on a card they decide the micro-batch
+)
 """What a machine's speed depends on, beside the recipe's own."""
 
 

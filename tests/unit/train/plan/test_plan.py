@@ -439,6 +439,17 @@ def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Pat
     assert ["--part=0-2" in own[0], "--part=2-4" in own[1], any("part" in word for word in own[2])] == [1, 1, 0]
 
 
+def test_a_calibration_is_told_what_decides_the_micro_batch() -> None:
+    cards = look(cards=[card("RTX 4070", 12), card("RTX 4070", 12)]), look(cards=[card("RTX 4070", 12)])
+    found = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "memory_ceiling": 0.8})
+    told = plan.as_data(found)
+    assert {"--rows-per-step=10", "--memory-ceiling=0.8", "--optimizer=adamw"} <= set(told["calibrate"])
+    assert not any("rows" in word for node in told["nodes"] for word in node["calibrate"])
+    streaming = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "weights": "stream"})
+    for node in plan.as_data(streaming)["nodes"]:
+        assert "--rows-per-step=4" in node["calibrate"], "an even share of three processes: no run takes more at a time"
+
+
 def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:
     text = files(nodes(look()), "n0")["config/training_config.yaml"]
     values = yaml.safe_load(text)
