@@ -81,7 +81,9 @@ def prepare_words(plan: Plan) -> list[str]:
     ]
     config = plan.request.config
     patience = [f"--patience={config.patience}"] if config.patience else []
-    return ["prepare", "--json", f"--dataset={source}", *recipe, *config.prepare_words(model), *patience]
+    own = [*recipe, *config.prepare_words(model), *patience]
+    passed_over = [f"--passed-over={data.passed_over}"] if data.passed_over else []  # it is not brought to the head
+    return ["prepare", "--json", f"--dataset={source}", *own, *passed_over]
 
 
 def recipe_to_bring(plan: Plan) -> dict[str, Any]:

@@ -66,6 +66,7 @@ def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
 def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) -> None:
+    (photos / "dog/notes.txt").unlink()  # or its name is told as well, which is no setting
     found = decided({"dataset": str(photos), "model": "vit-tiny", "image_size": 56}, GPU)
     told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
@@ -164,6 +165,14 @@ def test_the_learning_rate_follows_the_rows_of_a_step() -> None:
     assert rate(rows_per_step=1024, **vit) == pytest.approx(2 * rate(rows_per_step=256, **vit))
     given = load_config({"recipe": "images", "learning_rate": 0.3})
     assert "learning rate 0.3: as set" in given.rate_reason
+
+
+def test_what_no_picture_is_made_of_is_told_to_the_head(photos: Path) -> None:
+    (photos / "bird").mkdir()
+    found = decided({"dataset": str(photos)}, GPU, GPU)
+    passed_over = "no picture is in bird; no picture that is read: dog/notes.txt; convert pictures to .jpg"
+    assert found.request.dataset.reason.endswith(f"; {passed_over}")
+    assert f"--passed-over={passed_over}" in plan.prepare_words(found)
 
 
 def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is_set() -> None:
