@@ -20,7 +20,7 @@ from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
 from train.errors import BadInput, PeerFailed
-from train.models import backends
+from train.models import backends, dropout
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
@@ -255,7 +255,7 @@ def begin(  # noqa: PLR0917 - what set_up found
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     reasons += config.length_reasons(len(run.rows))
-    reasons += left_out.words_at(run.rows.folder)
+    reasons += [*dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 
