@@ -150,6 +150,26 @@ def test_parts_of_a_data_set_are_never_mixed_but_listed(card, name, said, monkey
         training_part(name, lambda _: files)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "---\nconfigs: [: {\n---\n",
+        "---\n- configs\n---\n",
+        "---\nconfigs: main\n---\n",
+        "---\nconfigs: [{config_name: main, data_files: [{split: train}]}]\n---\n",
+        "---\nconfigs: [{data_files: 7}]\n---\n",
+        "---\nconfigs: [{data_files: [{split: train, path: [7]}]}]\n---\n",
+        "--- \xff",
+    ],
+)
+def test_a_card_that_cannot_be_read_is_none_and_that_is_said(head, monkeypatch, tmp_path, capsys):
+    """Whoever wrote it; the names of the files then say what there is."""
+    (tmp_path / "README.md").write_bytes(head.encode("latin1"))
+    monkeypatch.setattr("train.hub_data.hub_file", lambda *_: tmp_path / "README.md")
+    assert training_part("me/qa", lambda _: ["train.jsonl", "test.jsonl", "README.md"]) == (None, ["train.jsonl"])
+    assert "careful   me/qa: what its README.md says of its parts cannot be read" in capsys.readouterr().err
+
+
 def test_without_readable_files_the_hubs_conversion_is_taken_by_a_launch_as_well(monkeypatch, tmp_path):
     """The list that a launch fetches by is what `train run` reads."""
     there = {None: ["data.jsonl.gz"], "refs/convert/parquet": [f"{one}/train/0.parquet" for one in ("de", "en")]}
