@@ -408,6 +408,16 @@ def test_a_damaged_folder_is_named_before_it_is_sent(spoil, said, tmp_path):
         files({"folder": str(folder)}, {})
 
 
+def test_weights_that_nothing_can_be_compared_with_are_refused(tmp_path):
+    """torch alone reads a .bin, and only when the model is loaded."""
+    folder = make("llama", tmp_path / "base")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    for asked in (lambda: sft.start(load_config({"model": str(folder)}), print), lambda: files({"folder": folder}, {})):
+        with pytest.raises(BadInput, match=r"no weights as \.safetensors.*\n.*\n.*save_pretrained"):
+            asked()
+
+
 def test_of_any_family_a_weight_that_the_files_lack_is_refused(tmp_path):
     """As `train run` takes them: a launch refuses the family."""
     folder = make("olmo2", tmp_path / "base")
