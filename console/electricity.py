@@ -35,7 +35,7 @@ def hourly(values: Values, gpu_watts: Watts) -> dict[str, Any]:
 
 def of_plan(plan: Plan, values: Values) -> dict[str, Any]:
     """With every GPU that computes at its power limit, for the time that is predicted; None as above."""
-    limits = {node.name: limit_of(node.look["cards"]) if node.device == "cuda" else None for node in plan.nodes}
+    limits = {node.name: limit_of(node.cards) if node.device == "cuda" else None for node in plan.nodes}
     found = hourly(values, limits)
     step_s, steps = predicted(plan).get("step_s"), plan.settings["max_steps"]
     seconds = step_s * max(0, steps - plan.request.step) if step_s and steps else None

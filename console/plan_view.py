@@ -22,9 +22,9 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     settings = plan.settings
     known = plan.fit.facts is not None
     weights = f"{plan.fit.trained_weights / 1e6:.1f} M weights" if known else "(their number is not known yet)"
-    epochs = settings["epochs"] or 1
-    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
     config = plan.request.config
+    epochs = settings["epochs"] or config.usual_epochs
+    passes = f"{epochs:g} epoch{'s' * (epochs != 1)}"
     if not config.length_is_set:
         passes += f", {LEAST_STEPS} steps at least"
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
@@ -95,7 +95,9 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     network = f"{plan.fit.link_mbit:.0f} Mbit/s, {plan.link_why}"
     if count > 1 and plan.fit.facts:
         network += f"; {sent['fp32'] / 1e6:.1f} MB a step and node: {plan.sync_s:.2f} s"
-    length = f"{LEAST_STEPS} at least, where once through the data is less: {LENGTH_RULE}"
+    usual = plan.request.config.usual_epochs
+    times = "once" if usual == 1 else f"{usual:g} times"
+    length = f"{LEAST_STEPS} at least, where {times} through the data is less: {LENGTH_RULE}"
     where = f"{gb(plan.model_bytes)} to {', '.join(plan.lacking)}" if plan.lacking else "on every node"
     new = plan.model["source"] == "new"
     model = plan.model["reason"] if new else f"{plan.model['reason']}; {where}"

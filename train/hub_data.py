@@ -7,6 +7,7 @@ the folders and names of the files do. If none can be read, the hub's own conver
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -49,11 +50,23 @@ def training_part(name: str, names_at: Callable[[str | None], list[str]]) -> tup
             if revision is None:
                 raise
             continue  # not every data set has a conversion
-        card = hub_file(repo, CARD, "dataset").read_text(encoding="utf-8") if revision is None and CARD in names else ""
-        parts, default = of_card(card, names)
+        has_card = revision is None and CARD in names
+        parts, default = by_card(repo, hub_file(repo, CARD, "dataset"), names) if has_card else ({}, "")
         if parts := parts or in_folders(names):
             return revision, pick(repo, asked, parts, default)
     raise BadInput(f"{repo} holds no file that can be read ({' '.join(SUFFIXES)})", "data set of the hub")
+
+
+def by_card(repo: str, file: Path, names: list[str]) -> tuple[Parts, str]:
+    """Whoever wrote the card: one that is not as the hub wants it is none."""
+    import yaml
+
+    try:
+        return of_card(file.read_text(encoding="utf-8"), names)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        problem = f"what its {CARD} says of its parts cannot be read ({type(error).__name__})"
+        print(f"careful   {repo}: {problem}; its files' names decide", file=sys.stderr)
+        return {}, ""
 
 
 def of_card(card: str, names: list[str]) -> tuple[Parts, str]:

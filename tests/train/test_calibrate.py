@@ -91,6 +91,38 @@ def test_a_machine_is_measured_once_for_each_model_and_length(tmp_path, capsys, 
     assert calibrate("--lora-r", "4", "--known-only")["key"] != first["key"]
 
 
+@pytest.mark.parametrize(("rows_per_step", "found"), [(16, 4), (2, 2)])
+def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_step, found, tmp_path, monkeypatch):
+    """A card on paper has room for four rows."""
+
+    def card(module, trained, full_rows, *, device, ceiling):
+        assert trained.optimizer.param_groups and ceiling == 0.8
+        return (lambda rows: 100 * rows), 500
+
+    def step_of(step, rows):
+        took.append(rows)
+        return Speed(1.0, 0.0)
+
+    took: list[int] = []
+    monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
+    monkeypatch.setattr("train.engine.setup.device_of", lambda _: "cuda:0")
+    monkeypatch.setattr("train.engine.microbatch.gpu_trial", card)
+    monkeypatch.setattr(calibrate, "fit", step_of)
+    words = ["--rows-per-step", str(rows_per_step), "--memory-ceiling", "0.8", "--json"]
+    assert __main__.main(["calibrate", "--model", "tiny", "--max-seq-length", "64", *words]) == 0
+    assert took == [found]
+
+
+def test_another_step_size_or_optimizer_is_measured_anew():
+    def key(*words: str) -> str:
+        parser = argparse.ArgumentParser()
+        calibrate.add_arguments(parser)
+        return calibrate.key_of(config_of(parser.parse_args(["--model", "tiny", *words])))
+
+    other = [key(), key("--rows-per-step", "4"), key("--memory-ceiling", "0.5"), key("--optimizer", "adamw8bit")]
+    assert len(set(other)) == 4
+
+
 def test_of_a_model_that_is_cut_a_part_is_measured_in_layers(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
 

@@ -150,6 +150,26 @@ def test_parts_of_a_data_set_are_never_mixed_but_listed(card, name, said, monkey
         training_part(name, lambda _: files)
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "---\nconfigs: [: {\n---\n",
+        "---\n- configs\n---\n",
+        "---\nconfigs: main\n---\n",
+        "---\nconfigs: [{config_name: main, data_files: [{split: train}]}]\n---\n",
+        "---\nconfigs: [{data_files: 7}]\n---\n",
+        "---\nconfigs: [{data_files: [{split: train, path: [7]}]}]\n---\n",
+        "--- \xff",
+    ],
+)
+def test_a_card_that_cannot_be_read_is_none_and_that_is_said(head, monkeypatch, tmp_path, capsys):
+    """Whoever wrote it; the names of the files then say what there is."""
+    (tmp_path / "README.md").write_bytes(head.encode("latin1"))
+    monkeypatch.setattr("train.hub_data.hub_file", lambda *_: tmp_path / "README.md")
+    assert training_part("me/qa", lambda _: ["train.jsonl", "test.jsonl", "README.md"]) == (None, ["train.jsonl"])
+    assert "careful   me/qa: what its README.md says of its parts cannot be read" in capsys.readouterr().err
+
+
 def test_without_readable_files_the_hubs_conversion_is_taken_by_a_launch_as_well(monkeypatch, tmp_path):
     """The list that a launch fetches by is what `train run` reads."""
     there = {None: ["data.jsonl.gz"], "refs/convert/parquet": [f"{one}/train/0.parquet" for one in ("de", "en")]}
@@ -386,6 +406,16 @@ def test_a_damaged_folder_is_named_before_it_is_sent(spoil, said, tmp_path):
     spoil(folder)
     with pytest.raises(BadInput, match=said):
         files({"folder": str(folder)}, {})
+
+
+def test_weights_that_nothing_can_be_compared_with_are_refused(tmp_path):
+    """torch alone reads a .bin, and only when the model is loaded."""
+    folder = make("llama", tmp_path / "base")
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    for asked in (lambda: sft.start(load_config({"model": str(folder)}), print), lambda: files({"folder": folder}, {})):
+        with pytest.raises(BadInput, match=r"no weights as \.safetensors.*\n.*\n.*save_pretrained"):
+            asked()
 
 
 def test_of_any_family_a_weight_that_the_files_lack_is_refused(tmp_path):

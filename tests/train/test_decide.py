@@ -38,8 +38,8 @@ CPU = card("b", device="cpu", gib=32)
         (TINY, [card(), card("b", bf16=False)], ("unsloth", "fp16", "16bit", "unsloth")),
         (TINY, [card(), card("b", unsloth=False)], ("hf", "bf16", "16bit", "true")),
         (LLAMA, [card(), CPU], ("hf", "fp32", "16bit", "false")),
-        (None, [card(base_bytes=2 * GIB)], ("unsloth", "bf16", "16bit", "unsloth")),
-        (None, [card(), card("b", gib=8, base_bytes=5 * GIB)], ("unsloth", "bf16", "4bit", "unsloth")),
+        (None, [card(base_bytes=2 * GIB)], ("hf", "bf16", "16bit", "true")),
+        (None, [card(), card("b", gib=8, base_bytes=5 * GIB)], ("hf", "bf16", "4bit", "true")),
     ],
 )
 def test_one_choice_for_all_nodes(shape, devices, expected):
@@ -88,6 +88,14 @@ def test_unsloth_is_not_chosen_where_it_mixes_samples():
     for pack in (True, False):
         with pytest.raises(BadInput, match="see each other"):
             choose(SftConfig(backend="unsloth", pack=pack), [card()], gemma)
+
+
+def test_unsloth_has_no_family_whose_weights_nothing_compares_with_their_files():
+    """It draws by lot what they lack, and says nothing; transformers says what it drew."""
+    made = choose(SftConfig(), [card()], None)
+    assert made.backend == "hf" and "compared" in made.reasons[0]
+    with pytest.raises(BadInput, match=r"compared with the files.*\n.*backend: hf"):
+        choose(SftConfig(backend="unsloth"), [card()], None)
 
 
 def test_what_is_set_and_cannot_be_names_the_node_and_the_fix():

@@ -13,6 +13,7 @@ from train.data.rows import open_rows
 from train.engine.batches import to_tensors
 from train.engine.microbatch import chunks
 from train.errors import BadInput
+from train.models import dropout
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 
@@ -47,6 +48,12 @@ def test_a_base_with_dropout_in_its_config_is_trained_without(weights, tmp_path)
     model = backend.build(ModelSpec(folder=str(folder), weights=weights))
     batch = {"input_ids": ids, "labels": ids, "position_ids": torch.arange(ids.shape[1])[None]}
     assert model.training and backend.loss_sum(model, batch) == backend.loss_sum(model, batch)
+    said = "dropout: the base's attention_dropout 0.5 is set to 0: the curve would depend on the cluster"
+    assert dropout.why(model) == [said]
+    if weights == "gpu":
+        settings = {"dataset": cluster.make_rows(tmp_path / "data", 12, 0), "model": folder, "max_steps": 1}
+        run = cluster.train(tmp_path / "run", {**settings, "eval_fraction": 0, "rows_per_step": 2})
+        assert said in run.events()[0]["reasons"] and said in run.said()
 
 
 LONG = {"short_factor": [1.0] * 8, "long_factor": [2.0] * 8, "original_max_position_embeddings": 512}

@@ -17,6 +17,7 @@ from train.__main__ import main
 from train.data.picture_rows import open_pictures
 from train.data.pictures import prepare
 from train.errors import BadInput
+from train.models import dropout
 from train.models import picture_bases as bases
 from train.models import pictures as models
 from train.plan.config import load_config
@@ -58,6 +59,10 @@ def alone(settings, tmp_path_factory):
 
 def built(folder):
     return bases.build(folder, classes=3, image_size=16, seed=1).train()
+
+
+def test_the_dropout_that_is_set_to_0_is_said(made):
+    assert "hidden_dropout_prob 0.5, attention_probs_dropout_prob 0.5 is set to 0" in dropout.why(built(made["vit"]))[0]
 
 
 @pytest.mark.parametrize("family", picture_bases.SHAPES)

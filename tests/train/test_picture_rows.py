@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from tests.train import pictures
+from train.__main__ import main
+from train.data import left_out, sources
 from train.data import pictures as picture_data
-from train.data import sources
 from train.data.picture_rows import open_pictures
 from train.data.pictures import prepare
 from train.errors import BadInput
@@ -133,13 +134,28 @@ def test_what_is_no_picture_that_is_read_is_named(tmp_path):
     (photos / "beside.txt").touch()
     (photos / "empty" / "deeper").mkdir(parents=True)
     said = []
-    made(photos, tmp_path / "rows", said)
+    rows = made(photos, tmp_path / "rows", said)
     words = "no picture is in empty, empty/deeper; no picture that is read: beside.txt, dots/cat.heic; convert"
     assert f"60 pictures in 3 classes; {words} pictures to .jpg" in said[0]
+    lost = left_out.words(json.loads((rows / "index.json").read_text()))
+    assert lost == [f"data: {words} pictures to .jpg"], "so the event log, the report and the card say it"
+    shutil.rmtree(photos / "empty")
+    for name in ("dots/cat.heic", "beside.txt"):
+        (photos / name).unlink()
+    assert made(photos, tmp_path / "rows") == rows and left_out.words_at(rows / "train") == []
     for file in photos.rglob("*.png"):
         file.unlink()
+    (photos / "dots" / "cat.heic").touch()
     with pytest.raises(BadInput, match=r"no pictures in sub-folders.*dots/cat\.heic"):
         made(photos, tmp_path / "none")
+
+
+def test_the_head_is_told_what_was_never_brought_to_it(tmp_path, capsys):
+    photos = pictures.write(tmp_path / "photos")
+    words = ["prepare", "--recipe", "images", "--dataset", str(photos), "--out", str(tmp_path / "rows"), "--json"]
+    assert main([*words, "--image-size", "16", "--passed-over", "no picture is in empty"]) == 0
+    assert json.loads(capsys.readouterr().out)["left_out"] == ["data: no picture is in empty"]
+    assert left_out.words_at(tmp_path / "rows/train") == ["data: no picture is in empty"]
 
 
 def test_grey_pictures_take_a_third(tmp_path):

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 
 from tests.train import texts
 from train.__main__ import main
+from train.data import left_out
 from train.data.rows import open_rows
 from train.data.texts import RowStream, Texts, held_out, pieces, prepare
 from train.errors import BadInput
@@ -129,6 +130,16 @@ def test_records_are_texts_too(tmp_path):
     tokenizer = Tokenizer.from_file(str(rows / "tokenizer/tokenizer.json"))
     said = tokenizer.decode(open_rows(rows).tokens.tolist())
     assert all(f"number {number}" in said for number in (0, 29))
+
+
+def test_bad_records_are_counted_among_all_and_the_first_is_named(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    lines = [json.dumps({"text": f"a note about number {number}"}) for number in range(20)]
+    (data / "notes.jsonl").write_text("\n".join([*lines[:5], '{"text": "cut o', *lines[5:], "7", "{}"]) + "\n")
+    rows = made(data, tmp_path / "rows")
+    (said,) = left_out.words(json.loads((rows / "index.json").read_text()))
+    assert said.startswith("data: 3 of 23 records are skipped, the first: notes.jsonl line 6: ")
 
 
 def test_what_is_not_utf_8_is_named_and_counted(tmp_path):

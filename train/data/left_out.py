@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
+from train.files import write_atomic
 from train.plan.config import RunConfig
+
+PASSED_OVER = "passed_over"
 
 
 def words_at(rows: Path) -> list[str]:
@@ -17,9 +20,17 @@ def words_at(rows: Path) -> list[str]:
     return words(json.loads((rows.parent / "index.json").read_text()))
 
 
+def note(folder: Path, passed_over: str) -> None:
+    """`folder`: of the rows. What lay beside the data and is not in it, as it was when they were last asked for."""
+    file = folder / "index.json"
+    index = json.loads(file.read_text())
+    if index.get(PASSED_OVER, "") != passed_over:
+        write_atomic(file, json.dumps(index | {PASSED_OVER: passed_over}, indent=1).encode() + b"\n")
+
+
 def words(index: Mapping[str, Any]) -> list[str]:
     tally, length = index.get("records", {}), index["row_length"] if "records" in index else 0
-    found = []
+    found = [index[PASSED_OVER]] if index.get(PASSED_OVER) else []
     if tally.get("bad"):
         first = "".join(f", the first: {problem}" for problem in tally["first_bad"][:1])
         found.append(f"{tally['bad']} of {tally['records']} records are skipped{first}")

@@ -33,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from train.cache import build_once
+from train.data import left_out
 from train.data import sources as formats
 from train.data.picture_rows import KIND, PictureWriter
 from train.data.prepare import rows_folder
@@ -112,6 +113,7 @@ def prepare(
     known = folder.exists()
     facts = {"classes": classes, "made_from": key}
     build_once(folder, lambda unfinished: build(unfinished, config, Found(found, tally, say), facts))
+    left_out.note(folder, data.passed_over)
     report(folder, known, say)
     return folder
 

@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--no-pack", dest="pack", action="store_false", default=argparse.SUPPRESS, help="one sample per row"
     )
     parser.add_argument("--format", default="auto", help=f"auto (default) or one of: {' '.join(FORMATS)}")
+    parser.add_argument("--passed-over", default="", help="what lay beside the data and was not brought here, in words")
     parser.add_argument("--date", default="", help="for templates that write today's date (default: today)")
 
 
@@ -76,6 +77,8 @@ def main(args: argparse.Namespace) -> int:
         _without_torch(config.model)
     make = importlib.import_module(config.PREPARES).prepare
     folder: Path = make(config, lambda text: print(text, file=out), **where)
+    if args.passed_over:
+        left_out.note(folder, args.passed_over)
     index = json.loads((folder / "index.json").read_text())
     lost = left_out.words(index)
     for text in lost:

@@ -75,10 +75,11 @@ class Texts:
     def __init__(self, files: list[Path], config: PretrainConfig, say: Say, data_format: str = "auto") -> None:
         self.files, self.config, self.say, self.data_format = files, config, say, data_format
         self.tally = Tally()
+        self.unreadable: list[str] = []
         self.first_time = True
 
     def __iter__(self) -> Iterator[Text]:
-        self.tally = Tally()
+        self.tally, self.unreadable = Tally(), []
         for file in self.files:
             read = self.plain if file.suffix.lower() in PLAIN_TEXT else self.records
             for text in read(file):
@@ -99,20 +100,25 @@ class Texts:
         reader = Reader([file], quiet, format_name=self.data_format, max_bad=self.config.max_bad)
         for found, example in reader.made(examples):
             yield Text(example.text or "\n\n".join(str(turn["content"]) for turn in example.messages), found.where)
-        self.tally.bad += reader.tally.bad
+        self._count_bad(reader.tally.bad, reader.tally.first_bad)
 
     def _bad(self, what: str) -> None:
-        self.tally.records += 1
-        self.tally.bad += 1
-        self.tally.first_bad.append(what)
+        self.unreadable.append(what)
+        self._count_bad(1, [what])
         if self.first_time and self.tally.bad <= SHOWN_BAD:
             self.say(f"skipped   {what}")
 
+    def _count_bad(self, count: int, first: list[str]) -> None:
+        self.tally.records += count
+        self.tally.bad += count
+        self.tally.first_bad += first
+
     def _stop_if_bad(self) -> None:
+        """Of records the reader has judged."""
         tally, limit = self.tally, self.config.max_bad
-        if tally.first_bad and tally.bad > (limit * tally.records if limit < 1 else limit):
+        if self.unreadable and tally.bad > (limit * tally.records if limit < 1 else limit):
             raise BadInput(
-                f"{tally.bad} bad texts of {tally.records}; the first: {tally.first_bad[0]}",
+                f"{tally.bad} bad texts of {tally.records}; the first: {self.unreadable[0]}",
                 f"folder: {self.files[0].parent}",
                 "convert it to UTF-8, remove it, or allow more of them: max_bad: 0.05 (5 %) or max_bad: 200",
             )

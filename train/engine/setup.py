@@ -20,7 +20,7 @@ from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
 from train.engine.reporter import Reporter
 from train.errors import BadInput, PeerFailed
-from train.models import backends
+from train.models import backends, dropout
 from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
@@ -92,10 +92,10 @@ def set_up(
     elif kept:
         micro_batch, why_micro = kept.micro_batch, "as before"
     else:
-        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows, world.size)
+        micro_batch, why_micro = choose_micro_batch(config, recipe, module, trained, rows.row_length, world.size)
     why_held = []
     if settled.may_hold and not kept and known.get(micro_batch_name + decided.ALL_STREAMED) is None:
-        why_held = hold_layers(config, recipe, module, trained, rows, micro_batch)
+        why_held = hold_layers(config, recipe, module, trained, rows.row_length, micro_batch)
     total_steps = config.steps_over(len(rows))
     how: dict[str, Any] = {"wire": wire, "total_steps": total_steps, "on_cpu": mixed}
     strategy = make_strategy(config, world, module, trained, stage, workers, **how)
@@ -255,7 +255,7 @@ def begin(  # noqa: PLR0917 - what set_up found
     reasons = [*why_decided, *made_now, *why_measured, f"sync {sync_name}: {run.strategy.why}"]
     reasons += [reason for reason in (config.rate_reason, early_stop.why(config, run.total_steps)) if reason]
     reasons += config.length_reasons(len(run.rows))
-    reasons += left_out.words_at(run.rows.folder)
+    reasons += [*dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
 
 
@@ -294,33 +294,33 @@ def make_balance(config: RunConfig, names: list[str]) -> Balance:
 
 
 def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
-    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, ranks: int
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, row_length: int, ranks: int
 ) -> tuple[int, str]:
     if config.micro_batch is not None:
         return config.micro_batch, "as set"
     if device_of(trained) == "cpu":
-        return on_cpu(rows.row_length, config.ROW_UNIT)
-    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+        return on_cpu(row_length, config.ROW_UNIT)
+    trial, ceiling = trial_of(config, recipe, module, trained, row_length)
     even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
     most = even if stream_of(module.model) else config.rows_per_step
     return microbatch.find(trial, ceiling_bytes=ceiling, most=most)
 
 
 def hold_layers(  # noqa: PLR0917 - what a step is made of
-    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows, micro_batch: int
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, row_length: int, micro_batch: int
 ) -> list[str]:
     if not (stream := stream_of(module.model)):
         return []
-    trial, ceiling = trial_of(config, recipe, module, trained, rows)
+    trial, ceiling = trial_of(config, recipe, module, trained, row_length)
     held = stream.hold(microbatch.room(trial, micro_batch, ceiling_bytes=ceiling))
     return [f"{held} of {len(stream.layers)} layers stay on the card: they fit beside {micro_batch} rows at a time"]
 
 
 def trial_of(
-    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, rows: Rows
+    config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, row_length: int
 ) -> tuple[microbatch.Trial, int]:
     device = device_of(trained)
-    full_rows = partial(recipe.full_rows, length=rows.row_length, vocabulary=2, device=device)
+    full_rows = partial(recipe.full_rows, length=row_length, vocabulary=2, device=device)
     return microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
 
 

@@ -5,8 +5,9 @@
 
 Whole steps of one and of several micro-batches, random rows of full length, this process alone; no data is needed. What
 was measured is kept in MOTLEY_HOME/calibration.json by model, settings, device and environment, and not measured again.
-Without a micro_batch it is as in a run on a CPU, and 1 on a GPU. The model is loaded once; the steps take ten seconds
-at most, or two steps where one takes longer. Of a model that is cut, a part is measured: layers of a row per second.
+Without a micro_batch it is the one that a run would take, found on a GPU by the same trials. The model is loaded once;
+the steps take ten seconds at most, or two steps where one takes longer. Of a model that is cut, a part is measured:
+layers of a row per second.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,10 +132,9 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
 
     from train import recipes
     from train.engine.device import look
-    from train.models.weights import trained_weights
+    from train.engine.setup import choose_micro_batch, make_trained
     from train.plan.decide import choose
     from train.plan.fit import placed
-    from train.plan.micro_batch import on_cpu
 
     recipe = recipes.of(config)
     base = recipe.start_for_trial(config)
@@ -144,9 +144,12 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     config, _ = placed(config, decisions, facts, shape)
     layers = {"layers": part} if part else {}
     module = recipe.build(config, decisions, base, facts.device, config.max_seq_length, **layers)
-    parameters = list(trained_weights(module.model).values())
-    optimizer = torch.optim.AdamW(parameters, lr=1e-9)
-    rows = config.micro_batch or (on_cpu(config.max_seq_length)[0] if facts.device == "cpu" else 1)
+    trained = make_trained(config, recipe, module, decisions.precision, facts.device, on_cpu=False)
+    trained.set_rate(1e-9)
+    parameters, optimizer = trained.parameters, trained.optimizer
+    if part and facts.device != "cpu":  # a part alone cannot try a whole step
+        config = replace(config, micro_batch=config.micro_batch or 1)
+    rows, _ = choose_micro_batch(config, recipe, module, trained, config.max_seq_length, 1)
     vocabulary: int = getattr(module.model.config, "vocab_size", 2)
     batch = recipe.full_rows(rows, config.max_seq_length, vocabulary, facts.device)
     if part:

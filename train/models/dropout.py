@@ -1,4 +1,4 @@
-"""A random mask would depend on the cluster: a base is trained without."""
+"""A random mask would depend on the cluster: a base is trained without, and the start of a run says so."""
 
 from __future__ import annotations
 
@@ -11,11 +11,25 @@ DROPS = re.compile(r".*(dropout|drop_path_rate|dropout_prob)")
 
 
 def switched_off(config: Any) -> dict[str, float]:
-    """In transformers' config of a model; what was set there, as it is now."""
-    found = {name: 0.0 for name, value in config.to_dict().items() if DROPS.fullmatch(name) and value}
-    for name, value in found.items():
-        setattr(config, name, value)
+    """In transformers' config of a model, where there is one; as it was set there."""
+    settings = config.to_dict() if config else {}
+    found = {name: value for name, value in settings.items() if DROPS.fullmatch(name) and value}
+    for name in found:
+        setattr(config, name, 0.0)
     return found
+
+
+def note(model: nn.Module, found: list[str]) -> None:
+    model.switched_off = found
+
+
+def why(model: nn.Module) -> list[str]:
+    found = ", ".join(getattr(model, "switched_off", ()))
+    return [f"dropout: the base's {found} is set to 0: the curve would depend on the cluster"] if found else []
+
+
+def in_words(found: dict[str, float]) -> list[str]:
+    return [f"{name} {value:g}" for name, value in found.items()]
 
 
 def switched_off_in(model: nn.Module) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
-import sys
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -29,6 +29,7 @@ def build(spec: ModelSpec) -> nn.Module:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    dropped = dropout.in_words(dropout.switched_off(config_of(spec)))
     model = _base(spec)
     model.config.use_cache = False
     if spec.weights == "stream":
@@ -37,15 +38,15 @@ def build(spec: ModelSpec) -> nn.Module:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
     if spec.method == "full":
-        return in_train_mode(model.requires_grad_(True))
+        return in_train_mode(model.requires_grad_(True), dropped)
     model.requires_grad_(False)
     if spec.adapter is not None:
-        return in_train_mode(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True))
+        return in_train_mode(peft.PeftModel.from_pretrained(model, str(spec.adapter), is_trainable=True), dropped)
     if spec.method == "base":
         return in_train_mode(model)
     require_targets(model, spec)
     torch.manual_seed(spec.seed)
-    return in_train_mode(peft.get_peft_model(model, _lora(spec)))
+    return in_train_mode(peft.get_peft_model(model, _lora(spec)), dropped)
 
 
 def whole_of(model: nn.Module) -> Any:
@@ -103,7 +104,7 @@ def _base(spec: ModelSpec) -> Any:
 
     dtype = DTYPES["fp32" if spec.method == "full" else spec.precision]
     config = config_of(spec)
-    drops = dropout.switched_off(config) if config else {}
+    drops = dict.fromkeys(dropout.switched_off(config), 0.0)
     require_positions(config, spec)
     options: dict[str, Any] = {"dtype": dtype, "attn_implementation": _attention(config), "local_files_only": True}
     options["trust_remote_code"] = False
@@ -200,14 +201,10 @@ def _lora(spec: ModelSpec) -> Any:
     )
 
 
-def in_train_mode(model: nn.Module) -> nn.Module:
+def in_train_mode(model: nn.Module, dropped: Sequence[str] = ()) -> nn.Module:
     """With every trainable weight in fp32: an update may be smaller than bf16 can hold. And without dropout: its mask
-    would depend on the cluster."""
-    if dropped := dropout.switched_off_in(model):
-        print(
-            f"the base's {', '.join(dropped)} is set to 0: the curve would depend on the cluster",
-            file=sys.stderr,
-        )
+    would depend on the cluster. `dropped`: what of it has been switched off before."""
+    dropout.note(model, [*dropped, *dropout.switched_off_in(model)])
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()

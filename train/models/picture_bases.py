@@ -39,6 +39,7 @@ def build(folder: Path, *, classes: int, image_size: int, seed: int) -> Any:
     config = config_of(folder)
     picture_bases.facts_of(config.to_dict(), str(folder), image_size=image_size, classes=classes)
     config.num_labels = classes
+    dropped = dropout.in_words(dropout.switched_off(config))
     model, fresh = loaded(folder, config)
     draw(model, fresh, seed)
     processor = read(folder / PROCESSOR)
@@ -47,6 +48,7 @@ def build(folder: Path, *, classes: int, image_size: int, seed: int) -> Any:
     config.image_mean = processor.get("image_mean", HALF)
     config.image_std = processor.get("image_std", HALF)
     model.config = config
+    dropout.note(model, dropped)
     return model
 
 
@@ -54,7 +56,6 @@ def config_of(folder: Path) -> Any:
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    dropout.switched_off(config)
     return config
 
 

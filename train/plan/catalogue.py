@@ -211,6 +211,8 @@ class Dataset:
     """What `fetch` brought, where it is a folder of that; or the texts of a folder."""
     folder: Path | None = None
     """Below which `files` are."""
+    passed_over: str = ""
+    """What else is below it and will not be trained on, in words."""
 
     @property
     def local_name(self) -> str:

@@ -24,6 +24,7 @@ from train.plan.plan import Plan
 from train.plan.request import Request, about_model
 
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
+UNCOMPARED = "under unsloth nothing of this family is compared with the files, which may lack a weight"
 EIGHT_BIT = "in 8 bit the loss depends a little on how rows are shared: LLM.int8 looks at the whole batch"
 UNQUANTISED = "the model before it was quantised"
 SLOW = "on a CPU it is slow, and meant for tests"
@@ -64,6 +65,7 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
         sizes=sizes.sizes(request.config, fitted, computing, prediction),
         warnings=[
             *(f"{why}; it is skipped" for why in facts.off.values()),
+            *obstacles.larger_card_idle(nodes),
             *speedup.slows_the_run(prediction),
             *(bubbles(fitted.pipes, request.config.rows_per_step) if fitted.cut else []),
             *(f"{name} is on Wi-Fi: a cable would make every step quicker" for name in wireless),
@@ -209,8 +211,9 @@ def _backend(
 ) -> tuple[str, str]:
     mixes = shape is not None and shape.family == "gemma2"
     wanted = config.holding.backend
-    if wanted == "unsloth" and mixes:
-        raise BadInput(f"backend: {MIXES}", fix="use backend: hf")
+    against = MIXES if mixes else UNCOMPARED if shape is None else ""
+    if wanted == "unsloth" and against:
+        raise BadInput(f"backend: {against}", fix="use backend: hf")
     without = _names(device for device in devices if not device.unsloth)
     if wanted == "unsloth" and without:
         raise BadInput(f"backend: it is unsloth, which {without} has not", fix="use backend: hf, or other nodes")
@@ -218,8 +221,8 @@ def _backend(
         return wanted, "as set"
     if not gpu:
         return "hf", f"no GPU on {_names(device for device in devices if not device.is_gpu)}"
-    if mixes:
-        return "hf", MIXES
+    if against:
+        return "hf", against
     if without:
         return "hf", f"unsloth is not installed on {without}"
     if parse_pipes(config.holding.pipes) or streams:

@@ -1,6 +1,6 @@
 """The settings of picture classification (recipe=images), beside those that every run has.
 
-All of them are filled in when they are read, as those of a language model from nothing are.
+All of them but the length are filled in when they are read, as those of a language model from nothing are.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ class ImagesConfig(RunConfig):
     max_seq_length: int = option(0, "agree", "for pictures this is image_size")
     rows_per_step: int = option(64, "math", "pictures of one optimizer step, over all nodes together")
     epochs: float | None = option(
-        None, "math", f"passes over the pictures (without max_steps {EPOCHS:g}; {TUNING_EPOCHS:g} to fine-tune)"
+        None,
+        "math",
+        f"passes over the pictures; neither: {EPOCHS:g} ({TUNING_EPOCHS:g} to fine-tune), but 50 steps at least",
     )
     gradient_checkpointing: str = option("false", "agree", "these models have none", ("auto", "false"))
     optimizer: str = option(
@@ -81,8 +83,6 @@ class ImagesConfig(RunConfig):
             raise BadInput("width: a trained model has its own", f"model: {self.model}", "leave width out")
         filled |= {"width": 0 if self.is_base else checked(self.model, self.width, size)}
         filled |= {"optimizer": usual if self.optimizer == "auto" else self.optimizer}
-        if self.max_steps is None and self.epochs is None:
-            filled["epochs"] = TUNING_EPOCHS if self.is_base else EPOCHS
         for name, value in filled.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "learning_rate", self.learning_rate or self.rate_by_rows()[0])
@@ -116,8 +116,15 @@ class ImagesConfig(RunConfig):
     @property
     def rate_reason(self) -> str:
         rate, why = self.rate_by_rows()
-        warm = f"; {self.warmup_steps} steps of warm-up" if self.warmup_steps else ""
+        steps = self.warm_up(self.max_steps) if self.max_steps else self.warmup_steps
+        warm = f"; {steps} steps of warm-up" if steps else ""
+        if not self.max_steps and self.warm_up(0) != steps:
+            warm += ", or a tenth of a shorter run"
         return f"learning rate {self.learning_rate:g}: {why if self.learning_rate == rate else 'as set'}{warm}"
+
+    @property
+    def usual_epochs(self) -> float:
+        return TUNING_EPOCHS if self.is_base else EPOCHS
 
     def facts(self, classes: int = 0) -> PictureFacts:
         """`classes`: of the rows that were made."""

@@ -86,15 +86,20 @@ class PlanNode:
     """Where the base is, if the inventory says so."""
 
     @property
+    def cards(self) -> list[dict[str, Any]]:
+        """Those that compute: a process takes the card of its number, counted along the bus."""
+        return list(self.look["cards"][: self.processes])
+
+    @property
     def bf16(self) -> bool:
         """Of its oldest card; where the driver does not say, the node itself looks again before it trains."""
-        return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.look["cards"])
+        return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.cards)
 
     @property
     def computes_on(self) -> str:
         if self.device == "cpu":
             return f"CPU, {self.look['cores']} cores"
-        names = [card["name"].removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ") for card in self.look["cards"]]
+        names = [short_name(card) for card in self.cards]
         return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
 
     def as_device(self, *, unsloth: bool) -> Device:
@@ -106,13 +111,17 @@ class PlanNode:
         )
 
 
+def short_name(card: Mapping[str, Any]) -> str:
+    return str(card["name"]).removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ")
+
+
 def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
     found = []
     for name, address in facts.addresses.items():
         look = facts.looks[name]
         cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(look["cards"])
         count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
-        memory = min(card["bytes"] for card in look["cards"]) if cuda else look["memory_bytes"] // count
+        memory = min(card["bytes"] for card in look["cards"][:count]) if cuda else look["memory_bytes"] // count
         kind = "cuda" if cuda else "cpu"
         more = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
         found.append(PlanNode(name=name, address=address, look=look, device=kind, **more))

@@ -9,7 +9,7 @@ from typing import Any
 
 from train.plan import odd_versions
 from train.plan.fit import Fit
-from train.plan.nodes import PlanNode, gb
+from train.plan.nodes import PlanNode, gb, short_name
 from train.plan.odd_versions import Versions
 from train.plan.streaming import lacks
 
@@ -88,6 +88,20 @@ def blocking(
                 f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: -e nodes={others(nodes, node)}"
             )
     return findings
+
+
+def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
+    """Where fewer processes are set than a node has cards, the first ones on the bus compute."""
+    found = []
+    for node in nodes:
+        larger = [card for card in node.look["cards"][node.processes :] if card["bytes"] > node.bytes]
+        if node.device == "cuda" and larger:
+            smallest = min(node.cards, key=lambda card: int(card["bytes"]))
+            found.append(
+                f"{node.name} trains on its {short_name(smallest)}, the first on the bus, while its "
+                f"{short_name(larger[0])} has more memory: let them change slots"
+            )
+    return found
 
 
 def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:

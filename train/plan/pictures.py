@@ -52,10 +52,10 @@ def resolve(name: str) -> Dataset:
         return Dataset(name=as_name(place.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=place)
     found = of_folder(place)
     reason = f"{name} is a folder of {len(found)} pictures in {len({one.label for one in found})} classes"
-    reason += passed_over(place, found)
-    return Dataset(
-        name=as_name(place.resolve().name), reason=reason, files=tuple(one.file for one in found), folder=place
-    )
+    left = passed_over(place, found)
+    reason += f"; {left}" if left else ""
+    files = tuple(one.file for one in found)
+    return Dataset(name=as_name(place.resolve().name), reason=reason, files=files, folder=place, passed_over=left)
 
 
 def of_package(name: str, entry: dict[str, Any]) -> Dataset:
@@ -99,7 +99,8 @@ def of_folder(folder: Path) -> list[Listed]:
     else:
         found = of_classes(folder, "")
     if not found:
-        problem = f"this folder holds no pictures in sub-folders{passed_over(folder, [])}"
+        left = passed_over(folder, [])
+        problem = "this folder holds no pictures in sub-folders" + (f"; {left}" if left else "")
         raise BadInput(problem, f"folder: {folder}", f"give {FORMS}")
     if len({one.label for one in found}) < 2:
         raise BadInput(
@@ -130,7 +131,7 @@ def passed_over(folder: Path, found: list[Listed]) -> str:
     words = [f"no picture is in {named(folder, empty)}"] if empty else []
     if files:
         words.append(f"no picture that is read: {named(folder, files)}; convert pictures to {SUFFIXES[0]}")
-    return "".join(f"; {what}" for what in words)
+    return "; ".join(words)
 
 
 def named(folder: Path, paths: list[Path]) -> str:

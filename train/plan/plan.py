@@ -81,7 +81,9 @@ def prepare_words(plan: Plan) -> list[str]:
     ]
     config = plan.request.config
     patience = [f"--patience={config.patience}"] if config.patience else []
-    return ["prepare", "--json", f"--dataset={source}", *recipe, *config.prepare_words(model), *patience]
+    own = [*recipe, *config.prepare_words(model), *patience]
+    passed_over = [f"--passed-over={data.passed_over}"] if data.passed_over else []  # it is not brought to the head
+    return ["prepare", "--json", f"--dataset={source}", *own, *passed_over]
 
 
 def recipe_to_bring(plan: Plan) -> dict[str, Any]:
@@ -122,6 +124,8 @@ def own_calibrate_words(plan: Plan, entry: fit.NodeFit) -> list[str]:
         return []
     cut = plan.fit.cut
     words = [f"--weights={entry.place.weights}", *([f"--pipes={plan.settings['pipes']}"] if cut else [])]
+    if entry.place.weights == "stream":  # it tries no more rows at a time than an even share
+        words.append(f"--rows-per-step={-(-plan.settings['rows_per_step'] // sum(n.processes for n in plan.nodes))}")
     if cut and (part := cut.layers.get(entry.node.node)):
         rows = rows_in_pipe(plan.fit, plan.request.config, entry.node.node)
         count = (part[1] - part[0]) // entry.node.processes  # where it has several cards, one of them measures its part

@@ -48,7 +48,10 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
 LEAST_STEPS = 50
 """Of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
-COMMON_COUNTS = ("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision")
+COMMON_COUNTS = (
+    *("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision"),
+    *("rows_per_step", "memory_ceiling", "optimizer"),  # on a card they decide the micro-batch
+)
 """What a machine's speed depends on, beside the recipe's own."""
 
 
@@ -203,9 +206,14 @@ class RunConfig:
     def length_is_set(self) -> bool:
         return self.max_steps is not None or self.epochs is not None
 
+    @property
+    def usual_epochs(self) -> float:
+        """Passes over the rows where nobody has set a length, and they are LEAST_STEPS."""
+        return 1
+
     def steps_over(self, rows: int) -> int:
         """All steps of the run, with so many rows to train on."""
-        steps = self.max_steps or math.ceil((self.epochs or 1) * rows / self.rows_per_step)
+        steps = self.max_steps or math.ceil((self.epochs or self.usual_epochs) * rows / self.rows_per_step)
         return steps if self.length_is_set else max(steps, LEAST_STEPS)
 
     def warm_up(self, steps: int) -> int:

@@ -29,6 +29,12 @@ def require(folder: Path) -> None:
     config = read_config(folder)
     form_on_disk(config.get("quantization_config"), str(folder))
     held = headers(folder)
+    if not held and any(folder.glob("*.bin")):
+        raise BadInput(
+            "the model has no weights as .safetensors, and what a .bin lacks shows in its training alone",
+            f"folder: {folder}",
+            "load it with transformers and save it again: AutoModelForCausalLM.from_pretrained(…).save_pretrained(…)",
+        )
     if config.get("model_type") in FAMILIES and held:
         facts = facts_of(config, str(folder))
         compare(wanted(facts, config), held, facts, folder)
@@ -101,7 +107,7 @@ def has_bias(name: str, family: str, config: dict[str, Any]) -> bool:
 
 
 def headers(folder: Path) -> Header:
-    """Of all tensors, by name; empty where the weights are of another format."""
+    """Of all tensors, by name; empty where there is no such file."""
     found: Header = {}
     for file in files(folder):
         found |= header(file)

@@ -70,6 +70,18 @@ def test_what_was_foretold_stands_beside_what_came(fetched: Path) -> None:
     assert "seconds a step 1.50 2.00" in words and f"rows a step, {WORKER} 3 0.3" in words, words
 
 
+def test_what_of_the_data_was_left_out_is_said(fetched: Path) -> None:
+    reason = "data: 1 of 41 records are skipped, the first: notes.jsonl line 41: <the answer> is empty"
+    file = fetched / "nodes" / HEAD / "events.jsonl"
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    for event in events:
+        if event["event"] == "start":
+            event["reasons"] = ["as set", reason]
+    write(file.parent, file.name, events)
+    page = write_page(read_history(fetched), fetched / "report.html")
+    assert reason in text_of(page) and "<the answer>" not in page.read_text()
+
+
 def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
     file = fetched / "nodes" / HEAD / "events.jsonl"
     file.write_text("".join(line + "\n" for line in file.read_text().splitlines() if '"done"' not in line))

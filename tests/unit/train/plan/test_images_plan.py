@@ -13,7 +13,7 @@ from console.electricity import of_plan
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
 from train.plan import pictures, plan, request
-from train.plan.config import ImagesConfig, load_config
+from train.plan.config import ImagesConfig, RunConfig, load_config
 from train.plan.decide import decide
 from train.plan.nodes import LaunchFacts
 from train.plan.picture_facts import PictureFacts
@@ -66,6 +66,7 @@ def test_nothing_is_brought_but_the_pictures(photos: Path) -> None:
 
 @pytest.mark.parametrize("command", ["prepare", "calibrate"])
 def test_what_a_node_is_told_means_the_same_there(photos: Path, command: str) -> None:
+    (photos / "dog/notes.txt").unlink()  # or its name is told as well, which is no setting
     found = decided({"dataset": str(photos), "model": "vit-tiny", "image_size": 56}, GPU)
     told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
@@ -78,7 +79,8 @@ def test_the_settings_that_are_written_down_are_read_again_as_they_are(photos: P
     written = files_of_node(found)
     settings = yaml.safe_load(written["config/training_config.yaml"])
     assert settings["model"] == "resnet18" and settings["optimizer"] == "sgd" and settings["learning_rate"] == 0.1
-    assert settings["image_size"] == settings["max_seq_length"] == 128 and settings["epochs"] == 10
+    assert settings["image_size"] == settings["max_seq_length"] == 128
+    assert settings.get("epochs") is None, "nobody has set it: a run of few pictures may be longer"
     there = load_config(settings).scoped("math")
     assert there == {name: found.settings[name] for name in there}
     launched = json.loads(written[f"logs/runs/{found.run}/launch.json"])
@@ -91,7 +93,7 @@ def test_the_plan_is_in_the_words_of_pictures(photos: Path) -> None:
     text = "\n".join(lines)
     assert "from nothing, all 11.2 M weights · 256 pictures of 128 × 128 a step · 100 steps" in lines[0]
     assert "a new resnet18 of 11.2 M weights: 2 classes, pictures of 128 × 128" in text
-    assert "rate      0.8: 0.4 at 128 rows a step, in proportion to the rows (linear rule, SGD); 100 steps" in text
+    assert "rate      0.8: 0.4 at 128 rows a step, in proportion to the rows (linear rule, SGD); 10 steps" in text
     assert "all 11.2 M weights travel in each step" in text and "of a step of 256 pictures" in text
     assert "tokens" not in text and "lora" not in text
 
@@ -106,8 +108,10 @@ def test_a_trained_model_is_brought_and_fine_tuned(photos: Path) -> None:
     )
     text = "\n".join(plan_view.lines(found))
     assert found.lacking == ["a", "b"] and found.model_bytes == 102_000_000
-    assert "all 23.5 M weights · 64 pictures of 224 × 224 a step · 3 epochs" in text and "nothing" not in text
+    assert "all 23.5 M weights · 64 pictures of 224 × 224 a step · 3 epochs, 50 steps at least" in text
+    assert "nothing" not in text
     assert "rate      5e-05: 0.0001 at 256 rows a step, with the root of the rows (AdamW); 100 steps" in text
+    assert "steps     50 at least, where 3 times through the data is less: fewer teach little; set epochs" in text
     written = yaml.safe_load(files_of_node(found)["config/training_config.yaml"])
     assert written["model"] == "/home/user/ai-cluster/models/base/microsoft--resnet-50"
     there = load_config(written)
@@ -161,6 +165,32 @@ def test_the_learning_rate_follows_the_rows_of_a_step() -> None:
     assert rate(rows_per_step=1024, **vit) == pytest.approx(2 * rate(rows_per_step=256, **vit))
     given = load_config({"recipe": "images", "learning_rate": 0.3})
     assert "learning rate 0.3: as set" in given.rate_reason
+
+
+def test_what_no_picture_is_made_of_is_told_to_the_head(photos: Path) -> None:
+    (photos / "bird").mkdir()
+    found = decided({"dataset": str(photos)}, GPU, GPU)
+    passed_over = "no picture is in bird; no picture that is read: dog/notes.txt; convert pictures to .jpg"
+    assert found.request.dataset.reason.endswith(f"; {passed_over}")
+    assert f"--passed-over={passed_over}" in plan.prepare_words(found)
+
+
+def test_a_run_of_few_pictures_has_fifty_steps_and_says_why_unless_its_length_is_set() -> None:
+    """Sixty pictures, ten times, are ten steps: none of them at its rate, were the warm-up a hundred."""
+
+    def read(**values: Any) -> RunConfig:
+        return load_config({"recipe": "images", "dataset": "x", **values})
+
+    plain, tuned, given = read(), read(model="microsoft/resnet-50"), read(epochs=10)
+    assert [config.steps_over(60) for config in (plain, tuned, given)] == [50, 50, 10]
+    assert [config.steps_over(64_000) for config in (plain, tuned, given)] == [10_000, 3_000, 10_000]
+    assert plain.length_reasons(60) == [
+        "50 steps, 53.3 times through the data: fewer teach little; set epochs or max_steps for another length",
+        "warm-up of 5 steps, a tenth of 50: set warmup_steps for another",
+    ]
+    assert plain.rate_reason.endswith("; 100 steps of warm-up, or a tenth of a shorter run")
+    assert read(max_steps=20).rate_reason.endswith("; 2 steps of warm-up")
+    assert read(warmup_steps=7).rate_reason.endswith("; 7 steps of warm-up")
 
 
 def test_a_class_for_each_folder_or_each_label_of_a_table(photos: Path) -> None:

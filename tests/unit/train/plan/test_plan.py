@@ -98,6 +98,17 @@ def test_a_process_for_each_card_and_memory_of_the_smallest() -> None:
     assert [(node.processes, node.bytes // GB, node.device) for node in found] == [(2, 16, "cpu"), (1, 32, "cpu")]
 
 
+def test_cards_that_do_not_train_decide_nothing() -> None:
+    large, small = card("RTX 3090", 24) | {"capability": "8.6"}, card("GT 1030", 2) | {"capability": "6.1"}
+    found = nodes(look(cards=[large, small]), cuda=True, processes={"n0": 1})
+    assert (found[0].bytes // GB, found[0].bf16, found[0].computes_on) == (24, True, "RTX 3090")
+    assert not obstacles.larger_card_idle(found)
+    first_on_the_bus = nodes(look(cards=[small, large]), cuda=True, processes={"n0": 1})
+    assert first_on_the_bus[0].bytes // GB == 2
+    (said,) = obstacles.larger_card_idle(first_on_the_bus)
+    assert said.startswith("n0 trains on its GT 1030, the first on the bus, while its RTX 3090 has more memory")
+
+
 def test_a_card_too_old_for_bf16_is_known_before_the_launch() -> None:
     rtx, gtx, unknown = (card("x", 8) | {"capability": number} for number in ("8.6", "7.5", ""))
     found = nodes(look(cards=[rtx, gtx]), look(cards=[rtx]), look(cards=[unknown]), cuda=True)
@@ -426,6 +437,17 @@ def test_of_a_model_that_is_cut_the_agents_know_who_holds_how_much(tmp_path: Pat
     assert yaml.safe_load(made_files["config/training_config.yaml"])["pipes"] == "n0+n1"
     own = [node["calibrate"] for node in plan.as_data(found)["nodes"]]
     assert ["--part=0-2" in own[0], "--part=2-4" in own[1], any("part" in word for word in own[2])] == [1, 1, 0]
+
+
+def test_a_calibration_is_told_what_decides_the_micro_batch() -> None:
+    cards = look(cards=[card("RTX 4070", 12), card("RTX 4070", 12)]), look(cards=[card("RTX 4070", 12)])
+    found = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "memory_ceiling": 0.8})
+    told = plan.as_data(found)
+    assert {"--rows-per-step=10", "--memory-ceiling=0.8", "--optimizer=adamw"} <= set(told["calibrate"])
+    assert not any("rows" in word for node in told["nodes"] for word in node["calibrate"])
+    streaming = made(nodes(*cards, cuda=True), {"rows_per_step": 10, "weights": "stream"})
+    for node in plan.as_data(streaming)["nodes"]:
+        assert "--rows-per-step=4" in node["calibrate"], "an even share of three processes: no run takes more at a time"
 
 
 def test_the_training_file_is_taken_back_by_the_training_package(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from train.plan import plan, request
 from train.plan.config import load_config
 from train.plan.decide import decide
 from train.plan.nodes import LaunchFacts
+from train.plan.settings import COMMON_COUNTS
 
 GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}
@@ -68,7 +69,8 @@ def test_what_a_node_is_told_means_the_same_there(texts: Path, command: str) -> 
     found = decided({"dataset": str(texts), "size": "50m", "tokenizer": "bytes", "tie_embeddings": False}, GPU)
     told = [word.removeprefix("--").partition("=") for word in plan.as_data(found)[command][2:]]
     there = load_config({name.replace("-", "_"): value for name, _, value in told})
-    alike = {"prepare": ("tokenizer", "vocab_size", "max_seq_length"), "calibrate": (*found.request.config.COUNTED,)}
+    counts = COMMON_COUNTS + found.request.config.COUNTED
+    alike = {"prepare": ("tokenizer", "vocab_size", "max_seq_length"), "calibrate": counts}
     for name in alike[command]:
         assert getattr(there, name) == found.settings[name], name
 
