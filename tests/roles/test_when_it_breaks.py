@@ -88,6 +88,19 @@ def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> No
     assert host.run("sort", "-u", "/tmp/german") == ""
 
 
+@pytest.mark.spoils(VICTIM)
+def test_an_sshd_that_takes_keys_from_elsewhere_is_told_and_no_password_is_blamed(person: Person) -> None:
+    host, settings = person.cluster[VICTIM], "/etc/ssh/sshd_config.d/10-keys.conf"
+    takes = f"cat > {settings}; systemctl reload ssh"
+    host.run("sh", "-c", takes, stdin="AuthorizedKeysFile /etc/ssh/keys/%u\n")
+    said = person.types("bootstrap", phase="ssh_trust", limit=VICTIM)
+    assert said.rc == 1 and "the password was not accepted" not in said.out
+    assert "its sshd takes keys from /etc/ssh/keys/user, not from /home/user/.ssh/authorized_keys" in said.out
+    assert "fix: on it, in /etc/ssh/sshd_config: add .ssh/authorized_keys to AuthorizedKeysFile" in said.out
+    host.run("sh", "-c", takes, stdin="AuthorizedKeysFile /etc/ssh/keys/%u .ssh/authorized_keys\n")
+    person.bootstraps(phase="ssh_trust", limit=VICTIM)
+
+
 def test_nodes_of_different_releases_are_told_before_anything_changes(person: Person) -> None:
     """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
     newer = person.cluster[VICTIM]
