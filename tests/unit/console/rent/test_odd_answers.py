@@ -274,8 +274,8 @@ def test_a_keeper_gives_back_among_odd_orders(orders: list[Any], tmp_path: Path)
     kept(world, lease)
 
 
-@pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, []])
-def test_a_keeper_gives_back_where_the_list_cannot_be_read(answer: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, [], {"code": 0, "orders": []}])
+def test_a_keeper_gives_back_where_the_list_cannot_be_read_or_leaves_it_out(answer: Any, tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
     lists(world, lambda listed: answer if world.living() else listed)
     kept(world, lease)
