@@ -101,18 +101,21 @@ def test_an_sshd_that_takes_keys_from_elsewhere_is_told_and_no_password_is_blame
     person.bootstraps(phase="ssh_trust", limit=VICTIM)
 
 
-def test_nodes_of_different_releases_are_told_before_anything_changes(person: Person) -> None:
+def test_nodes_of_different_releases_or_processors_are_told_before_anything_changes(person: Person) -> None:
     """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
-    newer = person.cluster[VICTIM]
-    site = newer.run("python3", "-c", "import sitecustomize as s; print(s.__file__)").strip()
-    claim = "import sys; sys.version_info = (3, 14, 0)\n"
-    newer.run("sh", "-c", f"cp -L {site} /root/site; cat >> {site}", stdin=claim)
-    try:
-        person.writes(motley_python_env_manage=True)
+    person.writes(motley_python_env_manage=True)
+    host = person.cluster[VICTIM]
+    site = host.run("python3", "-c", "import sitecustomize as s; print(s.__file__)").strip()
+    host.run("cp", "-L", site, "/root/site")
+    claims = {
+        "import sys; sys.version_info = (3, 14, 0)\n": ("the nodes have different Pythons", f"{VICTIM} 3.14"),
+        "import platform; platform.machine = lambda: 'aarch64'\n": ("different processors", f"{VICTIM} aarch64"),
+    }
+    for claim, words in claims.items():
+        host.run("sh", "-c", f"cat /root/site - > {site}", stdin=claim)
         said = person.types("bootstrap")
-    finally:
-        newer.run("sh", "-c", f"cat /root/site > {site}; rm /root/site")
-    assert said.rc == 1 and "the nodes have different Pythons" in said.out and f"{VICTIM} 3.14" in said.out, said.out
+        assert said.rc == 1 and all(word in said.out for word in words), said.out
+    host.run("sh", "-c", f"cat /root/site > {site}; rm /root/site")
     assert nothing_changed(person), said.out
 
 
