@@ -16,10 +16,10 @@ from lab.shell import LabError, fetch, run
 PACKAGES = (
     "systemd systemd-sysv systemd-timesyncd dbus libpam-systemd udev python3 python3-apt openssh-server sudo"
     " netplan.io iproute2 iputils-ping rsync ca-certificates less procps kmod pciutils nano nftables"
-    " passwd adduser mount openssh-client"
+    " passwd adduser mount openssh-client netbase"
 ).split()
 # Not installed, but offered by the lab's own package repository beside what is: what a role may want to add.
-OFFERED = "ufw network-manager python3-venv shellcheck gcc libc6-dev libpython3-dev".split()
+OFFERED = "ufw firewalld network-manager python3-venv shellcheck gcc libc6-dev libpython3-dev".split()
 OFFERED_BY = {"trixie": ["sudo-rs"], "forky": ["sudo-rs"]}
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 UNRELEASED = "forky"

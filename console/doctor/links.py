@@ -53,6 +53,7 @@ def ports(readings: Readings) -> Found:
         raise Skipped("fewer than two nodes to try it between")
     wrong = [explained("ports", node.name, node.link_failed) for node in tried if node.link_failed]
     mute = {node.name for node in tried if node.link_failed}
+    known = {node.name: node for node in tried}
     shut: dict[str, dict[str, str]] = {}
     for node in tried:
         for peer, link in (node.links or {}).items():
@@ -62,9 +63,15 @@ def ports(readings: Readings) -> Found:
     routes = sum(len(node.links or {}) for node in tried)
     for name, callers in shut.items():
         how = listed(list(callers.values()))
-        what = f"training ports there are closed to {listed(list(callers))} ({how})"
-        fix = f"{bootstrap('firewall', name)}; else sudo nft list ruleset there, or a router that isolates Wi-Fi"
-        wrong.append(Finding(node=name, what=what, fix=fix, phase="firewall", safe=True))
+        called = known[name]
+        rule = _rule(called, [], "input")
+        what = f"training ports there are closed to {listed(list(callers))} ({how})" + _named(rule)
+        if _is_firewalld(rule):
+            fixed = _by_firewalld(called, [known[caller].address for caller in callers])
+        else:
+            other = "sudo nft list ruleset there, or a router that isolates Wi-Fi"
+            fixed = {"fix": f"{bootstrap('firewall', name)}; else {other}", "phase": "firewall", "safe": True}
+        wrong.append(Finding(node=name, what=what, **fixed))
     wrong += _closed(readings, partly)
     bad = sum(map(len, shut.values())) + len(partly)
     alone = "" if any(_shut(link) is not None for node in tried for link in (node.links or {}).values()) else ALONE
@@ -92,7 +99,7 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
     """One finding for each machine whose rule it is: the called one's, or the caller's own where only that is known."""
     theirs: dict[tuple[str, bool], list[tuple[NodeReadings, list[list[Any]]]]] = {}
     for caller, called, closed in partly:
-        own = not _rule(called, closed) and bool(_rule(caller, closed))
+        own = not _rule(called, closed, "input") and bool(_rule(caller, closed, "output"))
         theirs.setdefault((caller.name if own else called.name, own), []).append((called if own else caller, closed))
     found = []
     for node in readings.nodes:
@@ -102,23 +109,43 @@ def _closed(readings: Readings, partly: list[tuple[NodeReadings, NodeReadings, l
                 ports = listed([f"{low}–{high}" if low < high else str(low) for low, high, _ in sorted(closed)])
                 who, how = listed([other.name for other, _ in others]), listed([str(why) for *_, why in closed])
                 what = f"it cannot call ports {ports} of {who}" if own else f"ports {ports} are closed there to {who}"
-                rule = _rule(node, closed)
-                what += f" ({how}), which runs use" + (f": {rule}" if rule else "")
-                fix = "on it: let the nodes in before that rule, or take it away: sudo nft list ruleset"
-                found.append(Finding(node=node.name, what=what, fix=fix))
+                rule = _rule(node, closed, "output" if own else "input")
+                what += f" ({how}), which runs use{_named(rule)}"
+                fixed: Facts = {
+                    "fix": "on it: let the nodes in before that rule, or take it away: sudo nft list ruleset"
+                }
+                if _is_firewalld(rule) and not own:
+                    fixed = _by_firewalld(node, [other.address for other, _ in others])
+                found.append(Finding(node=node.name, what=what, **fixed))
     return found
 
 
-def _rule(node: NodeReadings, closed: list[list[Any]]) -> str:
+def _rule(node: NodeReadings, closed: list[list[Any]], hook: str) -> Facts | None:
     """The first of its owner's rules that names such a port, else a chain that drops whatever no rule lets in."""
-    rules = node.part("rules") or []
+    rules: list[Facts] = [rule for rule in node.part("rules") or [] if rule["hook"] in (hook, "")]
     naming = [
         rule
         for rule in rules
         if any(low <= last and first <= high for low, high in rule["ports"] for first, last, _ in closed)
     ]
-    rule = next(iter(naming), None) or next((rule for rule in rules if not rule["ports"]), None)
-    return f"{rule['rule']} (chain {rule['chain']})" if rule else ""
+    return next(iter(naming), None) or next((rule for rule in rules if not rule["ports"]), None)
+
+
+def _named(rule: Facts | None) -> str:
+    return f": {rule['rule']} (chain {rule['chain']})" if rule else ""
+
+
+def _is_firewalld(rule: Facts | None) -> bool:
+    return rule is not None and rule["chain"].startswith("inet firewalld ")
+
+
+def _by_firewalld(node: NodeReadings, callers: list[str]) -> Facts:
+    """Its rules are its own to change. By hand, whoever is let in is let in to everything."""
+    sources = " ".join(f"--add-source={address}" for address in dict.fromkeys(callers))
+    by_hand = f"on it: sudo firewall-cmd --permanent --zone=trusted {sources}; sudo firewall-cmd --reload"
+    if not node.expected.get("firewall"):
+        return {"fix": by_hand}
+    return {"fix": f"{bootstrap('firewall', node.name)}; else {by_hand}", "phase": "firewall", "safe": True}
 
 
 def _measured(readings: Readings, key: str) -> dict[Pair, float]:

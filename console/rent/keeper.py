@@ -20,7 +20,9 @@ AFTER_S = 30.0
 """Its turn comes after the watcher's."""
 EVERY_S = 20.0
 LOOK_S = 60.0
-"""Before its time it only looks whether the machine is still rented."""
+"""So long it sleeps at most before its time, as its machine may have slept too; and where there may be nothing left."""
+DOUBT_S = 3600.0
+"""An order that lives is looked for so long at most where the market denies it, and no longer than it was to live."""
 ANSWER_S = 60.0
 
 
@@ -51,19 +53,18 @@ def program(facts: dict[str, Any]) -> str:
     return f"{brings}\nfrom console.rent.keeper_on_node import on_node\non_node({facts!r}, {brings!r})"
 
 
+def facts(market: Clore, lease: Lease | None, left_s: float) -> dict[str, Any]:
+    of_lease = {"mark": lease.mark, "order": lease.order} if lease else {"mark": "", "order": 0}
+    doubt_s = min(DOUBT_S, lease.hours * 3600) if lease else 0.0
+    pace = {"after_s": AFTER_S, "every_s": EVERY_S, "look_s": LOOK_S, "doubt_s": doubt_s}
+    return {"key": market.key, "url": market.url, "left_s": left_s, **of_lease, **pace}
+
+
 def arm(command: list[str], market: Clore, lease: Lease | None, left_s: float = 0.0) -> Kept:
     """Without a lease it only tries the market. `command`: of `python3 -` there."""
-    facts: dict[str, Any] = {
-        "key": market.key,
-        "url": market.url,
-        "mark": lease.mark if lease else "",
-        "left_s": left_s,
-    }
-    facts |= {"order": lease.order if lease else 0, "after_s": AFTER_S, "every_s": EVERY_S, "look_s": LOOK_S}
+    told = program(facts(market, lease, left_s))
     try:
-        done = subprocess.run(
-            command, input=program(facts), capture_output=True, text=True, timeout=ANSWER_S, check=False
-        )
+        done = subprocess.run(command, input=told, capture_output=True, text=True, timeout=ANSWER_S, check=False)
     except subprocess.TimeoutExpired:
         return Kept(f"it gave no answer within {ANSWER_S:.0f} s")
     lines = done.stdout.strip().splitlines()

@@ -14,6 +14,7 @@ import pwd
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from console.rent.unit_words import quoted
 
 FOLDER = Path.home() / ".motley-keeper"
 UNITS = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "systemd/user"
-MISSING = 3
-"""An order that the market does not list so often in a row has been given back by somebody else."""
 
 
 def on_node(facts: dict[str, Any], program: str) -> None:
@@ -126,23 +125,43 @@ def left_s(facts: dict[str, Any]) -> float:
     if facts["boot"] == boot():
         left = facts["end_up"] - up()
     else:
-        left = facts["end_wall"] - time.time() if time.time() >= facts["began_wall"] else 0.0
+        left = facts["end_wall"] - time.time() if time.time() >= facts["began_wall"] else -facts["after_s"]
     return float(left + facts["after_s"])
 
 
-def keep(market: Clore, facts: dict[str, Any]) -> None:
-    """Whatever the market answers, and whatever that breaks here."""
-    missing = 0
-    while True:
-        left = left_s(facts)
-        try:
-            ours = [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
-            missing = 0 if ours else missing + 1
-        except Exception:
-            ours = [facts["order"]]
-        if missing >= (MISSING if left > 0 else 1):
-            return
-        for number in ours if left <= 0 else []:
+def keep(
+    market: Clore,
+    facts: dict[str, Any],
+    *,
+    left: Callable[[dict[str, Any]], float] = left_s,
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
+    """Whatever the market answers, and whatever that breaks here.
+
+    A list that leaves the order out is no proof: it is ended by its number, and looked for until the market has both
+    ended it and lists it no longer. Where it says only one of them, somebody else may have been quicker.
+    """
+    ended, doubt_s = False, facts["doubt_s"]
+    while doubt_s > 0:
+        if (early_s := left(facts)) > 0:
+            sleep(min(facts["look_s"], early_s))
+            continue
+        listed = ours(market, facts)
+        for number in {facts["order"], *(listed or [])}:
             with contextlib.suppress(Exception):
                 market.cancel(number)
-        time.sleep(facts["every_s"] if left <= 0 else min(facts["look_s"], left))
+                ended = ended or number == facts["order"]
+        if ended and listed == []:
+            return
+        gone = listed == [] or (ended and listed is None)
+        pause_s = facts["look_s"] if gone else facts["every_s"]
+        doubt_s = doubt_s - pause_s if gone else facts["doubt_s"]
+        sleep(pause_s)
+
+
+def ours(market: Clore, facts: dict[str, Any]) -> list[int] | None:
+    """Its orders of this lease; None where its list cannot be read."""
+    try:
+        return [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
+    except Exception:
+        return None

@@ -53,7 +53,7 @@ def worst_lines(usd_h: float, helper: Helper) -> list[str]:
     if helper.keeper:
         by = f"{helper.keeper} gives it back half a minute later"
         if helper.outlives:
-            kept = f"in a file on {helper.keeper} (0600) until the machine is back: a restart of it does not matter"
+            kept = f"in a file on {helper.keeper} (0600) until its time is over: a restart of it does not matter"
         else:
             kept = f"in the memory of {helper.keeper} alone; if that restarts too, {rate} until this one wakes"
         return [f"worst     {asleep}: {by}", f"key       {kept}"]

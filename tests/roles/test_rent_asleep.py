@@ -127,13 +127,14 @@ def test_a_machine_at_home_that_was_restarted_gives_back_and_has_no_key_any_more
     has_no_unit(host)
 
 
-def test_what_was_given_back_long_before_leaves_no_key_there(renter: Renter, at_home: str) -> None:
+def test_what_was_given_back_before_leaves_no_key_there(renter: Renter, at_home: str, hours: str) -> None:
     host = renter.lab.host("gpu-master")
     lingers(host)
-    assert renter.rents("1", "--keeper", at_home).returncode == 0
+    assert renter.rents(hours, "--keeper", at_home).returncode == 0
     assert renter.types("give-back", "--yes").returncode == 0
     folder = host.disk.root / f"home/{USER}/.motley-keeper"
-    pace.until(lambda: not folder.exists(), 300, "it looks each minute, and has nothing to do any more")
+    looks_s = 2 * float(hours) * 3600 + 180  # as long again as its hours, and by the minute
+    pace.until(lambda: not folder.exists(), looks_s, "the market denies it, and did not end it for this one")
 
 
 # -- a timer of the laptop ----------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""Who is let in: nodes and controller to the training ports, everybody to SSH wherever it is; by nftables and by ufw.
+"""Who is let in: nodes and controller to training ports, everybody to SSH wherever it is; by nftables, ufw, firewalld.
 
-A machine whose owner uses ufw keeps it: Motley's rules are ufw's rules, and go with an undo.
+A machine whose owner uses ufw or firewalld keeps it: Motley's rules are rules of it, and go with an undo.
 """
 
 import os
@@ -34,6 +34,11 @@ def person(trio: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Person:
     # The owner lets in what no rule names; one of the rules denies the LAN: Motley's must stand before it.
     rules = "ufw default allow incoming; ufw allow ssh; ufw deny from 10.77.0.0/24 to any port 29500 proto tcp"
     person.cluster[HEAD].run("sh", "-ec", f"{rules}; ufw --force enable")
+    # Here what no rule names is kept out; of SSH's ports the owner has named both.
+    installs_beside_a_dead_source(person.cluster[SOCKET], "firewalld")
+    pace.until(lambda: person.cluster[SOCKET].outcome("firewall-cmd", "--state").returncode == 0, 60, "no firewalld")
+    person.cluster[SOCKET].run("firewall-cmd", "--quiet", "--permanent", f"--add-port={SSH_PORTS[SOCKET]}/tcp")
+    person.cluster[SOCKET].run("firewall-cmd", "--quiet", "--reload")
     for name, port in SSH_PORTS.items():
         listens_elsewhere(person.cluster[name], port, by_socket=name == SOCKET)
     # Addresses are left to the router here: the ones that they have are the ones that they shall have.
@@ -95,7 +100,10 @@ def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     hosts = person.cluster
     head = hosts[HEAD]
     before = head.run("ufw", "show", "added")
+    of_firewalld = ["firewall-cmd", "--list-all-policies"]
+    policies = hosts[SOCKET].run(*of_firewalld)
     listens(head, 29500)
+    listens(hosts[SOCKET], 29500)
     listens(hosts[FRIEND], 51413)
     with downloads(hosts, hosts[FRIEND]) as fetched:
         pace.until(lambda: fetched() > 0, 30, "nothing comes")
@@ -106,6 +114,8 @@ def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     assert head.outcome("nft", "list", "table", "inet", "motley").returncode != 0
     pace.until(lambda: hosts[FRIEND].outcome(*knock(head, 29500)).returncode == 0, 30, "a friend is not let in")
     assert hosts.stranger(*knock(head, 29500)).returncode != 0
+    assert hosts[FRIEND].outcome(*knock(hosts[SOCKET], 29500)).returncode == 0
+    assert hosts.stranger(*knock(hosts[SOCKET], 29500)).returncode != 0
     pace.until(
         lambda: hosts[SOCKET].outcome(*knock(hosts[FRIEND], 51413)).returncode == 0, 30, "a friend is not let in"
     )
@@ -116,6 +126,7 @@ def test_nodes_are_let_in_and_strangers_only_to_ssh(person: Person) -> None:
     assert set(person.bootstraps(phase="firewall").changed().values()) == {0}
     assert person.types("undo", phase="firewall").rc == 0
     assert head.run("ufw", "show", "added") == before
+    assert hosts[SOCKET].run(*of_firewalld) == policies
 
 
 def controller_has(cluster: Cluster, *addresses: str) -> None:

@@ -88,18 +88,34 @@ def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> No
     assert host.run("sort", "-u", "/tmp/german") == ""
 
 
-def test_nodes_of_different_releases_are_told_before_anything_changes(person: Person) -> None:
+@pytest.mark.spoils(VICTIM)
+def test_an_sshd_that_takes_keys_from_elsewhere_is_told_and_no_password_is_blamed(person: Person) -> None:
+    host, settings = person.cluster[VICTIM], "/etc/ssh/sshd_config.d/10-keys.conf"
+    takes = f"cat > {settings}; systemctl reload ssh"
+    host.run("sh", "-c", takes, stdin="AuthorizedKeysFile /etc/ssh/keys/%u\n")
+    said = person.types("bootstrap", phase="ssh_trust", limit=VICTIM)
+    assert said.rc == 1 and "the password was not accepted" not in said.out
+    assert "its sshd takes keys from /etc/ssh/keys/user, not from /home/user/.ssh/authorized_keys" in said.out
+    assert "fix: on it, in /etc/ssh/sshd_config: add .ssh/authorized_keys to AuthorizedKeysFile" in said.out
+    host.run("sh", "-c", takes, stdin="AuthorizedKeysFile /etc/ssh/keys/%u .ssh/authorized_keys\n")
+    person.bootstraps(phase="ssh_trust", limit=VICTIM)
+
+
+def test_nodes_of_different_releases_or_processors_are_told_before_anything_changes(person: Person) -> None:
     """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
-    newer = person.cluster[VICTIM]
-    site = newer.run("python3", "-c", "import sitecustomize as s; print(s.__file__)").strip()
-    claim = "import sys; sys.version_info = (3, 14, 0)\n"
-    newer.run("sh", "-c", f"cp -L {site} /root/site; cat >> {site}", stdin=claim)
-    try:
-        person.writes(motley_python_env_manage=True)
+    person.writes(motley_python_env_manage=True)
+    host = person.cluster[VICTIM]
+    site = host.run("python3", "-c", "import sitecustomize as s; print(s.__file__)").strip()
+    host.run("cp", "-L", site, "/root/site")
+    claims = {
+        "import sys; sys.version_info = (3, 14, 0)\n": ("the nodes have different Pythons", f"{VICTIM} 3.14"),
+        "import platform; platform.machine = lambda: 'aarch64'\n": ("different processors", f"{VICTIM} aarch64"),
+    }
+    for claim, words in claims.items():
+        host.run("sh", "-c", f"cat /root/site - > {site}", stdin=claim)
         said = person.types("bootstrap")
-    finally:
-        newer.run("sh", "-c", f"cat /root/site > {site}; rm /root/site")
-    assert said.rc == 1 and "the nodes have different Pythons" in said.out and f"{VICTIM} 3.14" in said.out, said.out
+        assert said.rc == 1 and all(word in said.out for word in words), said.out
+    host.run("sh", "-c", f"cat /root/site > {site}; rm /root/site")
     assert nothing_changed(person), said.out
 
 

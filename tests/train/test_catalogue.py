@@ -1,5 +1,6 @@
 """Names: what they mean, and what a machine without the hub answers. A small HTTP server stands for the hub."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,9 +22,11 @@ from tests.train.bases import save_in_4bit
 from tests.train.cluster import ROOT, environment
 from tests.train.families import make
 from train.cache import build_once
+from train.engine import pipes
 from train.errors import BadInput
 from train.hub_data import hub_dataset, of_card, pick, training_files, training_part
-from train.models import backends
+from train.models import backends, hf, picture_bases
+from train.models.backends import ModelSpec
 from train.models.fetch import list_hub
 from train.models.model_files import model_folder
 from train.plan import weight_files
@@ -458,3 +461,23 @@ def test_a_model_in_several_files_or_saved_without_its_head_is_whole(tmp_path):
 
 def test_files_quantised_by_bitsandbytes_hold_the_whole_model(tmp_path):
     weight_files.require(save_in_4bit(tmp_path / "tiny-4bit"))
+
+
+LOADS = {
+    "a base": lambda folder: hf.build(ModelSpec(folder=str(folder))),
+    "its settings": lambda folder: hf.config_of(ModelSpec(folder=str(folder))),
+    "pictures": picture_bases.config_of,
+    "a stage": pipes._model_config,
+}
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_the_code_that_a_model_brings_along_is_not_run_whatever_is_answered(kind, tmp_path, monkeypatch):
+    """In a terminal the library would ask, and a y would run it."""
+    told = {"model_type": "mine", "auto_map": {name: f"mine.{name}" for name in ("AutoConfig", "AutoModelForCausalLM")}}
+    (tmp_path / "config.json").write_text(json.dumps(told))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with contextlib.suppress(BadInput, ValueError):
+        LOADS[kind](tmp_path)
+    assert not (tmp_path / "ran").exists()

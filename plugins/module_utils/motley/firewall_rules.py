@@ -9,26 +9,34 @@ OWN = "table inet motley"
 COUNTER = re.compile(r"counter packets \d+ bytes \d+ ?")
 PORTS = re.compile(r"\b(?:tcp|th) dport (\{[^}]*\}|[\d-]+)")
 VERDICT = re.compile(r"\b(?:drop|reject)\b")
+HOOK = re.compile(r"type filter hook (\w+)")
 
 
 def denying(listing: str) -> list[dict[str, Any]]:
-    """`nft list ruleset` → {chain, rule, ports}; ports are [first, last] pairs, and none where all are meant: a chain
-    that drops whatever no rule lets in."""
-    found, table, chain = [], "", ""
+    """`nft list ruleset` → {chain, hook, rule, ports}; ports are [first, last] pairs, and none where all are meant: a
+    chain that drops whatever no rule lets in, by its policy or, as firewalld's, by a rule for all that gets there."""
+    found, table, chain, hook = [], "", "", ""
     for line in map(str.strip, listing.splitlines()):
         if line.startswith("table "):
             table = line.removesuffix(" {")
         elif line.startswith("chain "):
-            chain = f"{table.removeprefix('table ')} {line.removeprefix('chain ').removesuffix(' {')}"
-        elif table != OWN and VERDICT.search(line):
-            found += rule_of(chain, COUNTER.sub("", line))
+            chain, hook = f"{table.removeprefix('table ')} {line.removeprefix('chain ').removesuffix(' {')}", ""
+        elif table != OWN:
+            hook = hooked[1] if (hooked := HOOK.match(line)) else hook
+            if VERDICT.search(line):
+                found += rule_of(chain, hook, COUNTER.sub("", line))
     return found
 
 
-def rule_of(chain: str, rule: str) -> list[dict[str, Any]]:
+def rule_of(chain: str, hook: str, rule: str) -> list[dict[str, Any]]:
+    """`hook` is empty in a chain that others lead to."""
+    where = {"chain": chain, "hook": hook}
     if ports := PORTS.search(rule):
         pairs = [word.partition("-") for word in re.findall(r"\d+(?:-\d+)?", ports[1])]
-        return [{"chain": chain, "rule": rule, "ports": [[int(low), int(high or low)] for low, _, high in pairs]}]
-    if re.search(r"hook (?:input|output) .*policy drop", rule):
-        return [{"chain": chain, "rule": "policy drop", "ports": []}]
+        return [{**where, "rule": rule, "ports": [[int(low), int(high or low)] for low, _, high in pairs]}]
+    if hook in ("input", "output"):
+        if re.search("policy drop", rule):
+            return [{**where, "rule": "policy drop", "ports": []}]
+        if VERDICT.match(rule):
+            return [{**where, "rule": rule, "ports": []}]
     return []

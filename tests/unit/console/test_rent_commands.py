@@ -206,6 +206,15 @@ def test_every_later_command_gives_back_what_no_lease_knows(books: Books, capsys
     assert len(books.asked) == asked, "it looks once a minute"
 
 
+def test_whatever_breaks_in_a_look_is_no_error_of_another_command(
+    books: Books, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rent()
+    monkeypatch.setattr(clore, "order_of", lambda _: 1 / 0)
+    rent_commands.before_any("status")
+    assert "rented-1000 is rented, and the market does not answer" in capsys.readouterr().err
+
+
 def test_no_key_and_no_lease_means_no_market(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLORE_API_KEY")
     rent_commands.before_any("status")

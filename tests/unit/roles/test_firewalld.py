@@ -1,4 +1,4 @@
-"""What firewalld is told, where it is the machine's firewall: tried on a real one by hand (docs/inside/proven.md)."""
+"""What firewalld is told, where it is the machine's firewall: a real one is told it in tests/roles/test_ufw.py."""
 
 from __future__ import annotations
 

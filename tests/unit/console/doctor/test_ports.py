@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from console.doctor.judge import judge
@@ -39,14 +41,54 @@ table ip filter {
 }
 """
 
+FIREWALLD = """\
+table inet firewalld {
+\tchain filter_PREROUTING {
+\t\ttype filter hook prerouting priority filter + 10; policy accept;
+\t\tmeta nfproto ipv6 fib saddr . mark . iif oif missing drop
+\t}
+\tchain filter_INPUT {
+\t\ttype filter hook input priority filter + 10; policy accept;
+\t\tct state { established, related } accept
+\t\tiifname "lo" accept
+\t\tct state invalid drop
+\t\tjump filter_INPUT_ZONES
+\t\treject with icmpx admin-prohibited
+\t}
+\tchain filter_FORWARD {
+\t\ttype filter hook forward priority filter + 10; policy accept;
+\t\treject with icmpx admin-prohibited
+\t}
+\tchain filter_INPUT_ZONES {
+\t\tgoto filter_IN_public
+\t}
+\tchain filter_IN_public {
+\t\tjump filter_IN_public_allow
+\t\tmeta l4proto { icmp, ipv6-icmp } accept
+\t\treject with icmpx admin-prohibited
+\t}
+\tchain filter_IN_public_allow {
+\t\ttcp dport 22 accept
+\t}
+}
+"""
+"""Of firewalld 1.3 as it comes, without the chains that lead nowhere."""
+LETS_NOBODY_ELSE_IN = "reject with icmpx admin-prohibited (chain inet firewalld filter_INPUT)"
+
 
 def test_rules_that_close_ports_are_read_and_our_own_are_not() -> None:
     assert firewall_rules.denying(RULES) == [
-        {"chain": "inet owner input", "rule": "tcp dport { 29450-29460, 40000 } drop",
+        {"chain": "inet owner input", "hook": "input", "rule": "tcp dport { 29450-29460, 40000 } drop",
          "ports": [[29450, 29460], [40000, 40000]]},
-        {"chain": "ip filter ufw-user-input", "rule": "tcp dport 33000-34000 reject", "ports": [[33000, 34000]]},
-        {"chain": "ip filter INPUT", "rule": "policy drop", "ports": []},
+        {"chain": "ip filter ufw-user-input", "hook": "", "rule": "tcp dport 33000-34000 reject",
+         "ports": [[33000, 34000]]},
+        {"chain": "ip filter INPUT", "hook": "input", "rule": "policy drop", "ports": []},
     ]  # fmt: skip
+
+
+def test_what_firewalld_keeps_out_at_last_is_read_where_it_comes_in() -> None:
+    (rule,) = firewall_rules.denying(FIREWALLD)
+    assert f"{rule['rule']} (chain {rule['chain']})" == LETS_NOBODY_ELSE_IN and rule["ports"] == []
 
 
 def test_what_is_closed_is_found_to_the_port() -> None:
@@ -104,9 +146,34 @@ def test_a_part_that_is_closed_is_named_with_the_rule() -> None:
 
 def test_a_caller_whose_own_rule_keeps_it_in_is_the_one() -> None:
     shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
-    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(RULES)}
+    look = dict(shut.nodes[1].look or {}) | {
+        "rules": firewall_rules.denying(RULES.replace("hook input", "hook output"))
+    }
     finding = only(with_node(shut, "left", look=look))
     assert finding.node == "left" and "cannot call" in finding.what and "head, right" in finding.what
+
+
+@pytest.mark.parametrize("rules", [RULES.replace("29450-29460", "29465"), FIREWALLD])
+def test_what_keeps_callers_out_keeps_nobody_in(rules: str) -> None:
+    shut = with_links(healthy(), [("left", "head"), ("left", "right")], shut=SHUT[:1])
+    look = dict(shut.nodes[1].look or {}) | {"rules": firewall_rules.denying(rules)}
+    found = judge(with_node(shut, "left", look=look)).wrong
+    assert [(finding.node, "are closed there to left" in finding.what) for finding in found] == [
+        ("head", True), ("right", True)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", [{"shut": SHUT}, {"reached": "No route to host"}], ids=["a part", "all"])
+@pytest.mark.parametrize("managed", [True, False])
+def test_firewalld_is_named_and_told_whom_to_let_in(how: dict[str, Any], managed: bool) -> None:
+    shut = with_links(healthy(), [("head", "left"), ("right", "left")], **how)
+    left = shut.nodes[1]
+    look = dict(left.look or {}) | {"rules": firewall_rules.denying(FIREWALLD)}
+    finding = only(with_node(shut, "left", look=look, expected=left.expected | {"firewall": managed}))
+    assert LETS_NOBODY_ELSE_IN in finding.what
+    sources = "--add-source=10.0.0.1 --add-source=10.0.0.3"
+    assert f"sudo firewall-cmd --permanent --zone=trusted {sources}; sudo firewall-cmd --reload" in finding.fix
+    assert finding.fix.startswith("make bootstrap PHASE=firewall LIMIT=left; else ") is managed is finding.safe
 
 
 def test_without_a_known_rule_the_ports_are_named_all_the_same() -> None:

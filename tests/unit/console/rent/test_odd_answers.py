@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from console import rent_machine
-from console.rent import keeper_on_node, watcher
+from console.rent import keeper, keeper_on_node, watcher
 from console.rent import lease as leases
 from console.rent.clore import Clore, offer_of, order_of
 from console.rent.lease import Lease
@@ -268,29 +268,23 @@ def test_odd_ports_and_numbers_of_ours_are_read_as_far_as_they_go() -> None:
 
 @SOME
 @given(orders=some.lists(ORDER, max_size=3))
-def test_a_keeper_gives_back_among_odd_orders(
-    orders: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_keeper_gives_back_among_odd_orders(orders: list[Any], tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
     lists(world, lambda listed: {"code": 0, "orders": [*orders, *listed["orders"]]})
-    kept(world, lease, monkeypatch)
+    kept(world, lease)
 
 
-@pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, []])
-def test_a_keeper_gives_back_where_the_list_cannot_be_read(
-    answer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("answer", [None, {"code": 0, "orders": 5}, [], {"code": 0, "orders": []}])
+def test_a_keeper_gives_back_where_the_list_cannot_be_read_or_leaves_it_out(answer: Any, tmp_path: Path) -> None:
     world, lease = rented(tmp_path)
     lists(world, lambda listed: answer if world.living() else listed)
-    kept(world, lease, monkeypatch)
+    kept(world, lease)
 
 
-def kept(world: World, lease: Lease, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(world: World, lease: Lease) -> None:
     end = HOURS * 3600
-    monkeypatch.setattr(keeper_on_node, "left_s", lambda _: end - world.passed_s)
-    monkeypatch.setattr(keeper_on_node.time, "sleep", world.sleep)
-    facts = {"mark": lease.mark, "order": lease.order, "every_s": 20.0, "look_s": 60.0}
-    keeper_on_node.keep(world.market, facts)
+    facts = keeper.facts(world.market, lease, end)
+    keeper_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)
     cost_no_more(world, late_s=120)
 
 

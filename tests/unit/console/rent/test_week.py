@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from console.rent import keeper, keeper_on_node, watcher
 from console.rent import lease as leases
-from console.rent import watcher
 from console.rent.lease import Lease
 from console.rent.order import take
 from console.rent.reconcile import reconcile, want_back
@@ -34,6 +34,9 @@ ODD = [None, 7, {"id": "x"}, {"renting_server": 6}, {"id": 5, "env": None}, {"id
 
 
 class Week:
+    after_s = 0.0
+    """Of its hours, when it is this one's turn to give back."""
+
     def __init__(self, seed: int, place: Path) -> None:
         self.chance = random.Random(seed)
         random.seed(seed)
@@ -60,7 +63,7 @@ class Week:
             late_s = self.lies_s + LOOK_S
             self.watched(lease)
             if lease:
-                over = lease.born.up + HOURS * 3600 + late_s
+                over = lease.born.up + HOURS * 3600 + self.after_s + late_s
                 last = evening * DAY_S + EVENING_S + LOOK_S if self.disturbed else 0.0
                 self.ends_by[lease.mark] = max(over, last)
         self.world.sleep(DAY_S)
@@ -88,15 +91,19 @@ class Week:
         self.lies_s += FAILED_S * sum(len(world.books.faults.get(verb, [])) for verb in ("my_orders", "cancel_order"))
         self.told.append(f"evening {evening}: faults {world.books.faults}")
         world.also_listed = chance.sample(ODD, chance.randint(0, 3))
+        self.people(evening, begins)
+
+    def people(self, evening: int, begins: float) -> None:
+        chance, later = self.chance, self.world.later
         things = [(0.3, self.kill), (0.2, self.kill), (0.5, self.command), (0.15, self.gives_back), (0.1, self.lose)]
         for likely, act in things:
             if chance.random() < likely:
                 at = chance.uniform(0, 1.3 * HOURS * 3600)
-                world.later.append((begins + at, act))
+                later.append((begins + at, act))
                 self.told.append(f"evening {evening}: {act.__name__} at {at:.0f}")
         if chance.random() < 0.3:
             self.stranger_rents(100 + evening, {})
-        world.later += [(begins + EVENING_S + 30 * number, self.command) for number in range(5)]
+        later += [(begins + EVENING_S + 30 * number, self.command) for number in range(5)]
 
     def fills(self, at: float) -> None:
         lasts = self.chance.uniform(1, FULL_S)
@@ -168,18 +175,40 @@ class Week:
         return [order for order in self.world.books.orders.values() if is_ours(order)]
 
 
+class WithTheLidClosed(Week):
+    """Who has rented sleeps until the next evening: a machine at home gives back, whatever restarts it."""
+
+    after_s = keeper.AFTER_S
+
+    def people(self, evening: int, begins: float) -> None:
+        if self.chance.random() < 0.3:
+            self.world.later.append((begins + self.chance.uniform(0, 1.3 * HOURS * 3600), self.kill))
+
+    def watched(self, lease: Lease | None) -> None:
+        world, killed = self.world, lease is not None
+        while lease and killed:
+            end = lease.born.up + HOURS * 3600 + keeper.AFTER_S
+            with self.process() as process:
+                facts = keeper.facts(world.market, lease, end - world.passed_s)
+                keeper_on_node.keep(world.market, facts, left=lambda _: end - world.passed_s, sleep=world.sleep)  # noqa: B023
+            killed = process.get("killed", False)
+            world.sleep(20.0)
+        self.disturbed = False
+
+
+@pytest.mark.parametrize("kind", [Week, WithTheLidClosed])
 @pytest.mark.parametrize(
     "seeds", [range(6), pytest.param(range(6, 1000), marks=pytest.mark.long)], ids=["some", "many"]
 )
 def test_a_week_with_a_lying_market_leaves_nothing_billed(
-    seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seeds: range, kind: type[Week], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = leases._write
     monkeypatch.setattr(os, "fsync", lambda _: None)
     for seed in seeds:
         place = tmp_path / str(seed) / "rented"
         monkeypatch.setenv("MOTLEY_RENTED", str(place))
-        week = Week(seed, place)
+        week = kind(seed, place)
 
         def written(*what: Any, week: Week = week) -> None:
             if week.world.during(week.full):

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import getpass
+import shutil
+import subprocess
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from plugins.module_utils.motley.preflight import judge
 from plugins.modules import node_info
 
 TIMESYNCD = "installed systemd-timesyncd time-daemon, ntp"
@@ -30,3 +38,23 @@ def test_whatever_keeps_the_time_is_known(
 
     monkeypatch.setattr(node_info, "output", says)
     assert node_info.time_service() == service
+
+
+def test_the_room_is_measured_on_the_disk_where_the_folder_will_lie(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A home of 12 GB beside 2 TB at motley_home is enough, and the other way round it is not."""
+    room = namedtuple("room", "total used free")
+    free = {str(tmp_path): 2e12, str(Path.home()): 12e9}
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: room(0, 0, free.get(str(path), 5e12)))
+    as_somebody = subprocess.run
+
+    def as_ourselves(*words: Any, **how: Any) -> subprocess.CompletedProcess[Any]:
+        return as_somebody(*words, **{name: how[name] for name in how if name not in ("user", "group", "extra_groups")})
+
+    monkeypatch.setattr(subprocess, "run", as_ourselves)  # only root may be another
+    for folder, enough in ((tmp_path / "new" / "cluster", True), (Path.home() / "not-there-yet", False)):
+        report = node_info.look(getpass.getuser(), folder=str(folder)) | {"apt_lock": ""}
+        assert report["cluster"]["at"] in free
+        short = [found["what"] for found in judge(report, 20) if "GB free" in found["what"]]
+        assert short == ([] if enough else [f"has 12.0 GB free for {Path.home()}, 20 GB are needed"])
