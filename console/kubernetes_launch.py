@@ -107,7 +107,7 @@ def try_out(plan: dict[str, Any], settings: Settings, cluster: Cluster, environm
     if not cluster.is_there:
         return [
             f"  pods      {where}",
-            "            no kubectl here that leads to a cluster: checked against the fields of the API alone",
+            "            no kubectl here that leads to a cluster: only names and limits were checked",
         ]
     job = cluster.job(plan["run"])
     if job and is_active(job):
