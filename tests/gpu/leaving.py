@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from tests.gpu import runs
+from tests.gpu import runs, weights
 from tests.gpu.line import Figures, Line, Place, Verdict, furthest, together, within
 
 STEP = 4
@@ -20,6 +20,8 @@ STEP = 4
 SPIN_CYCLES = int(60e9)
 """Half a minute at the clock of a card; it ends by itself."""
 LEAVES_WITHIN_S = 5.0
+LAYERS_OF_1_GB, HEAVY_R = 10, 256
+SMALL_S = 5.0
 TRAINS = ("transformers and peft",)
 
 
@@ -76,6 +78,35 @@ def judge_sigterm(values: Figures) -> Verdict:
         (saved[-1:] == [values["finished"]], f"saved step {saved}"),
         (values["starts"] == [0, values["finished"]], f"began at steps {values['starts']}"),
         within("losses off the undisturbed run by", furthest(values["losses"], values["truth"]), 1e-4),
+    )
+
+
+def measure_heavy(place: Place) -> Figures:
+    from train.cluster.agent_files import TrainerProgress
+
+    model = runs.apart(place, lambda: str(weights.few_layers(place, LAYERS_OF_1_GB)))
+    options = runs.options_for(place, model=model, lora_r=HEAVY_R, save_every=100_000, max_steps=100_000)
+    run = runs.Runs(place.folder / "run", options, [place.device])
+    end = time.monotonic() + run.deadline_s
+    while len(run.events(0, "step")) < STEP and time.monotonic() < end:
+        time.sleep(0.05)
+    os.kill(run.pids[0], signal.SIGTERM)
+    began = time.monotonic()
+    codes = run.wait()
+    seconds = round(time.monotonic() - began, 2)
+    trained = run.events(0, "start")[0]["weights"]
+    limit_s = round(trained * TrainerProgress.SAVED_BYTES / TrainerProgress.MEMORY, 1)
+    saved, last = (run.events(0, kind)[-1]["step"] for kind in ("checkpoint", "step"))
+    return {"codes": codes, "seconds": seconds, "weights": trained, "limit_s": limit_s, "saved": saved, "last": last}
+
+
+def judge_heavy(values: Figures) -> Verdict:
+    most_s = max(SMALL_S, values["limit_s"])
+    size = f"{values['weights'] / 1e6:.0f} M weights"
+    return together(
+        (values["codes"] == [128 + signal.SIGTERM], f"left with {values['codes'][0]}"),
+        (values["seconds"] <= most_s, f"{size} saved and gone after {values['seconds']} s (its agent gives {most_s})"),
+        (values["saved"] == values["last"], f"saved step {values['saved']} of {values['last']}"),
     )
 
 
@@ -149,6 +180,13 @@ LINES = (
         needs=TRAINS,
         measure=measure_sigterm,
         judge=judge_sigterm,
+    ),
+    Line(
+        name="save-heavy",
+        about="SIGTERM where an adapter and its moments take 1 GB (little on a CPU): saved within what agents give it",
+        needs=TRAINS,
+        measure=measure_heavy,
+        judge=judge_heavy,
     ),
     Line(
         name="warm",
