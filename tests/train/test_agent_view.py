@@ -16,10 +16,11 @@ def test_a_change_is_shown_at_once_and_the_same_again_only_after_a_second(tmp_pa
     agent.file, agent.shown, agent.now, agent.world = StatusFile(file, world), (), world.clock.now, world
     agent.cluster, agent.memory = Some(run="r", node="a"), Some(verdict=None, number=1)
     agent.status, agent.generation, agent.reason = NodeStatus(name="a", number=1), None, "waiting for b"
-    agent.workers = Some(progress=Some(step=0, stepped=False), of=lambda _: None)
+    agent.workers = Some(progress=Some(step=0, stepped=False), of=lambda _: None, saves_s=3.5)
     agent.stepping, agent.heartbeat, agent.gpus = Some(now=None), Some(snapshot=dict), Some(now=[])
     agent._show()
-    assert json.loads(file.read_text())["reason"] == "waiting for b"
+    shown = json.loads(file.read_text())
+    assert shown["reason"] == "waiting for b" and shown["saves_s"] == 3.5
     agent.reason = "steps aside: paused"
     agent._show()
     assert json.loads(file.read_text())["reason"] == "steps aside: paused"
