@@ -1,4 +1,5 @@
-"""The training program with one thing changed from outside, most often broken on purpose: broken.py WHAT run …"""
+"""The training program with one thing changed from outside, most often broken on purpose: broken.py WHAT run …, or
+WHAT=NUMBER, or several with a plus between them."""
 
 import dataclasses
 import errno
@@ -459,8 +460,9 @@ def told_soon(seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    what, *numbers = sys.argv[1].split("=")
-    globals()[what](*[int(number) for number in numbers])
+    for change in sys.argv[1].split("+"):
+        what, *numbers = change.split("=")
+        globals()[what](*[int(number) for number in numbers])
     status = __main__.main(sys.argv[2:])
     sys.stdout.flush()
     os._exit(status)

@@ -1,5 +1,6 @@
 """One loss after the other, of the kinds that cards know: a worker ends by SIGABRT, as torch's thread for NCCL ends it
-where a card breaks; a machine freezes while the others wait in an exchange that they cannot leave; one saves slowly."""
+where a card breaks; a machine freezes while the others wait in an exchange that they cannot leave. One of them has a
+slow disk, and the worker of another saves for long."""
 
 import itertools
 import os
@@ -37,9 +38,10 @@ def test_no_step_is_lost(tmp_path, sync):
     chosen = random.Random(7)
     data = cluster.make_rows(tmp_path / "data", 60, 4)
     agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
-    slow = agents.names[1]
-    agents.start(*(name for name in agents.names if name != slow), program=PROGRAM)
-    agents.start(slow, program=PROGRAM, altered="slow_disk=2")
+    usual, slow_disk, slow_save = agents.names
+    agents.start(usual, program=PROGRAM)
+    agents.start(slow_disk, program=PROGRAM, altered="slow_disk=2")
+    agents.start(slow_save, program=f"{PROGRAM}+slow_save=5")
     agents.together(*agents.names, within_s=90)
     for _ in range(LOSSES):
         chosen.choice([abort, freeze])(agents, chosen.choice(agents.names))
