@@ -73,7 +73,8 @@ class Left(World):
 
 @pytest.fixture
 def sent(monkeypatch):
-    """What is handed to gloo, which fills it at once with what another has."""
+    """What is handed to gloo, tensor by tensor, which fills it at once with what another has."""
+    monkeypatch.setattr("train.parallel.world.PART_BYTES", 16)
 
     def broadcast(tensor, source, async_op):
         tensor.fill_(7.0)

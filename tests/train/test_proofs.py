@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from tests.train import cluster
@@ -15,7 +16,7 @@ from train.engine import checkpoint
 from train.engine.consistency import Disagreement, disagreement, require_agreement
 from train.errors import CheckFailed
 from train.failures import classify_failure
-from train.parallel.world import FAILED, World, over_nccl
+from train.parallel.world import FAILED, World, in_parts, over_nccl
 from train.runlog.paths import DECIDED
 
 OPTIONS = {"model": "tiny", "max_steps": 12, "rows_per_step": 6, "lora_r": 8, "save_every": 5, "proof_every": 5}
@@ -284,3 +285,11 @@ def test_the_majority_is_right_and_the_odd_one_is_named():
     assert disagreement(claims[::2]) == ""
     with pytest.raises(Disagreement):
         require_agreement(claims, "now", "fix it")
+
+
+def test_what_is_sent_at_once_is_of_one_type_and_no_more_than_some_megabytes(monkeypatch):
+    monkeypatch.setattr("train.parallel.world.PART_BYTES", 40)
+    sizes = [(3, torch.float32), (5, torch.float32), (4, torch.float32), (30, torch.float32), (2, torch.bfloat16)]
+    tensors = [torch.zeros(size, dtype=kind) for size, kind in sizes]
+    assert [[one.numel() for one in part] for part in in_parts(tensors)] == [[3, 5], [4], [30], [2]]
+    assert list(in_parts([])) == []

@@ -3,6 +3,7 @@ process group, and what is to be trained is proven to be the same everywhere bef
 
 from __future__ import annotations
 
+import gc
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -73,15 +74,15 @@ def set_up(
     if waits:
         mixed = known.get(decided.STEPPING, decided.stepping(mixed)) == decided.stepping(True)
     built = decisions.as_dict() | {"device": device, ON_PROCESSOR: mixed}
-    stage = None
     if kept:
         require_kept(built, kept.built)
-        module, trained = kept.module, kept.trained
+        module, trained, stage = kept.module, kept.trained, None
         world.start_group(nccl=nccl)
     else:
         module, stage = build(recipe, config, decisions, base, device, rows.row_length, workers, world.rank)
         world.start_group(nccl=nccl)
         trained = make_trained(config, recipe, module, decisions.precision, device, on_cpu=mixed)
+        freeze(world)
     wire, why_wire = sync.choose_wire(config.wire, world, trained.parameters)
     micro_batch_name = micro_batch_name_of(config, world, decisions, device, rows.row_length)
     if workers.cut:
@@ -257,6 +258,14 @@ def begin(  # noqa: PLR0917 - what set_up found
     reasons += config.length_reasons(len(run.rows))
     reasons += [*dropout.why(run.module.model), *left_out.words_at(run.rows.folder)]
     announce(run, [*reasons, run.balance.why, why_start], decisions.as_dict() | {"wire": wire})
+
+
+def freeze(world: World) -> None:
+    """A process that may stay keeps libraries and model: where it leaves a group, only what that has made is looked
+    through for what hangs on the weights."""
+    if world.words:
+        gc.collect()
+        gc.freeze()
 
 
 def make_trained(

@@ -18,7 +18,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -35,6 +35,7 @@ from train.runlog.trace import FIGURES
 FIRST_EXCHANGE_S = 20.0
 WRONG_SUM, NO_END = "do not sum up rightly", "have exchanged nothing within {:.0f} s"
 FAILED = "motley/failed"
+PART_BYTES = 64 << 20
 ABANDONED: list[Any] = []
 BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state")
 """What torch knows of its groups."""
@@ -191,13 +192,15 @@ class World:
         return bool(self.nccl.get_error() != ErrorType.SUCCESS)
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
-        """By way of a copy: where this exchange is left, what still arrives, or is still sent, is no weight of ours."""
+        """By way of a copy: where this exchange is left, what still arrives, or is still sent, is no weight of ours.
+        Many at once, in main memory, as the ranks' devices may differ: an adapter and its moments are a thousand."""
         if self.size > 1:
-            for tensor in tensors:
-                travels = tensor.clone() if self.rank == source else torch.empty_like(tensor)
+            for part in in_parts(tensors):
+                travels = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in part])
                 self.finish(dist.broadcast(travels, source, async_op=True))
                 if self.rank != source:
-                    tensor.copy_(travels)
+                    for tensor, came in zip(part, travels.split([tensor.numel() for tensor in part]), strict=True):
+                        tensor.copy_(came.view(tensor.shape))
             self.numbers([])
 
     def require_group(self) -> None:
@@ -224,6 +227,20 @@ class World:
             getattr(c10d._world, known).clear()
         c10d._unregister_all_process_groups()
         c10d._world.group_count = 0
+
+
+def in_parts(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
+    """Of one type, some megabytes each; the same on all ranks."""
+    part: list[torch.Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if part and (part[0].dtype != tensor.dtype or size + tensor.nbytes > PART_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(tensor)
+        size += tensor.nbytes
+    if part:
+        yield part
 
 
 def prepare_nccl() -> None:
