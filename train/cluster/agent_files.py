@@ -143,7 +143,7 @@ class TrainerProgress:
     save_s: float = 0.0
     """What a checkpoint may take: by its size, until one has been seen."""
     saved_bytes: float = 0.0
-    """Of one: what is trained, with the optimizer's moments."""
+    """What a checkpoint holds: all that is trained, with the optimizer's moments."""
     saved: bool = False
     old: bool = True
     """Whether what is read was there before this agent: it shows the step, it is no progress."""

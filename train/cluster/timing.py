@@ -47,8 +47,8 @@ class Timing:
     hold_s: float = 4.0
     hold_most_s: float = 60.0
 
-    # the workers: to save into memory, to be gone after SIGKILL, to be gone, to be on the disk; the last two are
-    # together less than the unit's TimeoutStopSec
+    # the workers: to save at least (more where there is more to save), to be gone after SIGKILL, to be gone after that,
+    # to be on the disk; up to some 600 M trained weights all of it is less than the unit's TimeoutStopSec
     save_s: float = 3.5
     obey_s: float = 3.5
     """How long workers that are told of another group may go on in the old one; or two of their steps."""

@@ -196,10 +196,13 @@ class World:
         Many at once, in main memory, as the ranks' devices may differ: an adapter and its moments are a thousand."""
         if self.size > 1:
             for part in in_parts(tensors):
-                travels = torch.cat([tensor.detach().reshape(-1).cpu() for tensor in part])
+                sizes = [tensor.numel() for tensor in part]
+                travels = torch.empty(sum(sizes), dtype=part[0].dtype)
+                if self.rank == source:
+                    torch.cat([tensor.detach().reshape(-1).cpu() for tensor in part], out=travels)
                 self.finish(dist.broadcast(travels, source, async_op=True))
                 if self.rank != source:
-                    for tensor, came in zip(part, travels.split([tensor.numel() for tensor in part]), strict=True):
+                    for tensor, came in zip(part, travels.split(sizes), strict=True):
                         tensor.copy_(came.view(tensor.shape))
             self.numbers([])
 
@@ -230,7 +233,7 @@ class World:
 
 
 def in_parts(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """Of one type, some megabytes each; the same on all ranks."""
+    """The same on all ranks: tensors of one type, some megabytes together."""
     part: list[torch.Tensor] = []
     size = 0
     for tensor in tensors:

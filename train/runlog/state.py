@@ -195,12 +195,16 @@ def of_today(event: Event) -> Event:
         return event | {"done": fact == "done", "reason": reason}
     if event["event"] == "lost" and "why" not in event:
         why = dict(re.findall(r"([^\s,]+) \(([^()]*)\)", event["reason"]))
-        return event | {"how": {name: words.partition(":")[0] for name, words in why.items()}, "why": why}
+        how = {name: "away" if words.startswith(ASIDE) else words.partition(":")[0] for name, words in why.items()}
+        return event | {"how": how, "why": {name: words.removeprefix(ASIDE) for name, words in why.items()}}
     return event
 
 
+ASIDE = "steps aside: "
+
+
 def steps_aside(event: Event, name: str) -> bool:
-    """Of a node that is lost: for whoever uses it, so it is missed by nobody."""
+    """A lost node that somebody needs for something else is missed by nobody."""
     return bool(event.get("how", {}).get(name) == "away")
 
 

@@ -39,7 +39,7 @@ def processes(home: Path) -> dict[int, dict[str, Any]]:
 
 
 def run_on(home: Path) -> str:
-    """The name of the run that is on here, or is between two starts of its unit; empty where none is."""
+    """The name of the run that is running here, or is between two starts of its unit; empty where none is."""
     return (named_run(home) or "a run without a name") if processes(home) or (home / WANTED).exists() else ""
 
 

@@ -288,25 +288,13 @@ def test_the_last_words_stay_until_the_reader_has_waited_long_enough(
     assert "words" not in views[0][1], "a run that is just being started has none yet"
 
 
-SAVES = """
-import signal, sys, time
-def save(*_):
-    time.sleep(float(sys.argv[3]))
-    sys.exit(143)
-signal.signal(15, save)
-print("on", flush=True)
-while True:
-    time.sleep(0.05)
-"""
-
-
 def test_workers_get_as_long_to_save_as_their_agent_says_that_they_need(
     here: ModuleType, home: Path, starts: Starter
 ) -> None:
     """A large adapter and its moments, on a machine whose agent has no time to say how it is meanwhile."""
     (home / "logs/runs/r/agent.json").write_text(json.dumps({"saves_s": 4.0}))
     os.utime(home / "logs/runs/r/agent.json", (1, 1))
-    agent, worker = starts(SAVES, "train", "agent", "3"), starts(OBEYS, "train", "run")
+    agent, worker = starts(KEEPS, "train", "agent", os.devnull, "3"), starts(OBEYS, "train", "run")
     worker.terminate()
     told = here.stop(home)
     assert pace.ended(agent, 5) == 143 and told["forced"] == 0 and told["seconds"] > 2.5
