@@ -289,7 +289,14 @@ def test_the_majority_is_right_and_the_odd_one_is_named():
 
 def test_what_is_sent_at_once_is_of_one_type_and_no_more_than_some_megabytes(monkeypatch):
     monkeypatch.setattr("train.parallel.world.PART_BYTES", 40)
-    sizes = [(3, torch.float32), (5, torch.float32), (4, torch.float32), (30, torch.float32), (2, torch.bfloat16)]
+    sizes = [
+        (3, torch.float32),
+        (5, torch.float32),
+        (4, torch.float32),
+        (30, torch.float32),
+        (2, torch.float32),
+        (2, torch.bfloat16),
+    ]
     tensors = [torch.zeros(size, dtype=kind) for size, kind in sizes]
-    assert [[one.numel() for one in part] for part in in_parts(tensors)] == [[3, 5], [4], [30], [2]]
+    assert [[one.numel() for one in part] for part in in_parts(tensors)] == [[3, 5], [4], [30], [2], [2]]
     assert list(in_parts([])) == []

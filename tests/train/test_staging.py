@@ -87,6 +87,8 @@ def test_without_room_in_memory_it_goes_to_the_disk(monkeypatch, tmp_path):
     monkeypatch.setenv(staging.VARIABLE, str(tmp_path))
     assert staging.room_for(1) == tmp_path
     assert staging.room_for(1 << 60) is None
+    own = Stage(tmp_path / "root", "node-0", memory=tmp_path)
+    assert own.has_room(1) and not own.has_room(1 << 60), "its agent goes by the same rule"
 
 
 def test_a_worker_that_saves_many_weights_is_not_killed_meanwhile(tmp_path):

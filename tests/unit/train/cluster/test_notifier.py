@@ -163,6 +163,16 @@ def test_no_clock_that_is_off_makes_ten_minutes_more_or_less(three: Cluster, hou
     assert three.got == ["b lost-2-c: c is lost since 10 minutes: silent"]
 
 
+def test_who_steps_aside_is_no_news_however_long(three: Cluster) -> None:
+    """Its agent still answers, and says so."""
+    three.nodes["c"].status = replace(three.nodes["c"].status, condition="away", cause="paused", generation=None)
+    three.generation(2, "a", "b")
+    three.look("a", "b", "c")
+    assert [loss.how for loss in three.nodes["a"].notifier.memory.ledger.lost] == ["away"]
+    three.later(2 * LOST_S, "a", "b", "c")
+    assert three.got == []
+
+
 def test_who_waits_for_a_majority_says_so_after_a_minute(three: Cluster) -> None:
     three.idle("a", "")  # it waits for b to begin
     three.later(2 * MAJORITY_S, "a")

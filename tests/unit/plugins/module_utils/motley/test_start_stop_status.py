@@ -15,7 +15,7 @@ import pytest
 
 from console.follow import GONE_S
 from console.infra.node import MARK, Node, program
-from plugins.module_utils.motley import pausing, start_stop_status
+from plugins.module_utils.motley import pausing, run_processes, start_stop_status
 from tests.support import pace
 
 OBEYS = "import time; print('on', flush=True); time.sleep(60)"
@@ -100,6 +100,27 @@ def test_pause_says_what_is_still_there(
     monkeypatch.setattr(pausing, "FREE_S", 0.3)
     worker = starts(OBEYS, "train", "run")
     assert here.pause(home)["left"] == [worker.pid]
+
+
+def test_pause_waits_as_long_as_the_workers_may_save(
+    here: ModuleType, home: Path, starts: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pausing, "FREE_S", 0.3)
+    (home / "logs/runs/r/agent.json").write_text(json.dumps({"saves_s": pace.seconds(4)}))
+    starts("import time; print('on', flush=True); time.sleep(1)", "train", "run")
+    assert here.pause(home)["left"] == []
+
+
+def test_a_run_is_on_while_it_has_a_process_or_its_unit_wants_one(home: Path, starts: Starter) -> None:
+    assert run_processes.run_on(home) == ""
+    (home / "config/run-wanted").touch()
+    assert run_processes.run_on(home) == "r"
+    (home / "config/run-wanted").unlink()
+    agent = starts(OBEYS, "train", "agent")
+    assert run_processes.run_on(home) == "r"
+    agent.kill()
+    agent.wait()
+    assert run_processes.run_on(home) == ""
 
 
 def test_a_script_cannot_do_without_a_machine(here: ModuleType, home: Path, starts: Starter) -> None:
