@@ -98,7 +98,9 @@ class Agents:
         return [process.returncode for process in chosen]
 
     def workers(self, name: str) -> list[int]:
-        return [pid for pid in self.children(name) if Path(f"/proc/{pid}/comm").read_text().strip() == NAME]
+        """Those that live: one that has ended stays listed until its agent's next look."""
+        named = [pid for pid in self.children(name) if Path(f"/proc/{pid}/comm").read_text().strip() == NAME]
+        return [pid for pid in named if alive(pid)]
 
     def children(self, name: str) -> list[int]:
         pid = self.running[name].pid
