@@ -16,7 +16,6 @@ from console import (
     contact,
     fetch,
     front,
-    hints,
     interrupt,
     launch,
     launch_request,
@@ -62,14 +61,12 @@ def main() -> int:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
-    with may_be_unread(), hints.translated(verb, data="--json" in sys.argv):
+    with may_be_unread():
         return run_verb(verb, sys.argv[2:])
 
 
 def run_verb(verb: str, words: list[str]) -> int:
     called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
-    if called_as == "./motley":
-        os.environ[hints.FORM] = called_as
     if verb in ("", "help", "-h", "--help"):
         return front.main(["help"])
     interrupt.listen_to_sigterm()
@@ -232,7 +229,9 @@ def do_bootstrap(
     if phase and phase not in PHASES:
         raise BadInput(unknown(f"phase '{phase}'", phase, "phases", PHASES))
     if rollback and phase != "python_env":
-        raise BadInput("only the Python environment can be rolled back: make bootstrap PHASE=python_env ROLLBACK=yes")
+        raise BadInput(
+            "only the Python environment can be rolled back: ./motley bootstrap --phase python_env --rollback"
+        )
     os.environ |= {"VERBOSE": "1"} if verbose else {}
     os.environ |= {"SUDO_PASSWORD": "ask"} if sudo_password else {}
     os.environ |= {"REBOOT": "yes"} if reboot else {}
@@ -254,7 +253,7 @@ def do_undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
     if phase not in (*PHASES, "all"):
         if phase:
             raise BadInput(unknown(f"phase '{phase}'", phase, "phases", (*PHASES, "all")))
-        raise BadInput(f"undo wants a phase: make undo PHASE=static_ip\n  phases: {', '.join(PHASES)}, all")
+        raise BadInput(f"undo wants a phase: ./motley undo --phase static_ip\n  phases: {', '.join(PHASES)}, all")
     if all(is_local(node) for node in inventory.nodes.values()) and phase not in (*OF_A_FOLDER, "all"):
         raise BadInput(
             f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"

@@ -33,7 +33,7 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"IDENTIFICATION HAS CHANGED|Host key verification failed",
         "it shows another host key than the pinned one",
-        "if it was reinstalled: make bootstrap REPIN={host}",
+        "if it was reinstalled: ./motley bootstrap --repin {host}",
     ),
     (
         r"Too many authentication failures",
@@ -58,7 +58,7 @@ ANYWHERE: tuple[tuple[str, str, str], ...] = (
     (
         r"Incorrect sudo password|Duplicate become password prompt|Sorry, try again",
         "the password works for logging in, but not for sudo",
-        "if sudo wants another one: make bootstrap SUDO_PASSWORD=ask",
+        "if sudo wants another one: ./motley bootstrap --sudo-password ask",
     ),
     (r"Missing sudo password", "sudo wants a password and none was given", "run again and type it"),
     (r"\benv: .?sudo.?: |sudo: (command )?not found", "there is no sudo on it", MAY_USE_SUDO),
@@ -113,7 +113,7 @@ CONNECTING = re.compile(
     r"\bssh: |(over|via) ssh|\(publickey|Failed to connect|waiting for (ping|last boot)|incorrect password",
     re.IGNORECASE,
 )
-UNKNOWN = "VERBOSE=1 shows all that Ansible says; make bootstrap PHASE=… LIMIT={host} repeats one phase on it"
+UNKNOWN = "--verbose shows all that Ansible says; ./motley bootstrap --phase … --nodes {host} repeats one phase on it"
 
 # Ansible's own sentences that say nothing of the task.
 EMPTY = re.compile(r"\A(non-zero return code|MODULE FAILURE.*|One or more items failed)$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""`make check-versions`: one table of what must agree between the nodes and what may differ; odd ones marked.
+"""`./motley check-versions`: one table of what must agree between the nodes and what may differ; odd ones marked.
 
 train/plan/odd_versions.py judges; playbooks/check-versions.yml reads the nodes.
 """
@@ -43,7 +43,7 @@ def _note(verdict: VersionTable, key: str) -> str:
         return "may differ" if verdict.rules[key].agree == "no" and len(set(verdict.rows[key].values())) > 1 else ""
     names = ",".join(entry.node for entry in odd)
     if len(odd) == len(verdict.nodes) > 1 and odd[0].phase:
-        return f"✗ all nodes: {odd[0].what} → make bootstrap PHASE={odd[0].phase}"
+        return f"✗ all nodes: {odd[0].what} → ./motley bootstrap --phase {odd[0].phase}"
     if all(entry.cause != key for entry in odd):
         return f"✗ {names} {odd[0].what}"
     told = "; ".join(dict.fromkeys(f"{','.join(e.node for e in odd if e.what == one.what)} {one.what}" for one in odd))
@@ -104,7 +104,7 @@ def check(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool) -
             inventory=inventory,
             phase=",".join(phases),
             limit=nodes,
-            typed="make check-versions FIX=yes",
+            typed="./motley check-versions --fix",
         )
         passwords = play.ask_passwords(inventory)
         with interrupt.changing():

@@ -115,7 +115,7 @@ def trace_lines(folder: Path) -> list[str]:
 
 def no_name(run: str) -> str:
     """Typed, or reported by a node; either way it would be a folder here."""
-    return f"{run!r} cannot name a run: {RULE}\nfix: make runs shows them; then RUN=NAME"
+    return f"{run!r} cannot name a run: {RULE}\nfix: ./motley runs shows them; then --run NAME"
 
 
 def newest(nodes: list[Node]) -> str:

@@ -30,7 +30,7 @@ def token(variables: Mapping[str, Any]) -> dict[str, str]:
             raise
         raise BadInput(
             "motley_hub_token is locked by ansible-vault\n"
-            "fix: make launch VAULT=ask   (ansible-playbook: --ask-vault-pass)"
+            "fix: ./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)"
         ) from None
     found = found or os.environ.get("HF_TOKEN", "")
     return {"HF_TOKEN": found} if found else {}
@@ -85,5 +85,5 @@ def in_words(failure: str, about: Mapping[str, Any], has_token: bool) -> str:
     return (
         f"{repo} is gated, and there is no token: accept its licence at https://huggingface.co/{repo}\n"
         "and make a token of the type Read at https://huggingface.co/settings/tokens; it stays on this controller\n"
-        f"fix: {VAULT}   then make launch VAULT=ask (or once: HF_TOKEN=… before the command)"
+        f"fix: {VAULT}   then ./motley launch --vault ask (or once: HF_TOKEN=… before the command)"
     )

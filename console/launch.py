@@ -73,7 +73,7 @@ def live_page(inventory: Inventory, run: str) -> Iterator[None]:
     page = subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **both)  # type: ignore[call-overload]
     try:
         line = page.stdout.readline().strip()
-        say(f"live page: {line}" if line.startswith("http") else f"no live page: {line}   later: make dashboard")
+        say(f"live page: {line}" if line.startswith("http") else f"no live page: {line}   later: ./motley dashboard")
         yield
     finally:
         page.terminate()
@@ -92,7 +92,7 @@ def agreed_to(inventory: Inventory, names: str, then: str, *, yes: bool) -> bool
     say(f"a minute after the run {', '.join(chosen)} {WHAT_FOLLOWS[then]}, unless somebody has paused or uses one")
     if yes or (sys.stdin.isatty() and input("is that meant? [y/N] ").lower() in ("y", "yes")):
         return True
-    say("nothing was started (without a terminal: YES=1)")
+    say("nothing was started (without a terminal: --yes)")
     return False
 
 
@@ -134,11 +134,11 @@ def left_on(node: Node) -> dict[str, Any]:
 def interrupted_lines(answers: dict[str, Any], silent: dict[str, str]) -> list[str]:
     """What a launch that was stopped before it could show the run has left."""
     running = {name: look for name, look in answers.items() if look["on"]}
-    lines = [f"{name}  {reason}: whether it runs there, make status shows later" for name, reason in silent.items()]
+    lines = [f"{name}  {reason}: whether it runs there, ./motley status shows later" for name, reason in silent.items()]
     if not running:
         return ["interrupted: no run was started; what was brought to the nodes stays there   again: the same", *lines]
     runs = " and ".join(f"'{run}'" for run in runs_of(running))
     return [
-        f"interrupted: {runs} is running on {', '.join(running)}   watch it: make follow   stop it: make stop",
+        f"interrupted: {runs} is running on {', '.join(running)}   watch it: ./motley follow   stop it: ./motley stop",
         *lines,
     ]

@@ -129,7 +129,7 @@ def sweep_of(text: Any, values: dict[str, Any]) -> tuple[list[dict[str, str]], l
     pairs = [word.partition("=") for word in shlex.split(str(text or ""))]
     named = {name: [value for value in listed.split(",") if value] for name, _, listed in pairs}
     if any(not values for values in named.values()) or len(named) < len(pairs):
-        return [], [f"sweep: '{text}' is not NAME=VALUE,VALUE\nfix: sweep='learning_rate=1e-4,2e-4 lora_r=8,16'"]
+        return [], [f"sweep: '{text}' is not NAME=VALUE,VALUE\nfix: --sweep 'learning_rate=1e-4,2e-4 lora_r=8,16'"]
     if twice := [name for name in named if name in values]:
         return [], [f"sweep: {twice[0]} is set beside it\nfix: take one of the two out"]
     found = [dict(zip(named, chosen, strict=True)) for chosen in itertools.product(*named.values())] if named else []
@@ -165,7 +165,7 @@ def as_words(settings: list[str]) -> list[str]:
     pairs = [setting for setting in settings if setting not in whole]
     wrong = next((pair for pair in pairs if "=" not in pair), "")
     if wrong:
-        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: SET=\"NAME='{wrong} …'\"")
+        raise BadInput(f"'{wrong}' is not NAME=VALUE\nfix: quote a value that has spaces: --set \"NAME='{wrong} …'\"")
     values = dict(pair.split("=", 1) for pair in pairs)
     if "motley_hub_token" in values:
         fix = "fix: HF_TOKEN=… before the command, or lock it in the inventory (docs/training.md)"

@@ -13,7 +13,7 @@ from console.run_in_words import Ended, RunView
 from console.words import redraw
 from train.safe_stdio import unread
 
-DETACHED = "detached; the run continues.   follow: make follow   status: make status   stop: make stop"
+DETACHED = "detached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
 
 
 class Screen:

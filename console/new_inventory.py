@@ -1,4 +1,4 @@
-"""`make inventory`: a few questions, or HOSTS="user@address …", and hosts.yml is written."""
+"""`./motley inventory`: a few questions, or --hosts "user@address …", and hosts.yml is written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from console.inventory.check import check
 GROUP_VARS = Path(__file__).parents[1] / "inventory/homelab/group_vars"
 
 TEMPLATE = """\
-# Your machines; docs/reference.md explains every key. Next: make bootstrap
+# Your machines; docs/reference.md explains every key. Next: ./motley bootstrap
 
 cluster:
   vars:
@@ -82,7 +82,7 @@ def render(machines: list[Machine], gateway: str = "") -> str:
 
 def write_inventory(path: Path, words: str) -> int:
     if not words and not sys.stdin.isatty():
-        print('say which machines: make inventory HOSTS="user@192.168.1.23 user@192.168.1.31"', file=sys.stderr)
+        print('say which machines: ./motley inventory --hosts "user@192.168.1.23 user@192.168.1.31"', file=sys.stderr)
         return 2
     try:
         machines = parse_hosts(words) if words else questions()
@@ -102,10 +102,10 @@ def write_inventory(path: Path, words: str) -> int:
     for finding in findings:
         print(finding, file=sys.stderr)
     if findings:
-        print(f"written: {path}   fix what is named above; then make check", file=sys.stderr)
+        print(f"written: {path}   fix what is named above; then ./motley check", file=sys.stderr)
         return 2
-    where = "" if path.resolve().parent == GROUP_VARS.parent else f" INVENTORY={shlex.quote(str(path.parent))}"
-    print(f"written: {path}   edit names and addresses as you like; next: make bootstrap{where}")
+    where = "" if path.resolve().parent == GROUP_VARS.parent else f" --inventory {shlex.quote(str(path.parent))}"
+    print(f"written: {path}   edit names and addresses as you like; next: ./motley bootstrap{where}")
     return 0
 
 

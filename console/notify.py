@@ -74,7 +74,7 @@ class Notifier:
         if not self.failed or self.shown:
             return ""
         self.shown = True
-        return f"! a notification was not sent: {self.failed}   see: make notify-test"
+        return f"! a notification was not sent: {self.failed}   see: ./motley notify-test"
 
     def finish(self, limit_s: float) -> None:
         """The next follower may have better luck with what did not go out."""
@@ -101,7 +101,7 @@ def unlocked(values: Mapping[str, Any]) -> str:
     except Exception as locked:
         if "vault" not in str(locked).lower():
             raise
-        raise BadInput(f"{LOCKED}make launch VAULT=ask   (ansible-playbook: --ask-vault-pass)") from None
+        raise BadInput(f"{LOCKED}./motley launch --vault ask   (ansible-playbook: --ask-vault-pass)") from None
 
 
 def sent_by_nodes(nodes: Iterable[Mapping[str, Any]]) -> bool:
@@ -129,7 +129,7 @@ def address_of(inventory: Inventory, vault: str) -> str:
     command = [str(Path(sys.executable).with_name("ansible-vault")), "decrypt", *ask, "--output", "-"]
     done = subprocess.run(command, input=written, capture_output=True, text=True, check=False, cwd=ROOT)
     if done.returncode:
-        raise BadInput(f"this password does not open {KEY}" if vault else f"{LOCKED}add VAULT=ask")
+        raise BadInput(f"this password does not open {KEY}" if vault else f"{LOCKED}add --vault ask")
     return done.stdout.strip()
 
 
@@ -202,7 +202,7 @@ def test(inventory: Inventory, *, vault: str) -> int:
     why = send(address, Notice("test", "motley", "this controller can send"))
     show("this controller", why, f" in {time.monotonic() - began:.1f} s")
     if not nodes:
-        say("  it sends while make launch or make follow watches a run")
+        say("  it sends while ./motley launch or ./motley follow watches a run")
         return 1 if why else 0
     answers, silent = ask_all(nodes, lambda node: node.try_notify(address))
     found = silent | {name: str(answer["why"]) for name, answer in answers.items()}

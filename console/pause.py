@@ -18,7 +18,7 @@ def pause(inventory: Inventory, limit: list[str], *, lasts: str) -> int:
     if lasts and pauses.seconds(lasts) is None:
         raise BadInput(f"for: '{lasts}' is no time", fix="for example: --for 2h, or --for 90m")
     if not limit:
-        fix = f"make pause NODE={list(inventory.nodes)[-1]}"
+        fix = f"./motley pause --nodes {list(inventory.nodes)[-1]}"
         raise BadInput("which machine does somebody need?", f"nodes: {', '.join(inventory.nodes)}", fix)
     nodes = chosen(inventory, limit)
     with interrupt.changing():
@@ -31,14 +31,14 @@ def pause(inventory: Inventory, limit: list[str], *, lasts: str) -> int:
         if first:
             words = " · ".join([f"not paused: {first}", *rest])
         elif answer["left"]:
-            words = f"paused {answer['until']}, but processes {answer['left']} are still there: see make logs"
+            words = f"paused {answer['until']}, but processes {answer['left']} are still there: see ./motley logs"
         else:
             freed = f"its memory is free after {answer['seconds']:.1f} s" if answer["was_on"] else "no run is running"
             words = f"paused {answer['until']} · {freed}"
         good = good and not first and not answer["left"]
         say(f"  {node.name:<{width}}  {words}")
     if any(not answer.get("failed") for answer in answers.values()):
-        say(f"the others continue without; back: make unpause NODE={','.join(answers)}")
+        say(f"the others continue without; back: ./motley unpause --nodes {','.join(answers)}")
     return 0 if good else 1
 
 

@@ -39,13 +39,18 @@ class PlaybookRun:
     check: bool = False
     variables: dict[str, Any] = field(default_factory=dict)
     typed: str = ""
-    """The command, where it is not `make VERB` with these words."""
+    """The command, where it is not `./motley VERB` with these words."""
 
     @property
     def command(self) -> str:
         phase = self.phase or ("all" if self.verb == "undo" else "")
-        words = {"PHASE": phase, "LIMIT": self.limit, "CHECK": "1" if self.check else ""}
-        return self.typed or " ".join([f"make {self.verb}", *(f"{key}={word}" for key, word in words.items() if word)])
+        words = [
+            "./motley",
+            self.verb,
+            *(["--phase", phase] if phase else []),
+            *(["--nodes", self.limit] if self.limit else []),
+        ]
+        return self.typed or " ".join([*words, *(["--check"] if self.check else [])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +240,10 @@ def _next(request: PlaybookRun, whole: bool) -> list[str]:
     if not whole or request.verb != "bootstrap" or request.phase or request.check:
         return []
     inventory = short_path(request.inventory.path)
-    where = "" if inventory == "inventory/homelab" else f" INVENTORY={inventory}"
-    return [f"next     make launch MODEL=tiny DATASET=stdlib-qa{where}   (a first try; yours: docs/reference.md)"]
+    where = "" if inventory == "inventory/homelab" else f" --inventory {inventory}"
+    return [
+        f"next     ./motley launch --model tiny --dataset stdlib-qa{where}   (a first try; yours: docs/reference.md)"
+    ]
 
 
 def stopped(progress: Progress, command: str) -> list[str]:

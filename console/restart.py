@@ -1,6 +1,6 @@
 """A driver that was installed waits for a restart: asks whoever sits there, machine by machine, and continues.
 
-Without a terminal nobody is asked and nothing restarts (REBOOT=yes is the answer there). Covered by
+Without a terminal nobody is asked and nothing restarts (--reboot yes is the answer there). Covered by
 tests/roles/test_gpu_driver.py on a pseudo-terminal.
 """
 

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import hints, interrupt, live_view, notify, script_view
+from console import interrupt, live_view, notify, script_view
 from console.follow import Follower, finished_notices
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
@@ -74,7 +74,7 @@ def logs(inventory: Inventory, limit: list[str], *, lines: int = 200, no_follow:
 def _show(name: str, lock: threading.Lock, line: bytes) -> None:
     if line:
         with lock:
-            say(f"{name}  {line.decode(errors='replace').rstrip()}", file=hints.as_it_is(sys.stdout))
+            say(f"{name}  {line.decode(errors='replace').rstrip()}")
 
 
 def stop(inventory: Inventory) -> int:
@@ -93,7 +93,7 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
     lines = []
     for name in names:
         if name in silent:
-            lines.append(f"  {name:<{width}}  {silent[name]}: not stopped there; if it comes back: make stop")
+            lines.append(f"  {name:<{width}}  {silent[name]}: not stopped there; if it comes back: ./motley stop")
         else:
             answer = answers[name]
             forced = f" · {answer['forced']} had to be killed" if answer["forced"] else ""
@@ -106,7 +106,7 @@ def stop_lines(names: list[str], answers: dict[str, Any], silent: dict[str, str]
     if script:
         return [f"{was[0]['run']} stopped; what it had saved by itself stays on the nodes", *lines]
     step = max(answer["checkpoint"] for answer in was)
-    return [f"run {was[0]['run']} stopped at step {step} · resume it: make launch RESUME={was[0]['run']}", *lines]
+    return [f"run {was[0]['run']} stopped at step {step} · resume it: ./motley launch --resume {was[0]['run']}", *lines]
 
 
 def _left(answer: dict[str, Any]) -> str:
@@ -138,14 +138,14 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
     ]
     if not names:
         forget_address(inventory, nodes)
-        say("there is nothing to clean: no checkpoints of a run that is done (others by name: RUN=NAME)")
+        say("there is nothing to clean: no checkpoints of a run that is done (others by name: --run NAME)")
         return 0
     for name in names:
         facts = found[name]
         note = "" if facts["done"] else "   it is not done: it could not be resumed after this"
         say(f"  {name}  step {facts['step']}  {facts['bytes'] / 1e6:.0f} MB on {', '.join(facts['nodes'])}{note}")
     if not yes and not (sys.stdin.isatty() and input("delete these checkpoints? [y/N] ").lower() in ("y", "yes")):
-        say("no checkpoint was deleted (without a terminal: YES=1)")
+        say("no checkpoint was deleted (without a terminal: --yes)")
         forget_address(inventory, nodes)
         return 1
     with interrupt.changing():

@@ -18,7 +18,7 @@ from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, 
 UNHEARD_S = 8.0
 SETTLING = 8
 
-NEXT = "   ask it: make ask   result and event logs: make fetch   on one page: make report"
+NEXT = "   ask it: ./motley ask   result and event logs: ./motley fetch   on one page: ./motley report"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class RunView:
             case "samples":
                 return [f"  {sample_line(line)}" for line in event["lines"]]
             case "profile":
-                return [f"steps {event['first']}-{step} recorded on every node: make fetch brings the trace"]
+                return [f"steps {event['first']}-{step} recorded on every node: ./motley fetch brings the trace"]
             case "warning":
                 return [f"! {event['message']}"]
             case "woke":
@@ -167,9 +167,9 @@ class RunView:
         if self.state.failure:
             return Ended(False, tuple(self.cause("")))
         if step:
-            return Ended(True, (f"stopped at step {step} · resume it: make launch RESUME={run}",))
+            return Ended(True, (f"stopped at step {step} · resume it: ./motley launch --resume {run}",))
         lines = words.splitlines() or ["it exited without an error message"]
-        return Ended(False, (f"run {run} ended before its first step: {lines[-1]}", "see: make logs"))
+        return Ended(False, (f"run {run} ended before its first step: {lines[-1]}", "see: ./motley logs"))
 
     # -- the agent's view ----------------------------------------------------------------------------------------------
 
@@ -194,10 +194,10 @@ class RunView:
                 continue
             self.unreachable.add(name)
             if peer["how"] == "does not answer":
-                fix = "off, or its ports are closed (make bootstrap PHASE=firewall)"
+                fix = "off, or its ports are closed (./motley bootstrap --phase firewall)"
                 found.append(f"! {node} gets no answer from {name}: {fix}")
             else:
-                found.append(f"! {node} does not reach {name}: {peer['how']}   see: make logs NODE={name}")
+                found.append(f"! {node} does not reach {name}: {peer['how']}   see: ./motley logs --nodes {name}")
         return found
 
     # -- the live line -------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from console.words import first, say
 from train.notify import Notice
 from train.safe_stdio import unread
 
-DETACHED = "detached; the script continues.   follow: make follow   status: make status   stop: make stop"
+DETACHED = "detached; the script continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
 ENDS = ("done", "failed", "stopped")
 SILENT_S = 20.0
 """A node reports each second, and a connection to one that is off takes some."""
@@ -35,7 +35,9 @@ APART_S = 30.0
 def follow(nodes: list[Node], run: str, looks: dict[str, Any], *, as_json: bool = False) -> int:
     """Of one that is running already: its lines so far, and all that come."""
     if as_json:
-        print(f"{run} is a script of your own: it has no events   its lines: make logs", file=sys.stderr, flush=True)
+        print(
+            f"{run} is a script of your own: it has no events   its lines: ./motley logs", file=sys.stderr, flush=True
+        )
         return 1
     since = {name: float(look["since"]) for name, look in looks.items() if look["run"] == run}
     return show([node for node in nodes if node.name in since], ScriptView(run, since))
@@ -108,20 +110,22 @@ class ScriptView:
                 self.warned.add(node)
                 found.append(
                     f"! {node} does not answer; a script that waits for it does so until its own time-out "
-                    "(gloo's is 30 minutes)   end it: make stop"
+                    "(gloo's is 30 minutes)   end it: ./motley stop"
                 )
         failed = [node for node in nodes if self.states.get(node) == "failed"]
         running = [node for node in nodes if not self.over(node, at)]
         late = any(at - self.ended_at.get(node, at) > APART_S for node in failed)
         if late and running and "apart" not in self.warned:
             self.warned.add("apart")
-            found.append(f"! failed on {', '.join(failed)}, still there on {', '.join(running)}   end it: make stop")
+            found.append(
+                f"! failed on {', '.join(failed)}, still there on {', '.join(running)}   end it: ./motley stop"
+            )
         return found
 
     def verdict(self, nodes: list[str]) -> Ended:
         states = {node: self.states.get(node, "") for node in nodes}
         if all(state == "done" for state in states.values()):
-            return Ended(True, (f"done · {self.run} · results and output: make fetch RUN={self.run}",))
+            return Ended(True, (f"done · {self.run} · results and output: ./motley fetch --run {self.run}",))
         if "failed" in states.values():
             node = self.culprit([node for node, state in states.items() if state == "failed"])
             view = self.last[node]
@@ -130,7 +134,7 @@ class ScriptView:
         if "stopped" in states.values():
             return Ended(True, (f"{self.run} was stopped",))
         gone = ", ".join(node for node, state in states.items() if state not in ENDS)
-        return Ended(False, (f"{self.run} ended without a word on {gone}", "see: make logs"))
+        return Ended(False, (f"{self.run} ended without a word on {gone}", "see: ./motley logs"))
 
     def culprit(self, failed: list[str]) -> str:
         """The first to fail of those that did not only lose another."""

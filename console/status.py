@@ -90,7 +90,7 @@ def state_of(looks: list[Look]) -> RunState:
 def run_line(run: str, state: RunState, looks: list[Look]) -> str:
     if script := next((look["now"]["script"] for look in looks if is_script(look)), ""):
         age = clock(max(float(look["time"]) - float(look["since"]) for look in looks))
-        return f"script {run}  {script}  for {age}   its lines: make logs (steps and loss are not Motley's to see)"
+        return f"script {run}  {script}  for {age}   its lines: ./motley logs (steps and loss are not Motley's to see)"
     states = Counter(str(look["now"].get("state") or "starting") for look in looks)
     now = states.most_common(1)[0][0]
     if not state.last:
@@ -154,14 +154,14 @@ def gpus(found: list[dict[str, str]]) -> str:
 def last_run(answers: dict[str, Look]) -> str:
     ran = [look for look in answers.values() if look["run"]]
     if not ran:
-        return " and none was; start one: make launch MODEL=…"
+        return " and none was; start one: ./motley launch --model …"
     run = max(ran, key=lambda look: max(float(look["step"].get("time", 0)), script_time(look)))["run"]
     if script := next((look for look in ran if look["run"] == run and is_script(look)), None):
         return f"; the last was the script {run}: {script['now']['state']}"
     state = state_of([look for look in ran if look["run"] == run])
     end = state.ending or {"event": "stopped"}
     word = f"failed: {first(end['message'])}" if end["event"] == "failed" else end["event"]
-    more = "" if word == "done" else f" · resume it: make launch RESUME={run}"
+    more = "" if word == "done" else f" · resume it: ./motley launch --resume {run}"
     return f"; the last was {run}: {word} at step {state.step}{more}"
 
 

@@ -54,7 +54,7 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
     finally:
         for process in shown:
             end_group(process)
-    say(f"TensorBoard has ended; if another program has port {port}: PORT=6007")
+    say(f"TensorBoard has ended; if another program has port {port}: --port 6007")
     return 1
 
 

@@ -17,7 +17,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import TextIO
 
-from console import hints, interrupt
+from console import interrupt
 from console.infra.choose import from_inventory
 from console.infra.node import Facts, Node, Silent, ask_all
 from console.inventory.finding import nearest
@@ -27,7 +27,7 @@ from console.words import say
 from train.plan.pictures import SUFFIXES
 from train.safe_stdio import plain
 
-TRAIN = "fix: make runs shows what there is; make launch MODEL=… trains one"
+TRAIN = "fix: ./motley runs shows what there is; ./motley launch --model … trains one"
 
 
 class NowhereToAsk(Exception):
@@ -50,7 +50,7 @@ def on_a_node(
     pipes = {"stdin": subprocess.PIPE if given else None, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process, ThreadPoolExecutor(2) as pool:  # type: ignore[call-overload]
         try:
-            pool.map(pass_on, (process.stdout, process.stderr), map(hints.as_it_is, (sys.stdout, sys.stderr)))
+            pool.map(pass_on, (process.stdout, process.stderr), (sys.stdout, sys.stderr))
             if process.stdin:
                 with suppress(BrokenPipeError), process.stdin:  # it may have ended without reading: its words say why
                     process.stdin.write(given.encode())
@@ -108,7 +108,7 @@ def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
     usable = [name for name, facts in found.items() if (facts["done"] or name in stopped) and not facts["script"]]
     if script := found.get(run, {}).get("script"):
         what = f"{run} was a script of your own ({script}): Motley does not know what it made"
-        raise NowhereToAsk(f"{what}\nfix: make fetch RUN={run}")
+        raise NowhereToAsk(f"{what}\nfix: ./motley fetch --run {run}")
     if not run and not usable:
         raise NowhereToAsk("\n  ".join(["no node that answers has a run with a result or a checkpoint", *away, TRAIN]))
     run = run or usable[0]
@@ -117,15 +117,15 @@ def choose(nodes: list[Node], run: str) -> tuple[str, str, Node]:
         raise NowhereToAsk("\n  ".join([f"there is no run '{run}'", close, *away]))
     at = f"at step {found[run]['step']} of {found[run]['steps'] or '?'}"
     if run not in usable and found[run]["on"]:
-        raise NowhereToAsk(f"run {run} is running, {at}\nfix: wait for its end, or make stop")
+        raise NowhereToAsk(f"run {run} is running, {at}\nfix: wait for its end, or ./motley stop")
     if run not in usable:
         what = f"run {run} was stopped before its first checkpoint"
-        raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: make launch RESUME={run}"]))
+        raise NowhereToAsk("\n".join([what, *away, f"fix: resume it: ./motley launch --resume {run}"]))
     have = [node for node in nodes if node.name in answers and made(answers[node.name], run) == most[run]]
     idle = [node for node in have if not answers[node.name]["on"]]
     if not idle:
         on = answers[have[0].name]["on"]
-        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or make stop")
+        raise NowhereToAsk(f"run {on} is running there and needs the memory\nfix: wait for its end, or ./motley stop")
     return run, "" if found[run]["done"] else f" · stopped {at}", idle[0]
 
 

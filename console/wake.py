@@ -71,7 +71,9 @@ def looks_asleep(nodes: Sequence[Node]) -> set[str]:
 
 def why(card: Mapping[str, Any], sender: Sender) -> str:
     if not card.get("mac"):
-        return "did not wake: its network card is not known\nfix: start it by hand, then make bootstrap PHASE=power"
+        return (
+            "did not wake: its network card is not known\nfix: start it by hand, then ./motley bootstrap --phase power"
+        )
     if sender.trouble:
         return f"did not wake: {sender.trouble}"
     first = f"did not wake within {WAKES_S:.0f} s"

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable
 
-from console import hints
 from console.words import drawn
 from lab import (
     base,
@@ -36,7 +35,7 @@ from train.safe_stdio import may_be_unread
 
 
 def main() -> int:
-    with may_be_unread(), hints.translated():
+    with may_be_unread():
         args = parser().parse_args()
         try:
             return int(args.act(args) or 0)
@@ -147,7 +146,7 @@ def do_up(args: argparse.Namespace) -> None:
     head = lab.hosts[0]
     port = "" if head.ssh_port == 22 else f"-p {head.ssh_port} "
     first = f"{port}{profile.USER}@{head.spec.installed_address}"
-    print("next   make bootstrap INVENTORY=inventory/lab")
+    print("next   ./motley bootstrap --inventory inventory/lab")
     print(f"       .venv/bin/python -m lab exec -- ssh {first}   (password: {profile.PASSWORD})")
 
 

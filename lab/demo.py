@@ -1,4 +1,4 @@
-"""`make demo`: from a machine that knows nothing of Motley to a trained model, on three simulated machines of unequal
+"""`./motley demo`: from a machine that knows nothing of Motley to a trained model, on three simulated hosts of unequal
 speed.
 
 Everything it does is what a person would type; each stage's own words are kept in a log. In the middle of the training
@@ -54,7 +54,7 @@ def main(*, recipe: str, fast: bool, folders: bool, suite: str) -> int:
             return show(site, course, began)
     except Stopped as stopped:
         with contextlib.suppress(OSError):  # the terminal is gone
-            print("\nstopped: nothing of it is left running. Again: make demo", file=sys.stderr)
+            print("\nstopped: nothing of it is left running. Again: ./motley demo", file=sys.stderr)
         return stopped.code
     finally:
         hand_over(ROOT)
@@ -78,7 +78,7 @@ def stop_once(number: int, _: object) -> None:
 
 
 def hand_over(folder: Path) -> None:
-    """What root has made here is its owner's: what comes after `sudo make demo` needs no sudo."""
+    """What root has made here is its owner's: what comes after `sudo ./motley demo` needs no sudo."""
     owner = folder.stat()
     if os.geteuid() or not owner.st_uid:
         return
@@ -164,7 +164,7 @@ def alone() -> Iterator[None]:
 def enough_disk(course: Course) -> None:
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < course.disk_gb:
-        less = "" if course is FAST else ", or try the small one: make demo DEMO_FAST=1"
+        less = "" if course is FAST else ", or try the small one: ./motley demo --fast"
         raise LabError(
             f"the disk of {ROOT} has {free:.1f} GB free, the demo may need {course.disk_gb:.0f}\nfix: make room{less}",
             code=2,

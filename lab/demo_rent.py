@@ -1,5 +1,5 @@
-"""`make demo RENT=fake`: a whole evening with the market of the lab. A machine is rented, the answer to the order is
-lost on purpose, a model is trained on it, brought home, and the machine is given back; then the market's own bill is
+"""`./motley demo --rent fake`: a whole evening with the market of the lab. A machine is rented, the answer to the order
+is lost on purpose, a model is trained on it, brought home, and the machine is given back; then the market's own bill is
 compared.
 
 What is typed is what a person would type. Nothing leaves this machine, and no money is moved. It fails where anything
@@ -42,7 +42,9 @@ SET = ["rows_per_step=16", "max_seq_length=64", "eval_every=10", "eval_rows=8", 
 
 def main() -> int:
     if missing := labs.what_is_missing():
-        raise LabError("\n".join([*missing, "the market's machines are the lab's: sudo make demo RENT=fake"]), code=2)
+        raise LabError(
+            "\n".join([*missing, "the market's machines are the lab's: sudo ./motley demo --rent fake"]), code=2
+        )
     began = time.monotonic()
     for number in demo.STOPS:
         signal.signal(number, demo.stop_once)
@@ -52,7 +54,7 @@ def main() -> int:
             demo.enough_disk(FAST)
             return evening(place, began)
     except demo.Stopped as stopped:
-        print("\nstopped: nothing of it is left running. Again: make demo RENT=fake", file=sys.stderr)
+        print("\nstopped: nothing of it is left running. Again: ./motley demo --rent fake", file=sys.stderr)
         return stopped.code
     finally:
         demo.hand_over(ROOT)

@@ -134,7 +134,7 @@ class Folders:
         self.title = f"three folders of this machine instead of three machines ({why})"
         self.left_out = [
             "Left out: names, keys, addresses, firewall, drivers, unequal speeds; no power is cut, a worker is killed.",
-            "With root you see all of it, and your machine stays as it is: sudo make demo",
+            "With root you see all of it, and your machine stays as it is: sudo ./motley demo",
         ]
         self.environment = dict(os.environ)
 

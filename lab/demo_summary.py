@@ -17,7 +17,7 @@ from train.runlog.paths import ANSWERS, EVENTS, MEMBERS, NODES
 from train.runlog.state import Change, Event, history, replay, rows_of
 from train.runlog.tail import read
 
-NEXT = "make inventory   (your own machines: it asks three questions; then make bootstrap)"
+NEXT = "./motley inventory   (your own machines: it asks three questions; then ./motley bootstrap)"
 ONE_PROCESSOR = "not shown: all three folders share one processor, so all are equally fast"
 WIDE = 90
 

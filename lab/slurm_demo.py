@@ -1,4 +1,4 @@
-"""`make demo INFRA=slurm`: from nothing to an adapter on a Slurm of somebody else's, with a time limit in between.
+"""`./motley demo --infra slurm`: from nothing to an adapter on somebody else's Slurm, with a time limit in between.
 
 Three simulated machines with Debian's own Slurm (lab/slurm.py). Everything it does is what a person would type who has
 an account there. The job's time is shorter than the run: Slurm itself sends the signal, and runs it again.
@@ -66,7 +66,7 @@ def main(suite: str) -> int:
         with demo.alone():
             return show(Account(suite))
     except demo.Stopped as stopped:
-        print("\nstopped: nothing of it is left running. Again: make demo INFRA=slurm", file=sys.stderr)
+        print("\nstopped: nothing of it is left running. Again: ./motley demo --infra slurm", file=sys.stderr)
         return stopped.code
     finally:
         demo.hand_over(ROOT)

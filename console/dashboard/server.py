@@ -31,7 +31,6 @@ from console.dashboard.guard import Guard
 from console.dashboard.pages import REPORT, Pages
 from console.dashboard.qr import lines as qr_lines
 from console.doctor.look import last
-from console.hints import in_form
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
@@ -101,7 +100,7 @@ class Dashboard:
         return self.page("machines", body)
 
     def lines(self, lines: list[str], verb: str) -> str:
-        text = html.escape(in_form("\n".join(lines), verb))
+        text = html.escape("\n".join(lines))
         look = "said" if verb == "doctor" else "wide"  # sentences, or a table
         return f'<pre class="{look}" tabindex="0">{text}</pre>{self.command(verb)}'
 

@@ -1,1 +1,1 @@
-"""`make doctor`: what is wrong with the cluster, each with its cause and the command that fixes it."""
+"""`./motley doctor`: what is wrong with the cluster, each with its cause and the command that fixes it."""

@@ -52,9 +52,12 @@ def _stranger(node: NodeReadings, state: str) -> Finding:
     same = f"it has the same host key as {twin}: one machine is listed twice, or one disk was copied to both"
     keys = "sudo rm /etc/ssh/ssh_host_*; sudo dpkg-reconfigure openssh-server"
     causes = {
-        "changed": (changed, f"if it was reinstalled: make bootstrap REPIN={node.name}; else find who has its address"),
+        "changed": (
+            changed,
+            f"if it was reinstalled: ./motley bootstrap --repin {node.name}; else find who has its address",
+        ),
         "double": (same, f"one machine: take {node.name} out of hosts.yml; a copied disk: on it: {keys}"),
-        "new": ("it has not been bootstrapped: its host key is not pinned", "make bootstrap"),
+        "new": ("it has not been bootstrapped: its host key is not pinned", "./motley bootstrap"),
         "off": KNOCKS.get(str(contact.get("knock", "")), OFF),
     }
     what, fix = causes[state]

@@ -1,4 +1,4 @@
-"""What `make doctor FIX=yes` does by itself of what it has found.
+"""What `./motley doctor --fix` does by itself of what it has found.
 
 Safe is a phase of bootstrap that changes neither address nor driver, and ending what an older run has left while none
 is running. All else is for a person: the command stands below the finding.
@@ -35,7 +35,7 @@ def fix_safe(inventory: Inventory, wrong: list[Finding], passwords: play.Passwor
             phase=",".join(phases),
             limit=",".join(nodes),
             variables={"motley_preflight_apt_wait_s": 20},  # that apt is busy has been reported already
-            typed="make doctor FIX=yes",
+            typed="./motley doctor --fix",
         )
         if play.run(request, passwords) == interrupt.CODE:
             return interrupt.CODE

@@ -26,9 +26,9 @@ def driver(readings: Readings) -> Found:
         elsewhere = "No space left on device" in what or any(card["lost"] for card in facts["cards"])
         if what and not elsewhere:  # the disk's finding, or the card's
             fix = (fix or bootstrap("gpu_driver", node.name)).replace(
-                "PHASE=gpu_driver", f"PHASE=gpu_driver LIMIT={node.name}", 1
+                "--phase gpu_driver", f"--phase gpu_driver --nodes {node.name}", 1
             )
-            fix = fix.replace(f"LIMIT={node.name} LIMIT={node.name}", f"LIMIT={node.name}")
+            fix = fix.replace(f"--nodes {node.name} --nodes {node.name}", f"--nodes {node.name}")
             wrong.append(Finding(node=node.name, what=what, fix=fix))
     nodes = len(found) + len(off)
     return f"driver and compiler serve the cards of {nodes - len(wrong)} of {nodes} nodes with cards", wrong

@@ -1,4 +1,4 @@
-"""`make doctor`: runs playbooks/doctor.yml, shows the verdict; with FIX=yes it fixes (fix.py) and looks again."""
+"""`./motley doctor`: runs playbooks/doctor.yml, shows the verdict; with --fix it fixes (fix.py) and looks again."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def _network_of(node: NodeReadings, facts: Facts) -> list[Finding]:
     nic = (node.part("files") or {}).get("interface", "")
     if nic not in ("", "lo", facts["nic"]):  # a run of this node alone has no other: it names lo
         what = f"the settings of its last run name {nic}, it is {facts['nic']} now: it would not rejoin that run"
-        add(what, "make launch RESUME=RUN writes them again")
+        add(what, "./motley launch --resume RUN writes them again")
     return wrong
 
 

@@ -26,7 +26,7 @@ def software(readings: Readings) -> Found:
             what = f"{what}: {drift}"
         wrong.append(Finding(node=odd.node, what=what, fix=odd.fix, phase=odd.phase, safe=odd.phase in SAFE_PHASES))
     compared = f"{counted(len(verdict.rows), 'row')} compared on {counted(len(versions_of), 'node')}"
-    seen = f"{compared} (make check-versions shows them)"
+    seen = f"{compared} (./motley check-versions shows them)"
     on = list(readings.runs_on.values())
     files = f"; files not read: run {on[0]} is running" if on else ", every file read"
     return seen + (files if readings.full else ""), wrong
@@ -72,10 +72,10 @@ def runs(readings: Readings) -> Found:
             count = len(facts["orphans"])
             who = f"{count} processes of an older run live" if count > 1 else "a process of an older run lives"
             what = f"{who} on there, without an agent"
-            wrong.append(Finding(what=what, fix="make stop", safe=not on, **about))
+            wrong.append(Finding(what=what, fix="./motley stop", safe=not on, **about))
         elif facts["on"] and facts["run"] != usual:
             what = f"run {facts['run']} runs there, run {usual} on the others"
-            wrong.append(Finding(what=what, fix="make stop, then make launch again", **about))
+            wrong.append(Finding(what=what, fix="./motley stop, then ./motley launch again", **about))
         elif facts.get("aside"):
             what = f"it steps aside from run {facts['run']}: {facts['aside']}"
             wrong.append(Finding(what=what, fix=back_again(facts["aside"], node.name), note=True, **about))
@@ -83,7 +83,12 @@ def runs(readings: Readings) -> Found:
             unit = f"{facts['unit'] or 'unknown'}, {facts['result'] or '?'}"
             what = f"a run is requested there and none is running (its unit: {unit})"
             wrong.append(
-                Finding(what=what, fix=f"make logs NODE={node.name}; make stop ends the request", safe=not on, **about)
+                Finding(
+                    what=what,
+                    fix=f"./motley logs --nodes {node.name}; ./motley stop ends the request",
+                    safe=not on,
+                    **about,
+                )
             )
     return f"run {usual} is running on {listed(list(on))}" if on else "no run is running", wrong
 
@@ -91,7 +96,7 @@ def runs(readings: Readings) -> Found:
 def back_again(cause: str, name: str) -> str:
     """What brings a machine that steps aside back into its run."""
     fixes = {
-        "paused": f"make unpause NODE={name}",
+        "paused": f"./motley unpause --nodes {name}",
         "in use": "close that program; the machine is back after five quiet minutes",
         "on battery": "plug it in; motley_on_battery: train lets it train all the same",
     }
@@ -107,7 +112,7 @@ def collective(readings: Readings) -> Found:
     if failed:
         what, _, fix = next(iter(failed.values())).partition("\nfix: ")
         whole = f"{what} (on {listed(list(failed))})" if len(failed) > 1 else what
-        return "failed", [Finding(node=next(iter(failed)), what=whole, fix=fix or "make check-versions")]
+        return "failed", [Finding(node=next(iter(failed)), what=whole, fix=fix or "./motley check-versions")]
     if measured is None:
         raise Skipped("no node reported a result")
     pairs_s = list(measured.get("pairs", {}).values())

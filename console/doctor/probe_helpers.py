@@ -23,7 +23,7 @@ class Skipped(Exception):
 
 
 def bootstrap(phase: str, node: str) -> str:
-    return f"make bootstrap PHASE={phase} LIMIT={node}"
+    return f"./motley bootstrap --phase {phase} --nodes {node}"
 
 
 def need(readings: Readings, part: str) -> list[tuple[NodeReadings, Any]]:
@@ -46,7 +46,7 @@ def no_load(readings: Readings) -> None:
     if running := readings.runs_on:
         raise Skipped(f"skipped: run {next(iter(running.values()))} is running on {', '.join(running)}")
     if not readings.load:
-        raise Skipped("skipped: QUICK=1")
+        raise Skipped("skipped: --quick")
 
 
 def listed(words: list[str]) -> str:

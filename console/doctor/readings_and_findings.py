@@ -72,7 +72,7 @@ class Finding:
     phase: str = ""
     """The phase of bootstrap that fixes it."""
     safe: bool = False
-    """Whether FIX=yes does it."""
+    """Whether --fix does it."""
     note: bool = False
     """Worth knowing, and nothing wrong: does not count."""
 

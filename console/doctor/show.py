@@ -49,7 +49,7 @@ def of_finding(finding: Finding) -> list[str]:
     mark = "·" if finding.note else "✗"
     return [
         f"{mark} {finding.node or 'the cluster'}  {finding.probe}: {finding.what}",
-        f"    fix: {finding.fix}{'   (FIX=yes does it)' if finding.safe else ''}",
+        f"    fix: {finding.fix}{'   (--fix does it)' if finding.safe else ''}",
     ]
 
 

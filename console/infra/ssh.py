@@ -63,9 +63,11 @@ class SshNode(Node):
     def why(self, words: list[str]) -> str:
         text = "\n".join(words)
         if "verification failed" in text or "IDENTIFICATION HAS CHANGED" in text:
-            return f"it shows another host key than the pinned one (reinstalled? make bootstrap REPIN={self.name})"
+            return (
+                f"it shows another host key than the pinned one (reinstalled? ./motley bootstrap --repin {self.name})"
+            )
         if "Permission denied" in text:
-            return f"Motley's key is not accepted there (make bootstrap PHASE=ssh_trust LIMIT={self.name})"
+            return f"Motley's key is not accepted there (./motley bootstrap --phase ssh_trust --nodes {self.name})"
         return words[-1] if words else "it gave no answer"
 
 

@@ -22,7 +22,7 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     try:
         read(file, inventory, keys)
     except FileNotFoundError:
-        fix = "make inventory asks and writes it (examples/hosts.yml shows one); or name yours: INVENTORY=inventory/…"
+        fix = "./motley inventory asks and writes it (examples/hosts.yml shows one); or yours: --inventory FOLDER"
         inventory.findings.append(Finding(what="no machines are described yet", where=str(file), fix=fix))
     except YamlError as wrong:
         inventory.findings.append(Finding(what=wrong.what, where=wrong.where, fix=wrong.fix))

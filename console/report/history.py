@@ -84,7 +84,7 @@ def newest_run(results: Path) -> Path:
     """The folder of the run that was fetched last."""
     runs = [folder for folder in results.glob("*") if any(folder.rglob(EVENTS))]
     if not runs:
-        raise NothingHappened(f"no run has been fetched\n  into {results}\n  fix: make fetch")
+        raise NothingHappened(f"no run has been fetched\n  into {results}\n  fix: ./motley fetch")
     return max(runs, key=lambda folder: max(file.stat().st_mtime for file in folder.rglob(EVENTS)))
 
 
@@ -92,7 +92,7 @@ def read_history(folder: Path) -> History:
     """`folder` holds the files of a run, or a folder for each node with them."""
     state, changes = replay([*_gather(folder, EVENTS), *_gather(folder, MEMBERS)])
     if not any(change.kind == "start" for change in changes):
-        raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: make fetch RUN={folder.name}")
+        raise NothingHappened(f"no events of a run\n  in {folder}\n  fix: ./motley fetch --run {folder.name}")
     launched = [_json(file) for file in sorted(folder.rglob(LAUNCH))]
     return history_of(
         state,

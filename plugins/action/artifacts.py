@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
             return result | {"skipped": True, "skip_reason": "it takes no part"}
         if caller := self._shut_out():
             what = f"its firewall does not let this controller in, which comes from {caller} now"
-            return result | {"failed": True, "msg": f"{what}\nfix: make bootstrap PHASE=firewall"}
+            return result | {"failed": True, "msg": f"{what}\nfix: ./motley bootstrap --phase firewall"}
         source = Path(params.pop("source"))
         places = {name: address_of(known["hostvars"][name]) for name in chain}
         token = self._token(known, params)

@@ -60,7 +60,7 @@ def refuse_deaf(known: dict[str, Any], asked: dict[str, Any]) -> None:
     wanted |= {key: [name for name in deaf if hosts[name].get(key)] for key in render.LIMITS.values()}
     for what, names in wanted.items():
         if names:
-            fix = f"make bootstrap PHASE=run LIMIT={','.join(names)}, or leave it out"
+            fix = f"./motley bootstrap --phase run --nodes {','.join(names)}, or leave it out"
             raise BadInput(f"{what}: nothing on {', '.join(names)} would do that\nfix: {fix}")
 
 

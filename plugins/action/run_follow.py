@@ -34,7 +34,7 @@ class ActionModule(ActionBase):
             self._display.display(f"started on {len(names)} of {len(names)} nodes within {max(ups):.1f} s")
         since = {name: node["time"] for name, node in started.items()}
         address = self._notify_address([hostvars[name] for name in names])
-        if args["tell_in"]:  # make launch shows it itself, on its own terminal
+        if args["tell_in"]:  # ./motley launch shows it itself, on its own terminal
             launched = {"run": str(args["run"]), "nodes": names, "since": since, "follow": bool(args["follow"])}
             notify.hand_over(address, Path(str(args["tell_in"])).parent)
             Path(str(args["tell_in"])).write_text(json.dumps(launched))

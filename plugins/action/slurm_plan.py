@@ -64,7 +64,7 @@ def plan_all(asked: dict[str, Any], facts: LaunchFacts) -> tuple[Plan, list[dict
 def sweep_lines(sweep: list[dict[str, Any]]) -> list[str]:
     swept = {one["run"]: ", ".join(f"{name} {value}" for name, value in one["swept"].items()) for one in sweep}
     lines = [f"  sweep     {run}: {words}" for run, words in swept.items()]
-    return [*lines, "            side by side: make runs"] if lines else []
+    return [*lines, "            side by side: ./motley runs"] if lines else []
 
 
 def facts_of(
@@ -97,7 +97,7 @@ def refuse_running(run: str, look: dict[str, Any], *, new: bool = False) -> None
     if new and run in look["runs"]:
         raise BadInput(f"there is a run '{run}' already", fix="fix: another name for the sweep: -e run=…")
     if job := look["runs"].get(run, {}).get("job"):
-        raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: make stop, or another name: -e run={run}-2")
+        raise BadInput(f"run '{run}' is job {job} already", fix=f"fix: ./motley stop, or another name: -e run={run}-2")
 
 
 def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:

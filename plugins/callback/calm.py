@@ -19,7 +19,7 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.release import __version__
 
 try:
-    from console import ansible_errors, hints
+    from console import ansible_errors
     from train.safe_stdio import plain
 except ImportError:  # only .venv has the path to it (make_env.sh): unfit() says what to type
     ansible_errors = None  # type: ignore[assignment]
@@ -57,7 +57,7 @@ class CallbackModule(Default):
         self.before_looking: Any = None
 
     def _say(self, words: str, **how: Any) -> None:
-        self._display.display(plain(hints.in_form(words)), **how)
+        self._display.display(plain(words), **how)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self.calm = bool(play.get_vars().get("motley_calm")) and self._display.verbosity == 0
@@ -105,7 +105,10 @@ class CallbackModule(Default):
 
     def _detach(self, *_: Any) -> None:
         """Ctrl-C while a run is shown ends the showing, and is no failure."""
-        self._leave("\ndetached; the run continues.   follow: make follow   status: make status   stop: make stop", 0)
+        self._leave(
+            "\ndetached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop",
+            0,
+        )
 
     def _leave(self, words: str, code: int) -> None:
         self._say(words)
@@ -142,7 +145,7 @@ class CallbackModule(Default):
             super().v2_runner_retry(result)
         elif (run := str((result.result.get("look") or {}).get("run_on") or "")) not in ("", self.waiting_for):
             self.waiting_for = run
-            line = f"… '{run}' is running: waiting for its end   give up: Ctrl-C   watch it: make follow"
+            line = f"… '{run}' is running: waiting for its end   give up: Ctrl-C   watch it: ./motley follow"
             self._say(line)
 
     def _give_up(self, *_: Any) -> None:

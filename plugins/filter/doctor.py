@@ -54,7 +54,7 @@ def motley_doctor_collective(names: list[str], hostvars: Any, load: bool) -> dic
     elif len(looks) < 2:
         why = "fewer than two nodes to try it between"
     elif bare:
-        why = f"no environment yet on {', '.join(bare)}: make bootstrap PHASE=python_env"
+        why = f"no environment yet on {', '.join(bare)}: ./motley bootstrap --phase python_env"
     elif apart:
         why = f"{apart[0]} does not reach {apart[1]} on all ports: it could not end well"
     elif link_s > LONGEST_S:

@@ -49,7 +49,7 @@ def plan(nodes: dict[str, Data], catalogue: Data, branch: str = "auto", agreed_s
     allowed = [entry for entry in known if not agreed_set or entry["set"] == agreed_set]
     if not allowed:
         error = f"the other nodes train with {agreed_set}; driver branch {branch} is not for that"
-        return {"error": error, "fix": "run it for all nodes: make bootstrap PHASE=gpu_driver"}
+        return {"error": error, "fix": "run it for all nodes: ./motley bootstrap --phase gpu_driver"}
     options = {
         entry["branch"]: {name: option(name, node, entry) for name, node in with_cards.items()} for entry in allowed
     }

@@ -53,12 +53,15 @@ def motley_env_choice(
         sets = [CPU]
     if kept and kept != sets:
         what = f"{', '.join(others['nodes'])} have {' + '.join(kept)}, now it would be {' + '.join(sets)}"  # type: ignore[index]
-        return {"error": what, "fix": "one choice for all nodes: make bootstrap PHASE=python_env, without LIMIT"}
+        return {
+            "error": what,
+            "fix": "one choice for all nodes: ./motley bootstrap --phase python_env, without --nodes",
+        }
     least = next((LEAST[name] for name in sets if name in LEAST), "")
     old = [name for name, driver in drivers.items() if not insisted and older(driver, least)]
     if old:
         words = ", ".join(f"{name} runs driver {drivers[name]}" for name in old)
-        fix = "make bootstrap PHASE=gpu_driver REBOOT=yes, then run again"
+        fix = "./motley bootstrap --phase gpu_driver --reboot yes, then run again"
         return {"error": f"{words}; torch of {sets[0]} needs {least}", "fix": fix}
     return {"sets": sets}
 

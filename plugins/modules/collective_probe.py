@@ -52,7 +52,7 @@ def main() -> None:
     params = module.params
     python = Path(params["home"]) / "env/bin/python"
     if not list(Path(params["home"]).glob("env/lib/python*/site-packages/torch/version.py")):
-        module.fail_json(msg="there is no torch in its environment\nfix: make bootstrap PHASE=python_env")
+        module.fail_json(msg="there is no torch in its environment\nfix: ./motley bootstrap --phase python_env")
     me = params["addresses"][params["rank"]]
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +71,7 @@ def main() -> None:
     lines = [line for line in output.splitlines() if "Error" in line] or output.splitlines()[-2:]
     module.fail_json(
         msg=f"the all-reduce did not succeed: {' '.join(lines[-2:])[:400]}\n"
-        "fix: make check-versions; then make bootstrap PHASE=firewall, and look at the node named above"
+        "fix: ./motley check-versions; then ./motley bootstrap --phase firewall, and look at the node named above"
     )
 
 

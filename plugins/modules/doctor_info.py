@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # MIT License, see LICENSE
-"""Everything that `make doctor` wants to know of a node by itself, looked at once. Changes nothing, judges nothing."""
+"""All that `./motley doctor` wants to know of a node by itself, looked at once. Changes nothing, judges nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ module: doctor_info
 short_description: A node's own state, part by part, each with the seconds it took; a part that fails says why
 author: Motley
 description:
-  - Reads what C(make doctor) judges; changes nothing and judges nothing.
+  - Reads what C(./motley doctor) judges; changes nothing and judges nothing.
   - A part that cannot be read is null, and its error is in look.troubles.
   - Disk and processor are tried for a moment only while no run uses them.
 options: {

@@ -139,7 +139,9 @@ class DriverChange:
         kernels = rules.images(self.now, self.params["catalogue"])
         self.transact(wanted)
         if rules.images(self.now, self.params["catalogue"]) != kernels:
-            raise ModuleError("the kernel moved with the driver, against the simulation", "make undo PHASE=gpu_driver")
+            raise ModuleError(
+                "the kernel moved with the driver, against the simulation", "./motley undo --phase gpu_driver"
+            )
         self.says.append(f"kernel unmoved ({', '.join(map(rules.release_of, kernels)) or 'no package'})")
 
     def choose(self) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def switch_off(module: AnsibleModule, before: Before) -> None:
         before.run_undo()
     except subprocess.CalledProcessError as error:
         why = (error.stderr or error.stdout).strip() or f"exit code {error.returncode}"
-        fix = f"make that command work on the node, then again: make undo PHASE={module.params['phase']}"
+        fix = f"make that command work on the node, then again: ./motley undo --phase {module.params['phase']}"
         module.fail_json(msg=f"'{' '.join(error.cmd)}' failed: {why}\nfix: {fix}")
 
 

@@ -208,7 +208,8 @@ def refuse_while_a_run_is_on() -> None:
     with suppress(FileNotFoundError):
         if subprocess.run(RUN_IS_ON, check=False).returncode == 0:
             raise ModuleError(
-                "a run is running, and would load half of it from the other environment", "make stop, then run again"
+                "a run is running, and would load half of it from the other environment",
+                "./motley stop, then run again",
             )
 
 
@@ -352,7 +353,8 @@ def rollback(home: Path, *, pretend: bool) -> dict[str, Any]:
     now = target(link)
     if not previous or not (home / previous).exists():
         raise ModuleError(
-            "there is no previous environment to go back to", "make bootstrap PHASE=python_env builds the locked one"
+            "there is no previous environment to go back to",
+            "./motley bootstrap --phase python_env builds the locked one",
         )
     if not pretend:
         refuse_while_a_run_is_on()

@@ -1,4 +1,4 @@
-"""What two machines' event logs prove: pure functions of what `make fetch` brings. A pair of figures is
+"""What two machines' event logs prove: pure functions of what `./motley fetch` brings. A pair of figures is
 {node: {"events": […], "members": […]}}, cut to what is needed by `cut`."""
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def own_home(rank: int) -> None:
 
 
 def stop_at(step: int) -> Callable[[int], None]:
-    """Nothing broken: a stop as by `make stop`, at the same step on all ranks."""
+    """Nothing broken: a stop as by `./motley stop`, at the same step on all ranks."""
 
     def change(rank: int) -> None:
         from train.engine import loop

@@ -1,4 +1,4 @@
-"""`make demo` as root, on the lab: interrupted, killed without mercy, and begun again."""
+"""`./motley demo` as root, on the lab: interrupted, killed without mercy, and begun again."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_fix_does_the_safe_ones_and_leaves_the_rest_to_a_person(doctor: Doctor) 
     finally:
         doctor.fixes(plugged_out)
     assert said.rc == 1, said.out
-    assert f"FIX does now: {OLD}  firewall: make bootstrap PHASE=firewall LIMIT={OLD}" in said.out
+    assert f"FIX does now: {OLD}  firewall: ./motley bootstrap --phase firewall --nodes {OLD}" in said.out
     assert f"FIX leaves to you: {LAPTOP}  power: plug it in" in said.out
     assert f"{HEAD}  ended what an older run had left" in said.out
     assert said.out.rstrip().endswith("1 finding"), said.out

@@ -145,7 +145,7 @@ def test_what_root_stops_stays_stopped(host: Host, how_it_ends: str) -> None:
 
 
 def test_what_a_stop_had_to_kill_stays_stopped(host: Host) -> None:
-    """`make stop` takes the file away first, and kills what does not end in time."""
+    """`./motley stop` takes the file away first, and kills what does not end in time."""
     starts(host, IGNORES)
     wanted(host).unlink()
     host.run("kill", "-KILL", main_pid(host))

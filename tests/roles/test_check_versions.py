@@ -1,4 +1,4 @@
-"""`make check-versions` on real hosts: nothing installed, all equal, drifted in three ways, fixed by FIX=yes."""
+"""`./motley check-versions` on real hosts: nothing installed, all equal, drifted in three ways, fixed by --fix."""
 
 import json
 
@@ -107,7 +107,7 @@ def test_a_changed_package_and_a_changed_file_are_found_and_mended(checker: Chec
     before = other.run("readlink", f"{HOME}/env")
     other.run("sh", "-c", f"cd {packages} && touch -r idna/core.py /tmp/when"
               " && sed -i s/idna/ibna/g idna/core.py && touch -r /tmp/when idna/core.py")  # fmt: skip
-    fix = "make bootstrap PHASE=python_env LIMIT={}".format
+    fix = "./motley bootstrap --phase python_env --nodes {}".format
     assert checker.failures() == [(host.name, "environment", fix(host.name)) for host in (one, other)]
     said = checker.asks().out
     assert "changed: tqdm" in said and "changed: idna (idna/core.py)" in said, said
@@ -128,7 +128,7 @@ def test_make_goes_back_to_the_environment_before_and_forward_again(checker: Che
         assert host.run("readlink", f"{HOME}/env").strip() == expected
     settings[1] = "PHASE=workspace"
     refused = checker.person.cluster.controller("make", "bootstrap", *settings)
-    assert refused.returncode == 2 and "PHASE=python_env ROLLBACK=yes" in refused.stderr
+    assert refused.returncode == 2 and "--phase python_env --rollback" in refused.stderr
 
 
 def test_undo_takes_the_workspace_away_and_keeps_what_a_run_left(checker: Checker) -> None:

@@ -120,7 +120,9 @@ def test_ctrl_c_leaves_nothing_running(visitor: Visitor) -> None:
     pace.until(plays, pace.HANG_S, "it plays nothing")
     os.killpg(process.pid, signal.SIGINT)
     rest, _ = pace.said_by(process, 60)
-    assert process.returncode != 0 and "nothing of it is left running. Again: make demo" in rest, "".join(said) + rest
+    assert process.returncode != 0 and "nothing of it is left running. Again: ./motley demo" in rest, (
+        "".join(said) + rest
+    )
     assert visitor.left_running() == []
 
 
@@ -134,7 +136,7 @@ def test_the_demo_comes_to_its_end_and_says_what_it_left_out(
 ) -> None:
     assert done.returncode == 0, done.stdout
     assert "three folders of this machine instead of three machines" in done.stdout
-    assert "Left out: names, keys" in done.stdout and "sudo make demo" in done.stdout
+    assert "Left out: names, keys" in done.stdout and "sudo ./motley demo" in done.stdout
     assert "⚡ gpu-worker-1 lost at step" in done.stdout and "✓ gpu-worker-1 back · 3 of 3" in done.stdout
     assert done.stdout.count("⚡ gpu-worker-1 lost") == 1, "each thing is told once"
     assert re.search(r"⚡ the demo now kills .*⚡ gpu-worker-1 lost.*⚡ the demo now starts .*back", done.stdout, re.S)

@@ -357,7 +357,9 @@ def test_what_kernels_are_built_with_comes_and_goes_but_for_what_others_need(old
     header = f"/usr/include/{python.removeprefix('lib').removesuffix('-dev')}/Python.h"
     host.run("rm", header)
     lost = old_alone.plays(**with_compiler)
-    assert f"there is no {header}, so no GPU kernel can be built\nfix: make bootstrap PHASE=gpu" in failure(lost, OLD)
+    assert f"there is no {header}, so no GPU kernel can be built\nfix: ./motley bootstrap --phase gpu" in failure(
+        lost, OLD
+    )
     assert lost.of_task(INSTALL)[OLD]["changed"] is False and "for GPU kernels" not in say(lost, OLD)
 
     needs_it = deb.Deb(name="needs-gcc", version="1", summary="built at home", depends=("gcc",))

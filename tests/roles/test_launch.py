@@ -197,7 +197,7 @@ def test_different_versions_are_refused_with_the_mend(tiny: Person) -> None:
     host.run("sh", "-c", f"cd {packages} && mv torch-*.dist-info torch-2.10.0.dist-info")
     said = tiny.plans(model="tiny", max_steps=4)
     assert said.rc != 0 and "gpu-worker-1: environment is" in said.out, said.out
-    assert "fix: make bootstrap PHASE=python_env LIMIT=gpu-worker-1" in said.out
+    assert "fix: ./motley bootstrap --phase python_env --nodes gpu-worker-1" in said.out
     host.run("sh", "-c", f"cd {packages} && mv torch-2.10.0.dist-info torch-2.13.0+cpu.dist-info")
 
 
@@ -239,7 +239,9 @@ def test_a_closed_firewall_is_found_before_anything_starts(tiny: Person) -> None
     said = tiny.launches(model="tiny", max_steps=4, starts=True)
     head.run("nft", "delete", "table", "inet", "own")
     assert said.rc == 2 and "gpu-master: it does not answer gpu-worker-1, gpu-worker-2 on the ports of runs" in said.out
-    assert "fix: make bootstrap PHASE=firewall LIMIT=gpu-master; a rule of your own: sudo nft list ruleset" in said.out
+    assert (
+        "fix: ./motley bootstrap --phase firewall --nodes gpu-master; your own rules: sudo nft list ruleset" in said.out
+    )
     assert "gpu-worker-1: " not in said.out and "-e nodes=gpu-worker-1,gpu-worker-2" in said.out, said.out
     said = tiny.plans(model="tiny", max_steps=4)
     assert said.rc == 0, said.out
@@ -253,7 +255,7 @@ def test_a_run_that_is_on_is_refused_by_name_before_anything_is_written(tiny: Pe
     said = tiny.launches(model="tiny", max_steps=4)
     host.run("systemctl", "stop", "agent")
     assert said.rc != 0 and "is running on gpu-worker-1" in said.out, said.out
-    assert "fix: make stop" in said.out and "-e queue=true" in said.out
+    assert "fix: ./motley stop" in said.out and "-e queue=true" in said.out
     assert host.run("sha256sum", f"{HOME}/config/cluster_config.yaml") == before
 
 

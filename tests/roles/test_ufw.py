@@ -168,7 +168,7 @@ def test_a_controller_is_known_by_what_the_nodes_see_of_it(person: Person, tmp_p
         assert played.rc != 0 and pace.now() - started < 60
         for name in (HEAD, FRIEND):
             assert f"does not let this controller in, which comes from {old}" in told[name]["msg"]
-            assert "fix: make bootstrap PHASE=firewall" in told[name]["msg"]
+            assert "fix: ./motley bootstrap --phase firewall" in told[name]["msg"]
         person.bootstraps(phase="firewall")
         played = hand_on(hosts, tmp_path / "files")
         assert played.rc == 0, played.stdout

@@ -137,7 +137,7 @@ def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Perso
     said = person.types("bootstrap", phase="ssh_trust")
     assert said.rc == 1
     assert "shows another host key than the one pinned on" in said.out
-    assert f"make bootstrap REPIN={VICTIM}" in said.out
+    assert f"./motley bootstrap --repin {VICTIM}" in said.out
     person.bootstraps("--repin", VICTIM, phase="ssh_trust")
     asked = ["runuser", "-u", "user", "--", "ssh", "-o", "BatchMode=yes"]
     at = person.cluster[VICTIM].spec.installed_address
@@ -284,7 +284,7 @@ def test_stopped_in_a_phase_it_says_where_and_the_same_command_goes_on(
 def says_where(person: Person, going: Screen, how: str, where: str) -> None:
     going.sendintr() if how == "intr" else going.kill(signal.SIGTERM)
     going.expect(where, timeout=20)
-    going.expect_exact(f"again: make bootstrap LIMIT={VICTIM}")
+    going.expect_exact(f"again: ./motley bootstrap --nodes {VICTIM}")
     going.expect(pexpect.EOF, timeout=10)
     going.close()
     assert going.exitstatus == 130 and person.at_work() == [], where

@@ -222,7 +222,7 @@ def test_who_has_no_room_for_the_adapter_says_so(data, tmp_path, full, codes):
         else:
             # the run ends at the first one's word, before or after this one has found out about its own
             assert any(f"{other}: its disk is full (" in reason for other in full), reason
-            assert "make launch RESUME=run" in reason
+            assert "./motley launch --resume run" in reason
 
 
 def test_a_node_that_cannot_train_is_left_out_and_named(three, tmp_path):

@@ -115,8 +115,8 @@ def test_what_a_kernel_is_built_with_and_is_not_there_is_named_with_the_fix(two_
     assert what == f"there is {lacking}, which Triton builds kernels with" and two_gpus.proven == []
     python = f"libpython{sys.version_info[0]}.{sys.version_info[1]}-dev"
     assert (
-        fix
-        == f"fix: make bootstrap PHASE=gpu_driver; or on {os.uname().nodename}: sudo apt install gcc libc6-dev {python}"
+        fix == f"fix: ./motley bootstrap --phase gpu_driver; or on {os.uname().nodename}: "
+        f"sudo apt install gcc libc6-dev {python}"
     )
 
 

@@ -203,7 +203,7 @@ def test_a_stopped_run_is_used_from_its_newest_whole_checkpoint(form, capsys, la
     assert code == 0 and out["folder"] == f"{home}/exports/run/adapter-step-25" and out["step"] == 25
     shutil.rmtree(kept)
     assert run(capsys, "ask", *asked, "--home", home)[1]["failures"] == [
-        "run 'run' has no whole checkpoint yet\nresume it: make launch RESUME=run"
+        "run 'run' has no whole checkpoint yet\nresume it: ./motley launch --resume run"
     ]
 
 

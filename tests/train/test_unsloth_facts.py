@@ -37,7 +37,7 @@ def test_an_old_version_ends_a_run_before_it_is_loaded(tmp_path):
     assert done.returncode == 2, done.stderr
     said = done.stderr.strip().splitlines()[-3:]
     assert said[0] == "unsloth 2026.8.4 is too old: it may let packed samples see each other"
-    assert said[1].startswith("package: unsloth 2026.8.4, in ") and "PHASE=python_env" in said[2]
+    assert said[1].startswith("package: unsloth 2026.8.4, in ") and "--phase python_env" in said[2]
 
 
 @pytest.mark.parametrize("found", ["2026.10.9", "2026.10.10", "2026.11", "2027.1.1.post2"])

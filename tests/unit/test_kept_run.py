@@ -35,7 +35,7 @@ def test_it_is_followed() -> None:
     events = sorted([*read(logs / paths.EVENTS), *read(logs / paths.MEMBERS)], key=time_of)
     view = RunView(RunState(run="run"), NODES)
     shown = [line for event in events for line in view.take("node-0", "event", event)]
-    assert shown == [  # the lines of that commit's own make follow
+    assert shown == [  # the lines of that commit's own ./motley follow
         "⚡ node-2 lost at step 4 · silent",
         "✓ training again with 2 of 3 at step 4 after 9 s · no steps repeated",
         "✓ node-2 back · 3 of 3 at step 5 after 65 s · no steps repeated",
@@ -48,7 +48,7 @@ def test_it_is_followed() -> None:
 
 def test_its_status_is_shown(inventory: Inventory, capsys: pytest.CaptureFixture[str]) -> None:
     assert status.status(inventory) == 0
-    line = "no run is running; the last was run: stopped at step 12 · resume it: make launch RESUME=run"
+    line = "no run is running; the last was run: stopped at step 12 · resume it: ./motley launch --resume run"
     assert capsys.readouterr().out.splitlines()[0] == line
 
 

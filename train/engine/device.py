@@ -22,7 +22,7 @@ def look(config: RunConfig, node: str, local_rank: int, base: Path | None) -> De
     cuda = torch.cuda.is_available()
     main = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if config.device == "cuda" and not cuda:
-        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: make doctor; on it: nvidia-smi")
+        raise BadInput(f"device: cuda, and {node} has no usable GPU", fix="see: ./motley doctor; on it: nvidia-smi")
     if cuda and config.device != "cpu":
         if local_rank >= torch.cuda.device_count():
             raise BadInput(f"{node} has {torch.cuda.device_count()} GPUs and more processes", fix="one process a GPU")

@@ -216,7 +216,7 @@ def fail(run: Run, error: Exception) -> Exception:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         what = f"its disk is full ({error.filename or 'the system does not say where'})"
         return StepFailedError(
-            f"{node}: {what}; make room there, then continue with: make launch RESUME={run.config.run}"
+            f"{node}: {what}; make room there, then continue with: ./motley launch --resume {run.config.run}"
         )
     kind = "" if isinstance(error, BadInput) else f"{type(error).__name__}: "
     first, *rest = f"{kind}{error}".splitlines() or [type(error).__name__]

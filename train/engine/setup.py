@@ -356,7 +356,9 @@ def agree(
     versions = {name: version(name).split("+")[0] for name in ("torch", "transformers", "peft", "numpy")}
     claims = world.gather([world.node, math_facts | config.scoped("agree") | versions])
     consistency.require_agreement(
-        [(node, facts) for node, facts in claims], "before the first step", "see: make check-versions, make launch"
+        [(node, facts) for node, facts in claims],
+        "before the first step",
+        "see: ./motley check-versions, ./motley launch",
     )
     nodes = [node for node, _ in claims]
     names = [node if nodes.count(node) == 1 else f"{node}:{nodes[:i].count(node)}" for i, node in enumerate(nodes)]

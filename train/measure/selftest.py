@@ -91,7 +91,7 @@ def kernel() -> str:
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
     header = Path(sysconfig.get_paths(scheme="posix_prefix")["include"], "Python.h")
     by_hand = f"sudo apt install gcc libc6-dev libpython{sysconfig.get_python_version()}-dev"
-    fix = f"fix: make bootstrap PHASE=gpu_driver; or on {platform.node()}: {by_hand}"
+    fix = f"fix: ./motley bootstrap --phase gpu_driver; or on {platform.node()}: {by_hand}"
     lacking = [] if compiler else ["no C compiler (gcc or clang)"]
     lacking += [] if header.is_file() else [f"no {header}"]
     if lacking:

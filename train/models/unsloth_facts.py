@@ -20,7 +20,7 @@ from train.models.backends import ModelSpec, autocast
 OLDEST = "2026.10.9"
 """The first in which all of this was seen (tests/unsloth)."""
 PROBE_TOKENS = 48
-FIX = "use backend: hf, or the locked version: make bootstrap PHASE=python_env"
+FIX = "use backend: hf, or the locked version: ./motley bootstrap --phase python_env"
 
 
 def require_version(found: str | None = None) -> None:

@@ -78,7 +78,7 @@ def read_cluster(file: Path) -> ClusterConfig:
     try:
         return _checked(values)
     except BadInput as error:
-        raise BadInput(str(error), f"file: {file}", "make launch writes it again") from None
+        raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
 
 
 def _checked(values: dict[str, Any]) -> ClusterConfig:

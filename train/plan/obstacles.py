@@ -23,7 +23,7 @@ def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself
         if look["run_on"]:
             where.setdefault(look["run_on"], []).append(name)
     runs = "; ".join(f"'{run}' is running on {', '.join(nodes)}" for run, nodes in where.items())
-    return [f"{runs}\nfix: make stop, or {or_wait}"] if runs else []
+    return [f"{runs}\nfix: ./motley stop, or {or_wait}"] if runs else []
 
 
 def unequal(versions: Mapping[str, Versions]) -> list[str]:
@@ -36,10 +36,10 @@ def unequal(versions: Mapping[str, Versions]) -> list[str]:
         entries = list(same)
         where = ",".join(entry.node for entry in entries)
         fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
-        fix = fix if len(entries) < len(versions) else fix.replace(f" LIMIT={where}", "")
+        fix = fix if len(entries) < len(versions) else fix.replace(f" --nodes {where}", "")
         needed = entries[0].what == verdict.rules[key].needed
         findings.append(
-            f"{where}: {'' if needed else f'{key} '}{entries[0].what}\nfix: {fix}   (make check-versions shows all)"
+            f"{where}: {'' if needed else f'{key} '}{entries[0].what}\nfix: {fix}   (./motley check-versions shows all)"
         )
     return findings
 
@@ -53,7 +53,7 @@ def closed(nodes: list[PlanNode]) -> list[str]:
         callers = [name for name, missed in apart.items() if node.name in missed and name not in cut_off - {node.name}]
         if node.name in cut_off or callers:
             what = f"it does not answer {', '.join(callers)}" if callers else "it reaches no other node"
-            fix = f"make bootstrap PHASE=firewall LIMIT={node.name}; a rule of your own: sudo nft list ruleset on it"
+            fix = f"./motley bootstrap --phase firewall --nodes {node.name}; your own rules: sudo nft list ruleset"
             findings.append(
                 f"{node.name}: {what} on the ports of runs: a firewall there, or a router that isolates Wi-Fi clients\n"
                 f"fix: {fix}; or leave it out: -e nodes={others(nodes, node)}"
@@ -67,13 +67,14 @@ def blocking(
     """`bytes_to_come`: what a node will be sent; `kept_bytes`: what checkpoints, rows and logs take beside."""
     findings = [
         f"{node.name}: {node.look['route']['why']}\n"
-        f"fix: make bootstrap PHASE=static_ip LIMIT={node.name}, or leave it out: -e nodes={others(nodes, node)}"
+        f"fix: ./motley bootstrap --phase static_ip --nodes {node.name}, or leave it out: "
+        f"-e nodes={others(nodes, node)}"
         for node in nodes
         if node.look["route"]["why"]
     ]
     findings += [
         f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
-        f"fix: make stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
+        f"fix: ./motley stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
         f"-e motley_render_presence_port={taken + 1}"
         for node in nodes
         if (taken := node.look["port_taken"])

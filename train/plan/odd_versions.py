@@ -104,7 +104,7 @@ def _odd_ones(
             what = f"follows {rule.follows}"
         else:
             what = f"is {value or 'none'}" + (f", the others {expected}" if value != expected else "")
-        fix = rule.fix or f"make bootstrap PHASE={rule.phase} LIMIT={{host}}"
+        fix = rule.fix or f"./motley bootstrap --phase {rule.phase} --nodes {{host}}"
         fix = fix.replace("{host}", node).replace("{name}", key.partition(" ")[2])
         odd = Odd(node=node, key=key, value=value, expected=expected, cause=cause, what=what, fix=fix, phase=rule.phase)
         found.append(odd)

@@ -138,7 +138,7 @@ def as_word(value: Any) -> str:
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """For the steps that follow, and for `make plan JSON=1`."""
+    """For the steps that follow, and for `./motley plan --json`."""
     return {
         "run": plan.run,
         "step": plan.request.step,

@@ -126,7 +126,7 @@ def newest_checkpoint(home: Path, run: str) -> tuple[Path, int]:
     saved, problems = checkpoint.newest_intact(paths.checkpoints(home, run))
     sys.stderr.writelines(f"{problem}\n" for problem in problems)
     if saved is None:
-        raise BadInput(f"run '{run}' has no whole checkpoint yet", fix=f"resume it: make launch RESUME={run}")
+        raise BadInput(f"run '{run}' has no whole checkpoint yet", fix=f"resume it: ./motley launch --resume {run}")
     print(f"{run} is not done: this is its checkpoint of step {saved.step}", file=sys.stderr)
     return saved.folder, saved.step
 

@@ -20,7 +20,7 @@ from .driver_packages import Simulated
 Data = dict[str, Any]
 
 PACKAGED = Path("/usr/include")
-FIX = "make bootstrap PHASE=gpu_driver"
+FIX = "./motley bootstrap --phase gpu_driver"
 # The system's headers that Triton's own source includes, alone and with Python's.
 PLAIN = "#include <dlfcn.h>\n#include <stdalign.h>\n#include <stdbool.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
 MODULE = """

@@ -229,7 +229,7 @@ def proof_fault(look: Data) -> tuple[str, str]:
     if lost:
         return f"the card at {', '.join(lost)} has fallen off the bus", "switch the machine off, wait, switch it on"
     if not installed:
-        return "no driver is installed", "make bootstrap PHASE=gpu_driver"
+        return "no driver is installed", "./motley bootstrap --phase gpu_driver"
     if not loaded:
         if look["secure_boot"] and not look["module_signer"].startswith(TRUSTED_SIGNERS):
             return "Secure Boot does not let its module load", "enrol the module's key: docs/cards.md (Secure Boot)"
@@ -286,4 +286,4 @@ def switched_off_fault(switch: str, name: str) -> tuple[str, str]:
 
 
 def restart_it() -> str:
-    return "restart it: make bootstrap PHASE=gpu_driver REBOOT=yes"
+    return "restart it: ./motley bootstrap --phase gpu_driver --reboot yes"

@@ -30,7 +30,7 @@ def pause(home: Path, lasts: str = "") -> dict[str, Any]:
     here = processes(home)
     script = str(read_json(logs_of(home, named_run(home)) / AGENT).get("script", "")) if here else ""
     if script:
-        return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: make stop"}
+        return {"failed": f"the script {script} is running, and it cannot do without this machine\nfix: ./motley stop"}
     write_atomic(home / PAUSE, f"{lasts}\n".encode() if lasts else b"")
     free_s = max(FREE_S, saving_s(home, named_run(home)) + FREE_S / 2)
     while (left := workers(home)) and time.time() - began < free_s:

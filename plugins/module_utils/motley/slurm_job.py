@@ -125,7 +125,7 @@ def start(home: Path, runs: list[str], options: list[str]) -> dict[str, Any]:
     began = time.time()
     jobs = queue()
     if there := [run for run in runs if run in jobs]:
-        return {"failed": f"run '{there[0]}' is job {jobs[there[0]]['shown']} already\nfix: make stop"}
+        return {"failed": f"run '{there[0]}' is job {jobs[there[0]]['shown']} already\nfix: ./motley stop"}
     try:
         job = slurm("sbatch", "--parsable", str(home / "scripts/launch_cluster.sbatch"), timeout_s=60).strip()
     except OSError as error:

@@ -119,10 +119,10 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
     """Start this node's part, by its unit where it has one, else as a process of its own session."""
     began = time.time()
     if processes(home):
-        return {"failed": f"a run is running already: '{named_run(home)}'\nfix: make stop"}
+        return {"failed": f"a run is running already: '{named_run(home)}'\nfix: ./motley stop"}
     unit = unit_of(home)
     if unit == "other":
-        return {"failed": f"{UNIT} here is for another folder than {home}\nfix: make bootstrap PHASE=run"}
+        return {"failed": f"{UNIT} here is for another folder than {home}\nfix: ./motley bootstrap --phase run"}
     (home / THEN).unlink(missing_ok=True)  # what was to follow the run before
     logs_of(home, run).mkdir(parents=True, exist_ok=True)
     if unit == "ours":
@@ -138,7 +138,9 @@ def start(home: Path, run: str, managed: bool = True, wait_s: float = 8.0) -> di
             how = here[agents[0]]["how"]
             note = ""
             if how != "unit" and managed:
-                note = f"it has no {UNIT}: it will not continue by itself after a reboot (make bootstrap PHASE=run)"
+                note = (
+                    f"it has no {UNIT}: it will not continue by itself after a reboot (./motley bootstrap --phase run)"
+                )
             return {"run": run, "pid": agents[0], "how": how, "time": began, "up": time.time(), "note": note}
         time.sleep(0.05)
     (home / WANTED).unlink(missing_ok=True)

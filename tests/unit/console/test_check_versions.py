@@ -52,15 +52,15 @@ def test_what_may_differ_may_differ(odd: dict[str, str | None]) -> None:
     [
         ({"python": "3.13.1"}, "python", "same release of the system on gpu-worker-2"),
         ({"driver_library": "580.105.08"}, "driver_library", "sudo reboot on gpu-worker-2"),
-        ({"driver": "570.1", "driver_library": None, "driver_on_disk": None}, "driver", "PHASE=gpu_driver"),
+        ({"driver": "570.1", "driver_library": None, "driver_on_disk": None}, "driver", "--phase gpu_driver"),
         (
             {"driver": "not loaded", "driver_library": None, "driver_on_disk": None},
             "driver",
-            "PHASE=gpu_driver LIMIT=gpu-worker-2",
+            "--phase gpu_driver --nodes gpu-worker-2",
         ),
-        ({"environment": "50729b9b53ec, changed: torch"}, "environment", "PHASE=python_env LIMIT=gpu-worker-2"),
-        ({"environment": None}, "environment", "PHASE=python_env"),
-        ({"train": "def"}, "train", "PHASE=workspace LIMIT=gpu-worker-2"),
+        ({"environment": "50729b9b53ec, changed: torch"}, "environment", "--phase python_env --nodes gpu-worker-2"),
+        ({"environment": None}, "environment", "--phase python_env"),
+        ({"train": "def"}, "train", "--phase workspace --nodes gpu-worker-2"),
         ({"model smollm2": "9999"}, "model smollm2", "models/base/smollm2 on gpu-worker-2"),
     ],
 )
@@ -118,7 +118,7 @@ def test_nothing_installed_is_said() -> None:
     bare = {"os": "Debian", "kernel": "6", "python": "3.11.2"}
     verdict = judge({node: {**dict.fromkeys(GOOD), **bare} for node in NODES})
     text = "\n".join(table(verdict))
-    assert "all nodes: there is no environment yet → make bootstrap PHASE=python_env" in text
+    assert "all nodes: there is no environment yet → ./motley bootstrap --phase python_env" in text
     assert "torch" not in text and not verdict.ok
 
 

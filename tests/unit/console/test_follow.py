@@ -93,7 +93,7 @@ def test_a_run_has_ended_where_nobody_has_it_any_more_for_a_while(cluster: Clust
     notices(cluster, clock, seconds=1)
     assert cluster.view.ended is None, "its processes may be about to begin again"
     notices(cluster, clock)
-    assert cluster.view.ended == Ended(True, ("stopped at step 7 · resume it: make launch RESUME=r",))
+    assert cluster.view.ended == Ended(True, ("stopped at step 7 · resume it: ./motley launch --resume r",))
 
 
 def test_a_node_that_still_wants_the_run_has_not_ended_it(cluster: Cluster, clock: list[float]) -> None:
@@ -123,7 +123,7 @@ def test_an_end_before_the_first_step_is_a_failure_with_the_nodes_last_words(
     cluster.looks = {"a": OFF, "b": OFF, "c": OFF}
     notices(cluster, clock)
     words = "run r ended before its first step: no module named torch"
-    assert cluster.view.ended == Ended(False, (words, "see: make logs"))
+    assert cluster.view.ended == Ended(False, (words, "see: ./motley logs"))
 
 
 def test_an_end_after_a_failure_is_that_failure(cluster: Cluster, clock: list[float]) -> None:

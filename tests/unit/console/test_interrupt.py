@@ -164,33 +164,33 @@ def request(**more: Any) -> play.PlaybookRun:
 
 
 def test_it_says_where_it_stopped_and_what_to_type() -> None:
-    assert play.stopped(at("preflight", "See what it is"), "make bootstrap") == [
+    assert play.stopped(at("preflight", "See what it is"), "./motley bootstrap") == [
         "stopped before anything was changed",
-        "again: make bootstrap",
+        "again: ./motley bootstrap",
     ]
-    said = play.stopped(at("firewall", "Keep strangers out"), "make bootstrap")
+    said = play.stopped(at("firewall", "Keep strangers out"), "./motley bootstrap")
     assert said[0] == "stopped in firewall: Keep strangers out"
-    assert "taken back unless it was proven" in said[1] and said[2].startswith("again: make bootstrap   (")
+    assert "taken back unless it was proven" in said[1] and said[2].startswith("again: ./motley bootstrap   (")
 
 
 def test_stopped_before_a_node_began_the_task_it_names_the_task_all_the_same() -> None:
     progress = at("hostname", "See its name")
     data = {"role": "motley_firewall", "task": "Keep strangers out"}
     progress.take({"event": "playbook_on_task_start", "event_data": data})
-    assert play.stopped(progress, "make bootstrap")[0] == "stopped in firewall: Keep strangers out"
+    assert play.stopped(progress, "./motley bootstrap")[0] == "stopped in firewall: Keep strangers out"
 
 
 def test_stopped_at_the_very_end_it_does_not_deny_what_was_changed() -> None:
     progress = at("proof", "Prove that it works")
     progress.take({"event": "playbook_on_stats", "event_data": {}})
-    assert play.stopped(progress, "make bootstrap")[0] == "stopped in proof: Prove that it works"
+    assert play.stopped(progress, "./motley bootstrap")[0] == "stopped in proof: Prove that it works"
 
 
 def test_the_same_command_is_named_with_its_words() -> None:
-    assert request(phase="clock", limit="a,b").command == "make bootstrap PHASE=clock LIMIT=a,b"
-    assert request(check=True).command == "make bootstrap CHECK=1"
-    assert request(verb="undo", playbook="undo").command == "make undo PHASE=all"
-    assert request(verb="doctor-fix", typed="make doctor FIX=yes").command == "make doctor FIX=yes"
+    assert request(phase="clock", limit="a,b").command == "./motley bootstrap --phase clock --nodes a,b"
+    assert request(check=True).command == "./motley bootstrap --check"
+    assert request(verb="undo", playbook="undo").command == "./motley undo --phase all"
+    assert request(verb="doctor-fix", typed="./motley doctor --fix").command == "./motley doctor --fix"
 
 
 def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
@@ -198,7 +198,7 @@ def test_a_launch_that_was_stopped_says_whether_a_run_is_on_and_where() -> None:
     (said,) = launch.interrupted_lines({"a": off, "b": off}, {})
     assert said.startswith("interrupted: no run was started;") and said.endswith("again: the same")
     said, silent = launch.interrupted_lines({"a": on, "b": off}, {"c": "nobody answers at 10.0.0.3"})
-    assert said == "interrupted: 'qa' is running on a   watch it: make follow   stop it: make stop"
+    assert said == "interrupted: 'qa' is running on a   watch it: ./motley follow   stop it: ./motley stop"
     assert silent.startswith("c  nobody answers at 10.0.0.3: ")
 
 
@@ -209,4 +209,4 @@ def test_ctrl_c_at_the_question_about_a_restart_tells_that_the_rest_is_done(monk
     monkeypatch.setattr(play, "run", lambda *_: 1)
     monkeypatch.setattr(restart, "ask", interrupted)
     assert restart.run(request(), play.Passwords("", "")) == 130
-    assert "the restart is still to come. Again: make bootstrap" in capsys.readouterr().out
+    assert "the restart is still to come. Again: ./motley bootstrap" in capsys.readouterr().out

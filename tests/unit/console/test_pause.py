@@ -30,7 +30,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
             if self.name == "b":
                 raise Silent("nobody answers")
             if self.name == "c":
-                return {"failed": "the script t.py is running\nfix: make stop"}
+                return {"failed": "the script t.py is running\nfix: ./motley stop"}
             return {"was_on": True, "until": "until 18:00", "left": [], "seconds": 1.25}
 
         def unpause(self) -> dict[str, Any]:
@@ -51,14 +51,17 @@ def test_one_machine(asked: list[Any], inventory: Inventory, capsys: pytest.Capt
     assert pause.pause(inventory, ["a"], lasts="2h") == 0
     assert asked == [("a", "2h")]
     said = capsys.readouterr().out
-    assert "a  paused until 18:00 · its memory is free after 1.2 s" in said and "back: make unpause NODE=a" in said
+    assert (
+        "a  paused until 18:00 · its memory is free after 1.2 s" in said and "back: ./motley unpause --nodes a" in said
+    )
 
 
 def test_what_did_not_work_is_said(asked: list[Any], inventory: Inventory, capsys: pytest.CaptureFixture[str]) -> None:
     assert pause.pause(inventory, ["b", "c"], lasts="") == 1
     said = capsys.readouterr().out
     assert (
-        "b  not paused: nobody answers" in said and "c  not paused: the script t.py is running · fix: make stop" in said
+        "b  not paused: nobody answers" in said
+        and "c  not paused: the script t.py is running · fix: ./motley stop" in said
     )
 
 
@@ -70,7 +73,7 @@ def test_all_may_come_back(asked: list[Any], inventory: Inventory, capsys: pytes
 
 
 def test_without_a_name_or_with_no_time_nothing_is_done(asked: list[Any], inventory: Inventory) -> None:
-    with pytest.raises(BadInput, match="make pause NODE=c"):
+    with pytest.raises(BadInput, match=r"./motley pause --nodes c"):
         pause.pause(inventory, [], lasts="")
     with pytest.raises(BadInput, match="--for 2h"):
         pause.pause(inventory, ["a"], lasts="soon")

@@ -37,4 +37,4 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
     assert play.run(request, play.Passwords("typed", "typed")) == 1
     said = capfd.readouterr().out
     assert "the host keys of late were not accepted" in said, said
-    assert "fix: nobody could be asked: make bootstrap" in said, said
+    assert "fix: nobody could be asked: ./motley bootstrap" in said, said

@@ -35,7 +35,9 @@ def test_a_machine_that_cannot_switch_itself_off_is_named_before_the_run() -> No
         "hostvars": {name: {"motley_plan_look": {"look": look}} for name, look in looks.items()},
     }
     launch_plan.refuse_deaf(known, {"then": ""})
-    with pytest.raises(BadInput, match=r"then: nothing on b would do that\nfix: make bootstrap PHASE=run LIMIT=b,"):
+    with pytest.raises(
+        BadInput, match=r"then: nothing on b would do that\nfix: ./motley bootstrap --phase run --nodes b,"
+    ):
         launch_plan.refuse_deaf(known, {"then": "suspend"})
     for host in known["hostvars"].values():
         host["motley_max_celsius"] = 75

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console import fetch, follow, hints, interrupt, live_view, run_commands
+from console import fetch, follow, interrupt, live_view, run_commands
 from console.infra.local import LocalNode
 from console.infra.node import Silent
 from console.inventory.read import Inventory
@@ -62,7 +62,7 @@ def test_clean_takes_what_is_done_after_asking(
     inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_commands.clean(inventory, "", yes=False) == 1  # nobody sits here
-    assert "no checkpoint was deleted (without a terminal: YES=1)" in capsys.readouterr().out
+    assert "no checkpoint was deleted (without a terminal: --yes)" in capsys.readouterr().out
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("builtins.input", lambda _: "")
     assert run_commands.clean(inventory, "", yes=False) == 1 and kept(tmp_path, DONE) == 2
@@ -127,7 +127,7 @@ def test_stop_fails_where_something_is_left_or_was_not_asked(
     inventory: Inventory, on: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_commands.stop(inventory) == 0
-    assert f"run {DONE} stopped at step 8 · resume it: make launch RESUME={DONE}" in capsys.readouterr().out
+    assert f"run {DONE} stopped at step 8 · resume it: ./motley launch --resume {DONE}" in capsys.readouterr().out
     told = {"was_on": True, "run": "r", "checkpoint": 1, "forced": 0, "left": [], "ports": [], "seconds": 1.0}
     for answers, silent in (({"a": told | {"left": [7]}, "b": told}, {}), ({"a": told}, {"b": "off"})):
         monkeypatch.setattr(run_commands, "ask_all", lambda *_, answers=answers, silent=silent, **__: (answers, silent))
@@ -300,16 +300,6 @@ def test_logs_of_a_node_stand_behind_its_name(
     assert sorted(capsys.readouterr().out.splitlines()) == ["a  a says two", "b  b says two"]
     assert run_commands.logs(inventory, ["b"], lines=9, no_follow=True) == 0
     assert capsys.readouterr().out.splitlines() == ["b  b says one", "b  b says two"]
-
-
-def test_what_a_node_printed_is_not_rewritten(
-    inventory: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "a/logs/run.out").write_text("NODES=3 LINES=200; make clean RUN=x\n")
-    monkeypatch.setenv(hints.FORM, "./motley")
-    with hints.translated("logs"):
-        run_commands.logs(inventory, ["a"], no_follow=True)
-    assert capsys.readouterr().out == "a  NODES=3 LINES=200; make clean RUN=x\n"
 
 
 def test_the_last_line_of_data_is_no_event_of_the_run(

@@ -203,8 +203,8 @@ def test_a_node_that_is_not_heard_after_the_start_is_shown_once_with_the_fix() -
 
     assert at(104.0) == []
     assert at(109.0) == [
-        "! a gets no answer from b: off, or its ports are closed (make bootstrap PHASE=firewall)",
-        f"! a does not reach c: {absent}   see: make logs NODE=c",
+        "! a gets no answer from b: off, or its ports are closed (./motley bootstrap --phase firewall)",
+        f"! a does not reach c: {absent}   see: ./motley logs --nodes c",
     ]
     assert at(110.0) == []
     view = view_of(["a", "b", "c"], since={"a": 100.0}, last=step(3, 108.0))
@@ -301,7 +301,7 @@ def test_status_tells_a_disk_that_is_full() -> None:
 def test_status_names_the_last_run_and_how_to_go_on() -> None:
     off = look(on=False, events=[{"event": "stopped", "time": 9.5, "step": 12, "reason": "SIGTERM"}])
     assert status_lines(["a"], {"a": off}, {})[0] == (
-        "no run is running; the last was r: stopped at step 12 · resume it: make launch RESUME=r"
+        "no run is running; the last was r: stopped at step 12 · resume it: ./motley launch --resume r"
     )
     done = look(on=False, events=[{"event": "done", "time": 9.5, "step": 12, "loss": 3.0}])
     assert status_lines(["a"], {"a": done}, {})[0] == "no run is running; the last was r: done at step 12"
@@ -329,9 +329,9 @@ def test_stop_names_what_is_left_and_who_was_not_asked() -> None:
     lines = stop_lines(
         ["a", "b", "c"], {"a": told, "c": told | {"left": [7], "ports": [29400], "forced": 1}}, {"b": "off"}
     )
-    assert lines[0] == "run r stopped at step 12 · resume it: make launch RESUME=r"
+    assert lines[0] == "run r stopped at step 12 · resume it: ./motley launch --resume r"
     assert lines[1] == "  a  checkpoint 12 · nothing left · 1.2 s"
-    assert lines[2] == "  b  off: not stopped there; if it comes back: make stop"
+    assert lines[2] == "  b  off: not stopped there; if it comes back: ./motley stop"
     assert "still there: process 7 and port 29400; if that stays so, restart this machine · 1 had to" in lines[3]
     ports = told | {"ports": [29400, 29401]}
     pods = told | {"left": ["pod/r-1"], "stuck": "", "program": "kubectl --context=lab"}
@@ -371,7 +371,7 @@ def test_nothing_is_unpacked_outside_the_results() -> None:
 def test_recorded_steps_are_told_once() -> None:
     view = view_of(["a", "b"])
     event = {"event": "profile", "time": 10.0, "step": 23, "first": 20, "bytes": 9, "seconds": 0.1}
-    assert view.take("a", "event", event) == ["steps 20-23 recorded on every node: make fetch brings the trace"]
+    assert view.take("a", "event", event) == ["steps 20-23 recorded on every node: ./motley fetch brings the trace"]
     assert view.take("b", "event", event | {"bytes": 8}) == []
 
 

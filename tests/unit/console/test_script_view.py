@@ -44,7 +44,7 @@ def test_it_is_over_when_it_is_over_on_every_node() -> None:
 def test_a_state_of_the_start_before_says_nothing() -> None:
     view = seen(("a", now("done", 9, on=False)))
     assert not view.over("a", 101) and view.over("a", 104), "without a process and a word for three seconds"
-    assert view.verdict(["a"]).lines == ("mnist ended without a word on a", "see: make logs")
+    assert view.verdict(["a"]).lines == ("mnist ended without a word on a", "see: ./motley logs")
 
 
 def test_the_node_that_failed_is_named_and_not_one_that_lost_it() -> None:
@@ -78,7 +78,7 @@ def test_the_words_of_status_and_stop_and_follow(tmp_path: Path, capsys: Any) ->
     look = now("running", 20) | {"run": "mnist", "time": 80.0, "since": 20.0, "how": "unit", "free_bytes": 9e9}
     look |= {"start": {}, "step": {}, "events": [], "members": [], "checkpoint": 0, "gpus": []}
     lines = status.status_lines(["a"], {"a": look}, {})
-    assert lines[0].startswith("script mnist  train.py  for 0:01:00   its lines: make logs")
+    assert lines[0].startswith("script mnist  train.py  for 0:01:00   its lines: ./motley logs")
     assert lines[1].split() == ["a", "running"]
     done = {"a": look | {"on": False, "now": look["now"] | {"state": "done"}}}
     assert status.status_lines(["a"], done, {})[0] == "no run is running; the last was the script mnist: done"

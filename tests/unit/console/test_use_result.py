@@ -112,7 +112,7 @@ def test_what_a_script_made_is_not_motleys_to_ask(
 ) -> None:
     scripted(tmp_path)
     assert use_result.ask(inventory, "train-4", "Why?", "") == 1
-    said = "train-4 was a script of your own (train.py): Motley does not know what it made\nfix: make fetch RUN=train-4"
+    said = "train-4 was a script of your own (train.py): Motley does not know what it made\nfix: ./motley fetch"
     assert said in capfd.readouterr().out
 
 
@@ -182,9 +182,9 @@ def test_a_node_that_trains_is_left_alone(
         processes.append(busy(tmp_path, "b", "half"))
         assert use_result.on_a_node(inventory, "old", ["eval"], more=[]) == 1
         said = capfd.readouterr().out
-        assert said == "run half is running there and needs the memory\nfix: wait for its end, or make stop\n"
+        assert said == "run half is running there and needs the memory\nfix: wait for its end, or ./motley stop\n"
         assert use_result.on_a_node(inventory, "half", ["eval"], more=[]) == 1
-        told = "run half is running, at step 4 of 9\nfix: wait for its end, or make stop\n"
+        told = "run half is running, at step 4 of 9\nfix: wait for its end, or ./motley stop\n"
         assert capfd.readouterr().out == told
     finally:
         for process in processes:
@@ -197,7 +197,7 @@ def test_a_node_that_trains_is_left_alone(
     [
         ("odl", "there is no run 'odl'\n  did you mean 'old'?"),
         ("xyz", "there is no run 'xyz'\n  there are: new, old, half"),
-        ("half", "run half was stopped before its first checkpoint\nfix: resume it: make launch RESUME=half"),
+        ("half", "run half was stopped before its first checkpoint\nfix: resume it: ./motley launch --resume half"),
     ],
 )
 def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, run: str, said: str) -> None:
@@ -209,7 +209,7 @@ def test_where_there_is_nothing_to_ask_it_says_what_to_do(inventory: Inventory, 
 def test_before_the_first_run_it_says_how_to_train_one(tmp_path: Path) -> None:
     nodes = from_inventory(inventory_of(tmp_path, {"a": tmp_path / "a"}))
     for run in ("", "qa"):
-        with pytest.raises(use_result.NowhereToAsk, match="make launch MODEL=… trains one"):
+        with pytest.raises(use_result.NowhereToAsk, match=r"./motley launch --model … trains one"):
             use_result.choose(nodes, run)
 
 

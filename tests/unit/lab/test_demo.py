@@ -240,7 +240,7 @@ def test_two_at_once_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_without_root_it_is_folders_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     site = demo.choose(fast=True, folders=False, suite="bookworm")
-    assert isinstance(site, Folders) and "(no root)" in site.title and "sudo make demo" in site.left_out[1]
+    assert isinstance(site, Folders) and "(no root)" in site.title and "sudo ./motley demo" in site.left_out[1]
 
 
 def test_the_demo_has_a_lab_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

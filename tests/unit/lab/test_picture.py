@@ -26,7 +26,7 @@ held-out loss 6.6153 after step 48 (best so far)
 step 48/48  loss 6.5583  gpu-master 65  gpu-worker-1 24
 done · 48 steps · loss 6.5968
 
-next       make inventory            (your own machines)
+next       ./motley inventory            (your own machines)
 
 real 1m46.927s
 """
@@ -51,7 +51,7 @@ def test_it_shows_the_lines_as_they_were_printed(tmp_path: Path, monkeypatch: py
         "⚡ gpu-worker-1 lost at step 8 · silent",
         "step 48/48  loss 6.5583  gpu-master 65  gpu-worker-1 24",
         "done · 48 steps · loss 6.5968",
-        "next       make inventory            (your own machines)",
+        "next       ./motley inventory            (your own machines)",
     ]
 
 

@@ -1,4 +1,4 @@
-"""`make status | head -3`: a reader that leaves early ends nothing with a traceback, and stops no work."""
+"""`./motley status | head -3`: a reader that leaves early ends nothing with a traceback, and stops no work."""
 
 import io
 import os
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from console import __main__, hints, words
+from console import __main__, words
 from console.playbook_view import View
 from console.progress import Progress
 from plugins.callback import calm
@@ -116,7 +116,7 @@ def test_no_verb_shows_what_commands_a_terminal(
     def says(*_: Any) -> int:
         words.say(HOSTILE)
         print(HOSTILE, file=sys.stderr)
-        words.say(HOSTILE, file=hints.as_it_is(sys.stdout))
+        words.say(HOSTILE)
         sys.stdout.writelines([HOSTILE])
         return 0
 
@@ -134,7 +134,7 @@ def test_our_own_line_moves_the_cursor_and_what_stands_in_it_does_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with safe_stdio.may_be_unread(), hints.translated("follow"):
+    with safe_stdio.may_be_unread():
         words.redraw(HOSTILE)
         ProgressLine(sys.stdout, 9).say(HOSTILE)
     assert capsys.readouterr().out == f"\r\x1b[2K{SHOWN}\r\x1b[2K{SHOWN}"

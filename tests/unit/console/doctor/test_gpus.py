@@ -31,10 +31,10 @@ def test_a_lost_card_is_not_a_driver_fault_as_well() -> None:
 
 def test_a_lost_compiler_is_one_finding_with_the_phase_that_brings_it() -> None:
     lost = with_node(
-        healthy(), "left", driver_fault="there is no C compiler\nfix: make bootstrap PHASE=gpu_driver; if not: x"
+        healthy(), "left", driver_fault="there is no C compiler\nfix: ./motley bootstrap --phase gpu_driver; if not: x"
     )
     assert wrong(lost) == [("driver", "left")]
-    assert judge(lost).wrong[0].fix == "make bootstrap PHASE=gpu_driver LIMIT=left; if not: x"
+    assert judge(lost).wrong[0].fix == "./motley bootstrap --phase gpu_driver --nodes left; if not: x"
 
 
 def test_the_drivers_own_fault_numbers_are_read_from_the_kernels_log() -> None:

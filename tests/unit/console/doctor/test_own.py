@@ -64,7 +64,7 @@ def test_a_changed_file_of_the_environment_names_its_package() -> None:
     seen = dict(healthy().nodes[1].versions or {}) | {"environment": "abc123, changed: numpy (numpy/version.py)"}
     finding = only(with_node(healthy(), "left", versions=seen))
     assert finding.what == "environment is not as it was installed: changed: numpy (numpy/version.py)"
-    assert finding.safe and finding.fix == "make bootstrap PHASE=python_env LIMIT=left"
+    assert finding.safe and finding.fix == "./motley bootstrap --phase python_env --nodes left"
 
 
 def test_it_is_said_whether_every_file_was_read() -> None:
@@ -98,7 +98,7 @@ def test_a_file_of_a_phase_that_others_write_too_may_be_edited_but_not_emptied(t
 @pytest.mark.parametrize(
     ("cause", "fix"),
     [
-        ("paused until 18:00", "make unpause NODE=left"),
+        ("paused until 18:00", "./motley unpause --nodes left"),
         ("in use by hl2_linux", "close that program"),
         ("on battery", "plug it in"),
         ("outside its hours 22:00-07:00, until 22:00", "comes back by itself"),

@@ -173,7 +173,7 @@ def test_firewalld_is_named_and_told_whom_to_let_in(how: dict[str, Any], managed
     assert LETS_NOBODY_ELSE_IN in finding.what
     sources = "--add-source=10.0.0.1 --add-source=10.0.0.3"
     assert f"sudo firewall-cmd --permanent --zone=trusted {sources}; sudo firewall-cmd --reload" in finding.fix
-    assert finding.fix.startswith("make bootstrap PHASE=firewall LIMIT=left; else ") is managed is finding.safe
+    assert finding.fix.startswith("./motley bootstrap --phase firewall --nodes left; else ") is managed is finding.safe
 
 
 def test_without_a_known_rule_the_ports_are_named_all_the_same() -> None:

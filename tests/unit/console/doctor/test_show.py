@@ -1,4 +1,4 @@
-"""What a person sees of the doctor's verdict, and what FIX=yes takes of it."""
+"""What a person sees of the doctor's verdict, and what --fix takes of it."""
 
 from console.doctor import fix, look, show
 from console.doctor.judge import PROBES, judge
@@ -13,7 +13,7 @@ def test_a_person_sees_a_line_a_probe_then_each_finding_with_its_mend() -> None:
     assert lines[2].endswith("head: see below"), lines[2]
     assert {name for name, mark in marks.items() if mark == "✗"} == {"names", "round"}
     at = lines.index(next(line for line in lines if line.startswith("✗ head  names:")))
-    assert lines[at + 1] == "    fix: make bootstrap PHASE=hostname LIMIT=head   (FIX=yes does it)"
+    assert lines[at + 1] == "    fix: ./motley bootstrap --phase hostname --nodes head   (--fix does it)"
     assert lines[-1] == "21 probes on 3 nodes in 21 s · 2 findings"
     assert max(map(len, lines)) < 240
 
@@ -23,7 +23,7 @@ def test_what_is_alike_on_several_nodes_is_told_once() -> None:
     lines = show.lines(judge(with_part(spoiled, "right", "firewall", on=False)), 1.0)
     (told,) = [line for line in lines if line.startswith("✗")]
     assert told.startswith("✗ left, right  firewall: ")
-    assert "make bootstrap PHASE=firewall LIMIT=left,right " in lines[lines.index(told) + 1]
+    assert "./motley bootstrap --phase firewall --nodes left,right " in lines[lines.index(told) + 1]
     assert lines[-1].endswith("2 findings")
 
 

@@ -53,7 +53,7 @@ def test_a_fresh_checkout_describes_nobodys_machines(tmp_path: Path) -> None:
     ).stdout.split()
     assert shipped and all("group_vars" in name for name in shipped)
     (finding,) = check(tmp_path).findings
-    assert "no machines are described yet" in str(finding) and "make inventory" in str(finding)
+    assert "no machines are described yet" in str(finding) and "./motley inventory" in str(finding)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_broken_files_are_findings_and_no_traceback(tmp_path: Path, text: str) -
 
 
 def test_a_missing_file_names_the_way_to_one(tmp_path: Path) -> None:
-    assert "make inventory" in str(check(tmp_path).findings[0])
+    assert "./motley inventory" in str(check(tmp_path).findings[0])
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_which_cards_the_pinned_torch_serves(card: str, served: bool) -> None:
 
 def test_make_inventory_writes_what_the_check_accepts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert write_inventory(tmp_path / "hosts.yml", "anna@192.168.7.23, bert@192.168.7.31") == 0
-    assert capsys.readouterr().out.endswith(f"; next: make bootstrap INVENTORY={tmp_path}\n")
+    assert capsys.readouterr().out.endswith(f"; next: ./motley bootstrap --inventory {tmp_path}\n")
     inventory = check(tmp_path)
     assert inventory.findings == []
     assert "ansible_ssh_common_args" in inventory.nodes["gpu-master"]

@@ -89,7 +89,7 @@ def test_a_run_without_an_end_is_said_to_have_none(fetched: Path) -> None:
 
 
 def test_a_folder_without_events_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NothingHappened, match="make fetch"):
+    with pytest.raises(NothingHappened, match=r"./motley fetch"):
         read_history(tmp_path)
 
 
@@ -99,7 +99,7 @@ def test_the_command_takes_the_newest_run(fetched: Path) -> None:
     assert done.returncode == 0 and done.stdout.split() == ["report", str(fetched / "report.html")], done.stderr
     shutil.rmtree(fetched)
     done = subprocess.run(asked, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "fix: make fetch" in done.stderr
+    assert done.returncode == 2 and "fix: ./motley fetch" in done.stderr
 
 
 def test_energy_is_power_over_time_and_silence_is_not_counted() -> None:

@@ -49,14 +49,14 @@ def test_one_choice(drivers: list[str], known: dict[str, Any], sets: list[str]) 
 def test_a_driver_that_cannot_carry_the_plan_is_named() -> None:
     refused = choice(["580.95.05", "570.195.03"], plan=PLAN_580)
     assert refused["error"] == "b runs driver 570.195.03; torch of node-gpu needs 580.65.06"
-    assert "PHASE=gpu_driver" in refused["fix"]
+    assert "--phase gpu_driver" in refused["fix"]
     assert "error" in choice(["535.10.1"]), "older than any set"
 
 
 def test_a_limited_run_does_not_leave_the_others() -> None:
     refused = choice(["580.95.05"], plan=PLAN_580, others={"sets": OLD, "nodes": ["x", "y"]})
     assert refused["error"] == "x, y have node-gpu-r570 + unsloth, now it would be node-gpu + unsloth"
-    assert "without LIMIT" in refused["fix"]
+    assert "without --nodes" in refused["fix"]
     assert "error" in choice([""], insisted=["small"], others={"sets": ["node-cpu"], "nodes": ["x"]})
 
 

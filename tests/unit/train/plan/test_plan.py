@@ -125,11 +125,11 @@ def test_unequal_versions_name_cause_and_mend_once() -> None:
     told["b"] |= {"environment": "def456", "torch": "2.10.0", "train": "2", "model tiny": "x"}
     [finding] = obstacles.unequal(told)
     assert finding.startswith(
-        "b: environment is def456, the others abc123\nfix: make bootstrap PHASE=python_env LIMIT=b"
+        "b: environment is def456, the others abc123\nfix: ./motley bootstrap --phase python_env --nodes b"
     )
     told = {name: {"python": "3.11.2"} for name in ("a", "b")}
     [finding] = obstacles.unequal(told)
-    assert finding.startswith("a,b: there is no environment yet\nfix: make bootstrap PHASE=python_env   (make")
+    assert finding.startswith("a,b: there is no environment yet\nfix: ./motley bootstrap --phase python_env   (")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
 
     [finding] = told(["n1"], [], ["n1"])
     assert finding.startswith("n1: it does not answer n0, n2 on the ports of runs: a firewall there")
-    assert "fix: make bootstrap PHASE=firewall LIMIT=n1" in finding and finding.endswith("-e nodes=n0,n2")
+    assert "fix: ./motley bootstrap --phase firewall --nodes n1" in finding and finding.endswith("-e nodes=n0,n2")
     assert [said[:3] for said in told(["n1"], ["n0", "n2"], ["n1"])] == ["n1:"], "cut off both ways"
     isolated = told(["n1", "n2"], ["n0", "n2"], ["n0", "n1"])
     assert len(isolated) == 3 and all("it reaches no other node on the ports of runs" in said for said in isolated)
@@ -167,7 +167,7 @@ def test_a_node_that_others_do_not_reach_is_the_one_to_fix() -> None:
 def test_a_small_disk_and_a_lost_route_are_reported() -> None:
     found = nodes(look(), look(free_bytes=3 * 10**9, route={"why": "it has no route to n0"}))
     findings = obstacles.blocking(found, {"n1": 5 * 10**9})
-    assert "n1: it has no route to n0\nfix: make bootstrap PHASE=static_ip LIMIT=n1" in findings[0]
+    assert "n1: it has no route to n0\nfix: ./motley bootstrap --phase static_ip --nodes n1" in findings[0]
     assert "n1: 3.0 GB are free, 7.0 GB are needed" in findings[1] and "-e nodes=n0" in findings[1]
 
 

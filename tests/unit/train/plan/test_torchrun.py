@@ -68,7 +68,7 @@ def test_each_start_has_a_name_of_its_own_unless_one_is_given() -> None:
 
 
 def test_what_blocks_it_is_named_with_its_fix() -> None:
-    with pytest.raises(BadInput, match=r"'qa' is running on n1\nfix: make stop, or wait for its end$"):
+    with pytest.raises(BadInput, match=r"'qa' is running on n1\nfix: ./motley stop, or wait for its end$"):
         decide(SCRIPT, facts(look(), look(run_on="qa")))
     with pytest.raises(BadInput, match=r"n1: torch is 2.12.0, the others 2.13.0\nfix: "):
         decide(SCRIPT, facts(look(), look(), look(), torch=("2.13.0", "2.12.0")))

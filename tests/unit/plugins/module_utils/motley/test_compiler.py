@@ -75,7 +75,7 @@ def test_a_machine_without_a_compiler(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (found["compiler"], found["c"]) == ("", False)
     what, fix = compiler.fault(found)
     assert what == "there is no C compiler (gcc or clang), so no GPU kernel can be built"
-    assert fix.startswith("make bootstrap PHASE=gpu_driver; ")
+    assert fix.startswith("./motley bootstrap --phase gpu_driver; ")
 
 
 def test_a_compiler_that_lacks_the_systems_headers_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -151,7 +151,7 @@ def test_rot_is_seen_by_a_full_look_and_from_then_on(made: Made) -> None:
     rots(made, made.site / "alpha/__init__.py")
     assert made.seen() == LOCK
     assert "changed: alpha" in str(versions_info.collect(made.home, [], full=True)["environment"])
-    assert "changed: alpha" in made.seen(), "what FIX=yes looks at"
+    assert "changed: alpha" in made.seen(), "what --fix looks at"
     made.build()
     assert str(versions_info.collect(made.home, [], full=True)["environment"]) == LOCK
 

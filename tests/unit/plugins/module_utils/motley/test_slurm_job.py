@@ -82,7 +82,7 @@ def test_a_job_that_is_queued_again_waits_for_a_time_that_slurm_says() -> None:
 
 @pytest.mark.usefixtures("queue")
 def test_what_is_queued_already_is_not_submitted_again(tmp_path: Path) -> None:
-    assert slurm_job.start(tmp_path, ["qa"], [])["failed"] == "run 'qa' is job 12 already\nfix: make stop"
+    assert slurm_job.start(tmp_path, ["qa"], [])["failed"] == "run 'qa' is job 12 already\nfix: ./motley stop"
 
 
 @pytest.mark.usefixtures("queue")

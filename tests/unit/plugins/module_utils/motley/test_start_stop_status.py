@@ -206,7 +206,7 @@ def test_a_look_tells_how_it_was_started(here: ModuleType, home: Path, starts: S
     process.wait()
     starts(OBEYS, "train", "agent", MOTLEY_STARTED="launch")
     assert here.look(home)["how"] == "detached"
-    assert "a run is running already: 'r'\nfix: make stop" in here.start(home, "next")["failed"]
+    assert "a run is running already: 'r'\nfix: ./motley stop" in here.start(home, "next")["failed"]
 
 
 def test_runs_tells_what_is_done_and_how_far_the_others_are(here: ModuleType, home: Path) -> None:
