@@ -29,6 +29,6 @@ def _package() -> ModuleType:
 
 _package()
 
-from train.engine.fit import fit, sft  # noqa: E402
+from train.engine.from_python import fit, sft  # noqa: E402
 
 __all__ = ["fit", "sft"]

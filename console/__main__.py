@@ -43,10 +43,10 @@ from console.new_inventory import GROUP_VARS
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from console.words import counted
 from train.errors import BadInput, CheckFailed
-from train.plan import own_recipe
-from train.plan.catalogue import catalogue
-from train.plan.pictures import SUFFIXES
+from train.plan.model.catalogue import catalogue
 from train.plan.run_name import is_name
+from train.plan.settings import own_recipe
+from train.plan.settings.pictures import SUFFIXES
 from train.safe_stdio import may_be_unread
 
 ROOT = Path(__file__).parents[1]

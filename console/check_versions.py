@@ -1,6 +1,6 @@
 """`./motley check-versions`: one table of what must agree between the nodes and what may differ; odd ones marked.
 
-train/plan/odd_versions.py judges; playbooks/check-versions.yml reads the nodes.
+train/plan/machines/odd_versions.py judges; playbooks/check-versions.yml reads the nodes.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from console import interrupt, play
 from console.inventory.read import Inventory
-from console.progress import NodeProgress
+from console.playbook_progress import NodeProgress
 from console.words import counted, drawn
-from train.plan.odd_versions import Versions, VersionTable, judge
+from train.plan.machines.odd_versions import Versions, VersionTable, judge
 
 
 def as_data(verdict: VersionTable) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.words import clock
-from train.plan.plan import Plan, predicted
+from train.plan.launch.plan import Plan, predicted
 
 Watts = Mapping[str, float | None]
 Values = Mapping[str, Mapping[str, Any]]

@@ -12,8 +12,8 @@ from typing import Any
 
 from train.cache import cache_dir
 from train.errors import BadInput
-from train.plan import weight_files
-from train.plan.catalogue import read_config
+from train.plan.model import weight_files
+from train.plan.model.catalogue import read_config
 
 ROOT = Path(__file__).parents[1]
 FETCHED = cache_dir() / "fetched"

@@ -19,7 +19,7 @@ from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
 from console.slurm_files import options_of
 from train.errors import BadInput
-from train.plan import aside, request
+from train.plan.settings import aside, request
 
 SWITCHES = {"follow": True, "queue": False}
 ON_SLURM = ("slurm_options", "slurm_gpu_gb", "sweep")

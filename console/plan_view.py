@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 
 from console.words import clock, drawn
-from train.plan import sizes
-from train.plan.fit import Fit, NodeFit
-from train.plan.memory import GIB
-from train.plan.nodes import gb
-from train.plan.pipes_setting import parse_pipes
-from train.plan.plan import Plan, predicted
-from train.plan.request import START
-from train.plan.settings import LEAST_STEPS, LENGTH_RULE
-from train.plan.sizes import cost_of_exchange
-from train.plan.speedup import remedies_as_text
+from train.plan.estimate import sizes
+from train.plan.estimate.sizes import cost_of_exchange
+from train.plan.launch.plan import Plan, predicted
+from train.plan.machines.nodes import gb
+from train.plan.model.memory import GIB
+from train.plan.placement.fit import Fit, NodeFit
+from train.plan.settings.every_run import LEAST_STEPS, LENGTH_RULE
+from train.plan.settings.pipes import parse_pipes
+from train.plan.settings.request import START
+from train.plan.speed.speedup import remedies_as_text
 from train.runlog.stages import layer_words
 
 

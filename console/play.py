@@ -19,7 +19,7 @@ from rich.console import Console
 
 from console import interrupt, playbook_view, receipt
 from console.inventory.read import Inventory, is_local
-from console.progress import FINDING, Progress
+from console.playbook_progress import FINDING, Progress
 from console.words import counted
 from train.safe_stdio import COLOUR, Drawing, plain
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from console.ansible_errors import Cause
-from console.progress import FINDING, NodeProgress, Phase, Progress
+from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
 from train.safe_stdio import plain
 
 

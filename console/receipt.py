@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from console.progress import Progress
-from train.plan.speedup import LINK_EFFICIENCY
+from console.playbook_progress import Progress
+from train.plan.speed.speedup import LINK_EFFICIENCY
 
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")
 

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from train.errors import BadInput
-from train.plan import own_recipe
+from train.plan.settings import own_recipe
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 PLAIN = re.compile(r"(?!(?:true|false|yes|no|on|off|null|y|n)$)[A-Za-z~/][A-Za-z0-9_./~,-]*", re.IGNORECASE)

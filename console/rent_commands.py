@@ -28,7 +28,7 @@ from console.words import say
 from plugins.filter.python_env import BRANCHES
 from plugins.module_utils.motley import hostkeys
 from train.errors import BadInput, CheckFailed
-from train.plan import request
+from train.plan.settings import request
 
 EVERY_S = 60.0
 """How often the commands that are not about renting look at the market."""

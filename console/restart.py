@@ -10,7 +10,7 @@ import sys
 from dataclasses import replace
 
 from console import interrupt, play
-from console.progress import Progress
+from console.playbook_progress import Progress
 
 YES = ("y", "yes")
 STOPPED = "Stop where nobody has allowed a restart"  # roles/motley_gpu_driver/tasks/restart.yml

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import interrupt, live_view, notify, script_view
+from console import interrupt, notify, run_view, script_view
 from console.follow import Follower, finished_notices
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
@@ -172,9 +172,9 @@ def show(nodes: list[Node], view: RunView, notifier: Notifier | None = None, *, 
     terminal = sys.stdout.isatty()
     with finished_notices(view, notifier, say):
         try:
-            ended = live_view.watch(nodes, view, say, terminal=terminal, until_proven=until_proven, notifier=notifier)
+            ended = run_view.watch(nodes, view, say, terminal=terminal, until_proven=until_proven, notifier=notifier)
         except KeyboardInterrupt:
-            say(live_view.DETACHED)
+            say(run_view.DETACHED)
             return 0
         if ended and not ended.ok:
             for line in ended.lines:

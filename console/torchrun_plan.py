@@ -6,7 +6,7 @@ from typing import Any
 
 from console import render
 from console.words import counted, drawn
-from train.plan.torchrun import NOT_GIVEN
+from train.plan.launch.torchrun import NOT_GIVEN
 from train.runlog import paths
 
 

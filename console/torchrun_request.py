@@ -9,8 +9,8 @@ from pathlib import Path
 
 from train.errors import BadInput
 from train.files import size_and_hash
+from train.plan.launch.torchrun import Script
 from train.plan.run_name import check_name
-from train.plan.torchrun import Script
 
 LIMIT_BYTES, LIMIT_FILES = 100_000_000, 5_000
 """Of a script's folder: it goes to every node each time. Data sets have a place of their own there."""

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from train.cluster.worker_process import attach_to_agent
 from train.errors import BadInput, CheckFailed
 from train.failures import classify_failure, report_to_agent
-from train.plan.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
+from train.plan.settings.config import SETTINGS, add_own_settings, names_of, nearest, read_yaml, recipe_of
 from train.safe_stdio import may_be_unread
 
 COMMANDS = {
@@ -32,9 +32,9 @@ COMMANDS = {
     "prepare": ("train.data.prepare", "turn a dataset into packed rows, once"),
     "selftest": ("train.measure.selftest", "check that this machine can train"),
     "versions": ("train.measure.versions", "every version that must agree between nodes"),
-    "check": ("train.plan.request", "the settings of a run, checked; nothing is started"),
+    "check": ("train.plan.settings.request", "the settings of a run, checked; nothing is started"),
     "fetch": ("train.models.fetch", "a base model or data set as plain files, fetched or built once"),
-    "plan": ("train.plan.what_if", "memory and traffic of a model, without loading it"),
+    "plan": ("train.plan.launch.plan_command", "memory and traffic of a model, without loading it"),
     "calibrate": ("train.measure.calibrate", "how fast this machine computes, measured once and kept"),
     "bench": ("train.measure.exchange_bench", "measure the network and what combining gradients costs"),
     "trace": ("train.runlog.merge_traces", "the recorded steps of all processes as one picture"),

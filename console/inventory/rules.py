@@ -14,7 +14,7 @@ from console.inventory.keys import FOLDER_RULE, GUARDED, KEYS, is_address, is_fo
 from console.inventory.read import GROUP, is_local, on_kubernetes, on_slurm
 from console.strict_yaml import load
 from train.layout import HOME, PORTS_IN_USE
-from train.plan import architectures
+from train.plan.machines import architectures
 
 RESERVED = frozenset(
     {"all", "ungrouped", GROUP, "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}

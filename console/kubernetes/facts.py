@@ -9,7 +9,7 @@ from console import hub
 from console.kubernetes.objects import HOME, nodes_of
 from console.kubernetes.settings import Settings, amount
 from train.package import package_hash
-from train.plan.nodes import LaunchFacts
+from train.plan.machines.nodes import LaunchFacts
 
 UNKNOWN = math.inf
 """Free room of a volume: nobody has looked."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from train.errors import BadInput
-from train.plan import gpu_types
+from train.plan.machines import gpu_types
 
 PREFIX = "motley_kubernetes_"
 WHERE = "where: inventory/kubernetes/hosts.yml, or -e {}=…"

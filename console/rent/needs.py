@@ -10,13 +10,14 @@ from typing import Any
 
 from console.rent.market import Offer
 from train.errors import BadInput
-from train.plan import architectures, fit
-from train.plan.catalogue import AnyFacts
-from train.plan.config import RunConfig
-from train.plan.decide import choose
-from train.plan.memory import BYTES_PER_WEIGHT, GIB, parameters
-from train.plan.nodes import Device
-from train.plan.request import Request
+from train.plan.launch.decide import choose
+from train.plan.machines import architectures
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import AnyFacts
+from train.plan.model.memory import BYTES_PER_WEIGHT, GIB, parameters
+from train.plan.placement import fit
+from train.plan.settings.config import RunConfig
+from train.plan.settings.request import Request
 
 ENV_GB = 14.0
 """The environment of a GPU node: its wheels, and what they become."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from console.report.news import happened
-from train.plan.config import RunConfig, kind_of
+from train.plan.settings.config import RunConfig, kind_of
 from train.runlog.paths import ANSWERS, EVENTS, GPU, LAUNCH, MADE, MEMBERS, TRACE
 from train.runlog.state import Change, Event, RunState, by_node, history, nodes_of, replay, time_of
 from train.runlog.tail import read

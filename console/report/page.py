@@ -17,7 +17,7 @@ from console.report.parts import part_charts
 from console.report.series import colour, first_charts, further_charts, waiting_by_node, work_by_node
 from console.words import duration
 from train.files import write_atomic
-from train.plan.shares import split_rows
+from train.plan.speed.row_split import split_rows
 from train.runlog.events import metric_words
 from train.runlog.stages import parts_of
 from train.runlog.state import Event, by_node, node_of

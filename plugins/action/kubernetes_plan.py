@@ -11,8 +11,9 @@ from console.kubernetes import facts
 from console.kubernetes import settings as asked_for
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import told
-from train.plan import plan, request
-from train.plan.decide import decide
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.settings import request
 
 
 class ActionModule(OnController):

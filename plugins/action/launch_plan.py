@@ -1,4 +1,4 @@
-"""Decides the run on the controller (train/plan/decide.py), from what was asked and what every node reported."""
+"""Decides the run on the controller (train/plan/launch/decide.py), from what was asked and what every node reported."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from console.infra.node import ask_all
 from console.on_controller import Facts, OnController
 from train.errors import BadInput
 from train.package import package_hash
-from train.plan import plan, request
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import request
 
 ROOT = Path(__file__).parents[2]
 

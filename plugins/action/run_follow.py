@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import live_view, notify
+from console import notify, run_view
 from console.follow import finished_notices
 from console.infra.choose import from_hostvars
 from console.run_in_words import RunView
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
             self._display.display(plain(line))
 
         with finished_notices(view, notifier, say):
-            ended = live_view.watch(
+            ended = run_view.watch(
                 nodes,
                 view,
                 say,

@@ -13,10 +13,12 @@ from plugins.filter.python_env import CPU, with_unsloth
 from requirements.wheelhouse import lock_id
 from train.errors import BadInput
 from train.package import package_hash
-from train.plan import gpu_types, plan, request
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
-from train.plan.plan import Plan
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.launch.plan import Plan
+from train.plan.machines import gpu_types
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import request
 
 ROOT = Path(__file__).parents[2]
 

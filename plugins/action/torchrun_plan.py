@@ -1,4 +1,4 @@
-"""Decides on the controller what each node runs for a script of one's own (train/plan/torchrun.py)."""
+"""Decides on the controller what each node runs for a script of one's own (train/plan/launch/torchrun.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from console import torchrun_plan
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import facts_of
-from train.plan.torchrun import Script, decide
+from train.plan.launch.torchrun import Script, decide
 
 
 class ActionModule(OnController):

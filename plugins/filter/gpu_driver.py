@@ -14,8 +14,8 @@ from typing import Any
 from plugins.filter.motley import looked_at
 from plugins.module_utils.motley.driver_packages import of_branch, switched_off_fault
 from train.nvidia_driver import numbers, older
-from train.plan import architectures
-from train.plan.architectures import Architecture
+from train.plan.machines import architectures
+from train.plan.machines.architectures import Architecture
 
 Data = dict[str, Any]
 

@@ -5,7 +5,7 @@ module: launch_plan
 short_description: Decide a run from what every node reported
 author: Motley
 description:
-  - Decides by train/plan/decide.py and prints the plan; changes nothing.
+  - Decides by train/plan/launch/decide.py and prints the plan; changes nothing.
   - Reads motley_plan_look of every node, which launch_info gave.
 options:
   asked:

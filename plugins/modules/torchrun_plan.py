@@ -5,7 +5,7 @@ module: torchrun_plan
 short_description: Decide what each node runs for a script of one's own
 author: Motley
 description:
-  - Decides by train/plan/torchrun.py and prints the plan; changes nothing.
+  - Decides by train/plan/launch/torchrun.py and prints the plan; changes nothing.
   - Reads motley_plan_look of every node, which launch_info gave.
 options:
   asked:

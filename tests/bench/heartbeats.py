@@ -16,7 +16,7 @@ from pathlib import Path
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.membership import Generation, NodeStatus
 from train.cluster.world import World
-from train.plan.cluster_config import ClusterConfig, Member
+from train.plan.launch.cluster_config import ClusterConfig, Member
 
 
 def status(name: str, names: tuple[str, ...]) -> NodeStatus:

@@ -28,12 +28,13 @@ from lab.layer import ENV
 from tests.bench.page import Figures, bench, spread
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment, on_disk
-from train.plan import cut_prediction, fit
-from train.plan.catalogue import Facts
-from train.plan.config import RunConfig, load_config
-from train.plan.decide import choose
-from train.plan.nodes import Device
-from train.plan.speedup import Machine, Traffic, together
+from train.plan.estimate import pipeline_prediction
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import Facts
+from train.plan.placement import fit
+from train.plan.settings.config import RunConfig, load_config
+from train.plan.speed.speedup import Machine, Traffic, together
 
 LAYERS, ROWS, ROW_LENGTH, MICRO_BATCH = 12, 24, 256, 1
 SETTLE, COUNT = 3, 6
@@ -167,7 +168,7 @@ def cut(place: Place, case: Case) -> tuple[fit.Fit, RunConfig, Figures]:
     planned = fit.cut_by_speed(planned, config, speeds)
     assert planned.cut
     fixed = {name: speed["fixed_s"] for name, speed in calibrated.items()}
-    said = cut_prediction.predict(planned, config, speeds, fixed)["together"]
+    said = pipeline_prediction.predict(planned, config, speeds, fixed)["together"]
     took, _ = place.step_s(pipes=pipes, speeds=",".join(f"{name}={speed:.5g}" for name, speed in speeds.items()))
     layers = {name: end - begin for name, (begin, end) in planned.cut.layers.items()}
     return planned, config, {"layers": layers, "shares": said["shares"], "predicted": said["step_s"], "took": took}
@@ -183,7 +184,7 @@ def streamed(place: Place, planned: fit.Fit, config: RunConfig) -> Figures:
     ]
     said = together(machines, ROWS, Traffic(weights).bytes).step_s
     rates = {name: speed["rows_per_s"] for name, speed in calibrated.items()}
-    chosen = "cut" if cut_prediction.faster_than_streamed(planned, config, rates, said) else "streamed"
+    chosen = "cut" if pipeline_prediction.faster_than_streamed(planned, config, rates, said) else "streamed"
     return {"streamed predicted": said, "streamed took": took, "chosen": chosen}
 
 

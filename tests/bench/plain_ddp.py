@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from train.data.picture_rows import open_pictures
 from train.models.pictures import empty
-from train.plan.picture_facts import PictureFacts
+from train.plan.model.picture_facts import PictureFacts
 
 
 def main(rows: str, out: str, family: str, *numbers: str) -> None:

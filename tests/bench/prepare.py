@@ -45,7 +45,7 @@ ALONE = """
 import json, os, sys, time
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from train.data.chat import load_chat
-from train.plan.catalogue import resolve_model
+from train.plan.model.catalogue import resolve_model
 
 chat = load_chat(resolve_model(sys.argv[2]))
 tokenizer, took = chat.tokenizer.backend_tokenizer, 0.0

@@ -25,11 +25,11 @@ def measure(place: Place, model_name: str, backend: str, kept: str = "gpu") -> F
     """`kept`: stream, where the base is brought to the card layer by layer."""
     import torch
 
-    from train.engine.microbatch import whole_step
+    from train.engine.micro_batch_search import whole_step
     from train.models import backends
     from train.models.backends import ModelSpec
     from train.models.weights import trained_weights
-    from train.plan.memory import Setup, largest_micro_batch, memory
+    from train.plan.model.memory import Setup, largest_micro_batch, memory
     from train.recipes import sft
 
     before = used_on_card()

@@ -54,7 +54,7 @@ def measure(place: Place, backend: str) -> Figures:
     step()
     seconds = median_s(step, place.device)
     frozen = sum(p.numel() * p.element_size() for p in model.parameters() if not p.requires_grad)
-    from train.plan.memory import linear_parameters
+    from train.plan.model.memory import linear_parameters
 
     facts = weights.facts_of(name)
     used = linear_parameters(facts) + facts.hidden * facts.vocab

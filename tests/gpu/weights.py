@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from tests.gpu.line import Place
 
 if TYPE_CHECKING:
-    from train.plan.catalogue import Facts
+    from train.plan.model.catalogue import Facts
 
 FEW = "few-layers"
 Batch = dict[str, Any]
@@ -44,7 +44,7 @@ def config_of(facts: Facts, layers: int = 0) -> Any:
 
 
 def facts_of(name: str) -> Facts:
-    from train.plan.catalogue import Facts, resolve_model
+    from train.plan.model.catalogue import Facts, resolve_model
 
     facts = resolve_model(name).facts
     assert isinstance(facts, Facts)

@@ -18,7 +18,7 @@ from tests.support import pace, photos
 from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY
 from tests.support.watching import Watching
-from train.plan.catalogue import catalogue
+from train.plan.model.catalogue import catalogue
 
 pytestmark = pytest.mark.long
 MASTER, LAPTOP, OLD = "gpu-master", "gpu-worker-1", "gpu-worker-2"

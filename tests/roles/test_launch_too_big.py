@@ -17,8 +17,8 @@ from lab.host import Host
 from lab.hub import Hub
 from lab.profile import USER
 from tests.support.bootstrap import Person
-from train.plan.catalogue import FAMILIES, Facts, resolve_model
-from train.plan.memory import parameters
+from train.plan.model.catalogue import FAMILIES, Facts, resolve_model
+from train.plan.model.memory import parameters
 
 HOME = f"/home/{USER}/ai-cluster"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")

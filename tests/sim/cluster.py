@@ -22,13 +22,13 @@ from tests.sim.played import (
 from tests.sim.trainer import PlayedProcesses, PlayedStage, Trained, Training
 from tests.sim.truth import Truth
 from train.cluster.agent import FAILED_ITSELF, Agent
+from train.cluster.local_workers import LocalWorkers
 from train.cluster.membership import Generation, Propose
 from train.cluster.step_aside import Aside
-from train.cluster.workers import LocalWorkers
 from train.cluster.world import World
-from train.plan.cluster_config import ClusterConfig, Member
-from train.plan.config import load_config
-from train.plan.stages import Room
+from train.plan.launch.cluster_config import ClusterConfig, Member
+from train.plan.placement.pipeline_split import Room
+from train.plan.settings.config import load_config
 from train.runlog import paths
 
 SETTINGS = load_config({"run": "r", "home": "/played"})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.sim.played import Machine, Play
 from train.cluster.membership import Generation
 from train.cluster.timing import TIMING
-from train.plan.stages import Room
+from train.plan.placement.pipeline_split import Room
 
 if TYPE_CHECKING:
     from tests.sim.trainer import Group, Trained, Worker

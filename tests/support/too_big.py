@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from train.plan import fit
-from train.plan.catalogue import Facts, resolve_model
-from train.plan.config import load_config
-from train.plan.decide import choose
-from train.plan.memory import GIB, Setup, layer_bytes, memory
-from train.plan.nodes import Device
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import Facts, resolve_model
+from train.plan.model.memory import GIB, Setup, layer_bytes, memory
+from train.plan.placement import fit
+from train.plan.settings.config import load_config
 
 MODELS = ("llama2-13b", "qwen2.5-14b", "mistral-small-24b", "qwen2.5-32b", "llama2-70b")
 HOMES = ((8, 8), (16, 8), (16, 8, 8), (24, 12, 8), (24, 24, 16))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from train import __main__
 from train.measure import calibrate
 from train.measure.calibrate import BUDGET_S, Speed, fit, keep, known
-from train.plan.config import config_of
+from train.plan.settings.config import config_of
 
 
 class Steps:
@@ -106,7 +106,7 @@ def test_on_a_card_the_micro_batch_is_the_one_that_a_run_would_find(rows_per_ste
     took: list[int] = []
     monkeypatch.setenv("MOTLEY_HOME", str(tmp_path))
     monkeypatch.setattr("train.engine.setup.device_of", lambda _: "cuda:0")
-    monkeypatch.setattr("train.engine.microbatch.gpu_trial", card)
+    monkeypatch.setattr("train.engine.micro_batch_search.gpu_trial", card)
     monkeypatch.setattr(calibrate, "fit", step_of)
     words = ["--rows-per-step", str(rows_per_step), "--memory-ceiling", "0.8", "--json"]
     assert __main__.main(["calibrate", "--model", "tiny", "--max-seq-length", "64", *words]) == 0

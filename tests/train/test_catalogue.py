@@ -29,16 +29,16 @@ from train.models import backends, hf, picture_bases
 from train.models.backends import ModelSpec
 from train.models.fetch import list_hub
 from train.models.model_files import model_folder
-from train.plan import weight_files
-from train.plan.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
-from train.plan.config import load_config
+from train.plan.model import weight_files
+from train.plan.model.catalogue import FAMILIES, facts_of, model_facts, read_config, resolve_dataset, resolve_model
+from train.plan.settings.config import load_config
 from train.recipes import sft
 
 COMMIT = "c" * 40
 
 
 def test_every_entry_is_complete_and_readable_for_ansible():
-    entries = yaml.safe_load((ROOT / "train/plan/catalogue.yml").read_text())
+    entries = yaml.safe_load((ROOT / "train/plan/model/catalogue.yml").read_text())
     for name, entry in entries["models"].items():
         assert resolve_model(name).facts, name
         assert ("embedded" in entry) or ("/" in entry["hub"]), name

@@ -9,7 +9,7 @@ from tokenizers.processors import TemplateProcessing
 from train.data.chat import PLAIN_TEMPLATE, Chat, answer_spans, encode, load_chat
 from train.data.formats import BadRecord, Example
 from train.errors import BadInput
-from train.plan.catalogue import resolve_model
+from train.plan.model.catalogue import resolve_model
 
 TURNS = (
     {"role": "user", "content": "Name a colour."},

@@ -21,7 +21,7 @@ from train.models import pictures as picture_models
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
 from train.models.weights import Trained, trained_weights
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 
 OPTIONS = {
     "model": "tiny",

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from train.errors import BadInput
-from train.plan.cluster_config import read_cluster
+from train.plan.launch.cluster_config import read_cluster
 
 GOOD = {
     "run": "qa",

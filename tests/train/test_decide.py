@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.train import cluster
 from train.__main__ import main
 from train.errors import BadInput
-from train.plan import decided
-from train.plan.catalogue import model_facts, resolve_model
-from train.plan.config import SftConfig
-from train.plan.decide import choose
-from train.plan.memory import GIB
-from train.plan.nodes import Device
+from train.plan.launch import decided
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import model_facts, resolve_model
+from train.plan.model.memory import GIB
+from train.plan.settings.config import SftConfig
 
 LLAMA = model_facts(resolve_model("llama2-7b"))
 TINY = model_facts(resolve_model("tiny"))

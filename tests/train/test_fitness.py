@@ -15,11 +15,11 @@ from train.cluster.agent import Agent
 from train.cluster.agent_files import TrainerProgress
 from train.cluster.fitness import Fitness, Newcomers, stuck_words
 from train.cluster.heartbeat import Peer
+from train.cluster.local_workers import Group, Work, WorkersSeen
 from train.cluster.membership import End, Generation, Idle, Propose, Verdict, decide
 from train.cluster.observed import Observed
 from train.cluster.processes import Memory, Process, Processes
 from train.cluster.timing import TIMING
-from train.cluster.workers import Group, Work, WorkersSeen
 from train.cluster.world import CLOCK, World
 
 

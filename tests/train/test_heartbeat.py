@@ -13,7 +13,7 @@ from train.cluster.heartbeat import Heartbeat, Peer, from_json, to_json
 from train.cluster.ledger import Ledger, Loss
 from train.cluster.membership import Generation, NodeStatus, Verdict
 from train.cluster.world import CLOCK, World
-from train.plan.cluster_config import ClusterConfig, Member
+from train.plan.launch.cluster_config import ClusterConfig, Member
 
 
 def network(size: int = 2) -> list[ClusterConfig]:

@@ -16,7 +16,7 @@ from train.data.picture_rows import moved, open_pictures
 from train.data.pictures import prepare
 from train.errors import BadInput
 from train.models import pictures as models
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 
 CLOSE = 1e-6
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.engine import microbatch
+from train.engine import micro_batch_search
 from train.engine.batches import rows_of_step
 from train.engine.optimizer import learning_rate
-from train.plan.shares import spans, split_rows
+from train.plan.speed.row_split import spans, split_rows
 
 GB = 10**9
 weights = st.lists(st.floats(0, 1000), min_size=1, max_size=8).filter(lambda w: sum(w) > 1e-3)
@@ -88,7 +88,7 @@ class Device:
         self.tried.append(micro_batch)
         needed = self.base + self.row * micro_batch
         if needed > self.memory:
-            raise microbatch.OutOfMemoryError("simulated")
+            raise micro_batch_search.OutOfMemoryError("simulated")
         return needed
 
 
@@ -98,21 +98,21 @@ def test_the_largest_micro_batch_under_the_ceiling_is_found(base, row, memory, s
     ceiling = int(share * memory)
     fits = [size for size in (1, 2, 4, 8, 16, 32, 64) if size <= most and base + row * size <= ceiling]
     if not fits:
-        with pytest.raises(microbatch.OutOfMemoryError):
-            microbatch.find(device, ceiling_bytes=ceiling, most=most)
+        with pytest.raises(micro_batch_search.OutOfMemoryError):
+            micro_batch_search.find(device, ceiling_bytes=ceiling, most=most)
     else:
-        assert microbatch.find(device, ceiling_bytes=ceiling, most=most)[0] == max(fits)
+        assert micro_batch_search.find(device, ceiling_bytes=ceiling, most=most)[0] == max(fits)
 
 
 def test_a_size_that_is_predicted_to_be_too_large_is_not_tried():
     device = Device(4 * GB, 1 * GB, 24 * GB)
-    size, why = microbatch.find(device, ceiling_bytes=18 * GB, most=64)
+    size, why = micro_batch_search.find(device, ceiling_bytes=18 * GB, most=64)
     assert size == 8
     assert device.tried == [1, 2, 4, 8]
     assert "16 would need 20.0 GB of 18.0 GB" in why
 
 
 def test_stepping_down_ends_at_one_row():
-    assert [microbatch.step_down(8), microbatch.step_down(3)] == [4, 1]
-    with pytest.raises(microbatch.OutOfMemoryError, match="max_seq_length"):
-        microbatch.step_down(1)
+    assert [micro_batch_search.step_down(8), micro_batch_search.step_down(3)] == [4, 1]
+    with pytest.raises(micro_batch_search.OutOfMemoryError, match="max_seq_length"):
+        micro_batch_search.step_down(1)

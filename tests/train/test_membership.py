@@ -26,7 +26,7 @@ from train.cluster.membership import (
     host_facts,
     majority,
 )
-from train.plan.stages import Room
+from train.plan.placement.pipeline_split import Room
 
 PAIR, TRIO, FOUR = ("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")
 

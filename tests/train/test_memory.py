@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from tests.gpu.weights import config_of
 from train.__main__ import main
-from train.plan.catalogue import Facts, catalogue, resolve_model
-from train.plan.memory import (
+from train.plan.model.catalogue import Facts, catalogue, resolve_model
+from train.plan.model.memory import (
     GIB,
     LINEARS,
     Setup,
@@ -25,7 +25,7 @@ from train.plan.memory import (
     memory,
     parameters,
 )
-from train.plan.speedup import ring_bytes
+from train.plan.speed.speedup import ring_bytes
 
 MODELS = sorted(catalogue()["models"])
 

@@ -14,7 +14,7 @@ from train.engine.optimizer import MuonOnCpu, make_optimizer
 from train.models import new
 from train.models.weights import optimizer_state, set_optimizer_state
 from train.parallel.muon import Muon, orthogonal, owners
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 
 CLOSE = 1e-6
 SETTINGS = {**texts.SETTINGS, "optimizer": "muon"}

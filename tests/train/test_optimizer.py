@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from train.engine.device import cards_alike
-from train.engine.microbatch import whole_step
+from train.engine.micro_batch_search import whole_step
 from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
-from train.plan.config import SftConfig
-from train.plan.decide import choose
-from train.plan.nodes import Device
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.settings.config import SftConfig
 
 GPU, CPU = Device("a", "cuda:0", 1 << 34), Device("b", "cpu", 1 << 34)
 

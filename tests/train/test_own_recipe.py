@@ -24,7 +24,7 @@ from train.data.own_rows import open_rows
 from train.engine.batches import rows_of_step
 from train.engine.shutdown import Leaver
 from train.errors import BadInput
-from train.plan.config import config_of, load_config
+from train.plan.settings.config import config_of, load_config
 from train.recipes import own_rows
 from train.recipes.own_file import load
 from train.runlog.tail import read
@@ -226,7 +226,7 @@ def test_a_train_py_of_ones_own_is_not_in_its_way(tmp_path):
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.run([sys.executable, *words], cwd=tmp_path, env=env, check=False, **how).stdout
 
-    assert said("train.py") == "train.engine.fit train.engine.fit\n"
+    assert said("train.py") == "train.engine.from_python train.engine.from_python\n"
     assert said("-c", "import motley, train; print(train.__file__)").endswith("/train/__init__.py\n")
     assert "fix: import motley before it" in said("-c", "import train; import motley")
 

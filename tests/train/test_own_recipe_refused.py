@@ -6,7 +6,7 @@ import torch
 from tests.train.own_recipes import SIMPLE, written
 from train.data.own_rows import as_columns, open_rows, split_by_content
 from train.errors import BadInput
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 from train.recipes import own_rows
 
 

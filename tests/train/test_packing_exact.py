@@ -11,7 +11,7 @@ from tests.train import cluster, families, reference
 from tests.train.bases import FORMS
 from train.data.rows import open_rows
 from train.engine.batches import to_tensors
-from train.engine.microbatch import chunks
+from train.engine.micro_batch_search import chunks
 from train.errors import BadInput
 from train.models import dropout
 from train.models.backends import ModelSpec, get

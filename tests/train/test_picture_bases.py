@@ -20,8 +20,8 @@ from train.errors import BadInput
 from train.models import dropout
 from train.models import picture_bases as bases
 from train.models import pictures as models
-from train.plan.config import load_config
-from train.plan.picture_bases import facts_of
+from train.plan.model.picture_bases import facts_of
+from train.plan.settings.config import load_config
 
 CLOSE = 1e-6
 STEPS = 8

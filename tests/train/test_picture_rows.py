@@ -17,7 +17,7 @@ from train.data import pictures as picture_data
 from train.data.picture_rows import open_pictures
 from train.data.pictures import prepare
 from train.errors import BadInput
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 
 
 def made(dataset, out, said=None, **values):

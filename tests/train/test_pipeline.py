@@ -17,10 +17,10 @@ from train.models import hf
 from train.models.model_files import model_folder
 from train.models.part import Part
 from train.models.weights import trained_weights
-from train.parallel.workers import Workers
+from train.parallel.row_takers import Workers
 from train.parallel.world import World
-from train.plan import decided
-from train.plan.config import load_config
+from train.plan.launch import decided
+from train.plan.settings.config import load_config
 
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma", "granite", "olmo2", "stablelm", "starcoder2", "cohere",

@@ -19,7 +19,7 @@ from train.data.rows import FILES, open_rows
 from train.data.split import split_of
 from train.errors import BadInput
 from train.models.model_files import model_folder
-from train.plan.config import SftConfig
+from train.plan.settings.config import SftConfig
 
 
 def records(count, seed=0):

@@ -14,7 +14,7 @@ from train.__main__ import main
 from train.data.rows import open_rows
 from train.data.texts import prepare
 from train.models import new
-from train.plan.config import PretrainConfig, load_config
+from train.plan.settings.config import PretrainConfig, load_config
 from train.recipes import pretrain
 
 CLOSE = 1e-6

@@ -17,8 +17,8 @@ from train.engine.batches import to_tensors
 from train.errors import BadInput
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
-from train.plan import decide
-from train.plan.config import SftConfig
+from train.plan.launch import decide
+from train.plan.settings.config import SftConfig
 
 IDS = torch.arange(3, 40)[None]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train import __main__
-from train.plan.speedup import (
+from train.plan.speed.speedup import (
     TOO_MUCH,
     Machine,
     Traffic,

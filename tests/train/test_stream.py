@@ -16,8 +16,8 @@ from tests.train.cluster import ROOT, environment
 from train.errors import BadInput
 from train.models.model_files import model_folder
 from train.models.stream import LayerWeights, Stream, stream_of
-from train.plan.catalogue import FAMILIES
-from train.plan.config import load_config
+from train.plan.model.catalogue import FAMILIES
+from train.plan.settings.config import load_config
 
 
 def assert_alike(folder, **spec):

@@ -14,7 +14,7 @@ from train.data import left_out
 from train.data.rows import open_rows
 from train.data.texts import RowStream, Texts, held_out, pieces, prepare
 from train.errors import BadInput
-from train.plan.config import load_config
+from train.plan.settings.config import load_config
 
 
 def made(folder, out, **changes):

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from train.engine.microbatch import OutOfMemoryError
+from train.engine.micro_batch_search import OutOfMemoryError
 from train.engine.step_event import LossNotFiniteError
 from train.errors import BadInput, CheckFailed, PeerFailed
 from train.failures import classify_failure

@@ -28,10 +28,10 @@ def modules(package: str) -> dict[str, Path]:
     return found
 
 
-def folder(module: str) -> str:
-    """train.plan.memory → train.plan; what stands at the top of a package belongs to none."""
-    top, *rest = module.split(".")
-    return f"{top}.{rest[0]}" if rest and (ROOT / top / rest[0]).is_dir() else ""
+def folder(module: str, depth: int = 1) -> str:
+    """train.plan.model.memory → train.plan, and at depth 2 train.plan.model; what stands above belongs to none."""
+    parts = module.split(".")[: depth + 1]
+    return ".".join(parts) if len(parts) > depth and ROOT.joinpath(*parts).is_dir() else ""
 
 
 def imports(file: Path) -> Iterator[str]:
@@ -62,12 +62,13 @@ def test_no_file_imports_itself_through_others(package: str) -> None:
     TopologicalSorter(graph(package)).prepare()
 
 
+@pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("package", PACKAGES)
-def test_no_folder_imports_itself_through_others(package: str) -> None:
+def test_no_folder_imports_itself_through_others(package: str, depth: int) -> None:
     folders: dict[str, set[str]] = {}
     for module, needed in graph(package).items():
-        if folder(module):
-            folders.setdefault(folder(module), set()).update(map(folder, needed))
+        if within := folder(module, depth):
+            folders.setdefault(within, set()).update(folder(name, depth) for name in needed)
     TopologicalSorter({name: needed - {name, ""} for name, needed in folders.items()}).prepare()
 
 

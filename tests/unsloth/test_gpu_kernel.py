@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from train.plan import architectures
+from train.plan.machines import architectures
 
 
 def python(*words: str, **env: str) -> subprocess.CompletedProcess[str]:

@@ -2,7 +2,7 @@
 
     python -m train agent --cluster config/cluster_config.yaml --config config/training_config.yaml
 
-Several times a second it observes the peers (heartbeat.py) and its own workers (workers.py), notes what happened here,
+Several times a second it observes the peers (heartbeat.py) and its own workers (local_workers.py), notes what happened here,
 decides by the same rules as all others (membership.py), and acts: its workers run as long as they belong to the
 generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal, 70 the agent failed
 itself: the run has not ended, and the unit starts it again, 75 no run came (preload.py).
@@ -26,6 +26,7 @@ from train.cluster.fitness import Failures, Fitness, Newcomers, stuck_words
 from train.cluster.gpu_log import GpuReadings
 from train.cluster.heartbeat import Heartbeat
 from train.cluster.ledger import Lost
+from train.cluster.local_workers import Failure, LocalWorkers
 from train.cluster.membership import (
     Action,
     End,
@@ -47,13 +48,12 @@ from train.cluster.observed import Observed
 from train.cluster.processes import Processes
 from train.cluster.step_aside import StepAside
 from train.cluster.timing import TIMING
-from train.cluster.workers import Failure, LocalWorkers
 from train.cluster.world import World
 from train.engine.staging import Stage
 from train.errors import BadInput
 from train.notify import Notice, send
-from train.plan.cluster_config import ClusterConfig, read_cluster
-from train.plan.config import RunConfig, load_config, read_yaml
+from train.plan.launch.cluster_config import ClusterConfig, read_cluster
+from train.plan.settings.config import RunConfig, load_config, read_yaml
 from train.runlog import paths
 from train.safe_stdio import may_get_lost
 

@@ -25,7 +25,7 @@ from train.cluster.membership import Generation, NodeStatus, Verdict
 from train.cluster.network import Link
 from train.cluster.timing import TIMING
 from train.cluster.world import World
-from train.plan.cluster_config import ClusterConfig, Member
+from train.plan.launch.cluster_config import ClusterConfig, Member
 
 ROUNDS = 3
 NO_AGENT = "its machine answers, but no agent runs on it"

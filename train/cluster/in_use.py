@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from train.cluster.timing import TIMING
-from train.drawing import drawing_program
+from train.drawing_program import drawing_program
 
 
 class InUse:

@@ -29,8 +29,8 @@ from train.cluster.slurm import nic_of
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import BASE_MODELS, ROWS
-from train.plan import own_recipe
-from train.plan.config import read_yaml
+from train.plan.settings import own_recipe
+from train.plan.settings.config import read_yaml
 from train.runlog import paths
 from train.runlog.tail import read
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from train import pause
 from train.cluster.ledger import EMPTY, Ledger, Lost
 from train.cluster.timing import TIMING
-from train.plan.stages import Room, why_too_small
+from train.plan.placement.pipeline_split import Room, why_too_small
 
 MOST_FAILURES = 8
 

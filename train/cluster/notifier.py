@@ -20,7 +20,7 @@ from train.cluster.membership import NodeStatus, Verdict, how_lost
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.notify import Notice, send
-from train.plan.cluster_config import ClusterConfig
+from train.plan.launch.cluster_config import ClusterConfig
 from train.runlog import notices
 
 

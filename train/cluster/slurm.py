@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.cluster.slurm_script import BEAT, Beat, Node, run_agent
+from train.cluster.lost_slurm_script import BEAT, Beat, Node, run_agent
 from train.errors import BadInput
 from train.files import write_atomic
 from train.runlog import paths

@@ -17,8 +17,8 @@ from train.cluster.fitness import Fitness
 from train.cluster.in_use import InUse
 from train.cluster.timing import TIMING
 from train.files import write_atomic
-from train.plan import aside
-from train.plan.aside import AsideRules
+from train.plan.settings import aside
+from train.plan.settings.aside import AsideRules
 from train.runlog import paths
 
 SOMEBODY = ("paused", "in use")

@@ -14,7 +14,7 @@ from train.data.formats import BadRecord, Example, Message
 from train.data.packing import Sample
 from train.errors import BadInput
 from train.models.model_files import model_location
-from train.plan.catalogue import Model
+from train.plan.model.catalogue import Model
 
 # for base models, which never saw a conversation: the headings of the Alpaca data set
 PLAIN_TEMPLATE = """{{ bos_token or '' }}{% for m in messages %}\

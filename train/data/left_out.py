@@ -10,7 +10,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.files import write_atomic
-from train.plan.config import RunConfig
+from train.plan.settings.config import RunConfig
 
 PASSED_OVER = "passed_over"
 

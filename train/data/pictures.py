@@ -41,10 +41,10 @@ from train.data.records import SHOWN_BAD, Say, Tally
 from train.data.rows import FORMAT
 from train.data.split import draw
 from train.errors import BadInput
-from train.plan import pictures
-from train.plan.catalogue import Dataset
-from train.plan.config import ImagesConfig
-from train.plan.nodes import gb
+from train.plan.machines.nodes import gb
+from train.plan.model.catalogue import Dataset
+from train.plan.settings import pictures
+from train.plan.settings.config import ImagesConfig
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 IDX_LARGEST = 2 << 30

@@ -38,10 +38,11 @@ from train.errors import BadInput
 from train.files import file_hash, write_atomic
 from train.layout import ROWS
 from train.models.model_files import model_location
-from train.plan import own_recipe, weight_files
-from train.plan.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
-from train.plan.config import RunConfig, SftConfig, add_settings, config_of
+from train.plan.model import weight_files
+from train.plan.model.catalogue import Dataset, Facts, Model, resolve_dataset, resolve_model
 from train.plan.run_name import as_name
+from train.plan.settings import own_recipe
+from train.plan.settings.config import RunConfig, SftConfig, add_settings, config_of
 from train.runlog.events import person
 
 QUESTIONS = 64

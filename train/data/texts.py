@@ -26,8 +26,8 @@ from train.data.split import draw
 from train.data.tokenizers import load_or_make, tokenizer_hash
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.catalogue import TEXTS
-from train.plan.config import PretrainConfig
+from train.plan.model.catalogue import TEXTS
+from train.plan.settings.config import PretrainConfig
 
 TOKENIZER, PROMPTS = "tokenizer", "prompts.json"
 """Beside the rows: what made them, and the first words of some texts that are held out."""

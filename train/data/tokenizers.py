@@ -11,8 +11,8 @@ from typing import Any
 
 from train.data.chat import CONTINUED, load_chat
 from train.errors import BadInput
-from train.plan.catalogue import resolve_model
-from train.plan.pretrain_settings import PLAIN
+from train.plan.model.catalogue import resolve_model
+from train.plan.settings.pretrain import PLAIN
 
 END, UNKNOWN = "<|endoftext|>", "<unk>"
 LEARNED_FROM_CHARS = 1 << 30

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from train.engine.microbatch import chunks
+from train.engine.micro_batch_search import chunks
 
 if TYPE_CHECKING:
     from train.data.rows import Rows

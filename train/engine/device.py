@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.architectures import BF16_SINCE
-from train.plan.config import RunConfig
-from train.plan.nodes import Device
+from train.plan.machines.architectures import BF16_SINCE
+from train.plan.machines.nodes import Device
+from train.plan.settings.config import RunConfig
 
 ALIKE = "MOTLEY_CARDS_ALIKE"
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from train.engine import checkpoint, consistency
-from train.plan.config import RunConfig
+from train.plan.settings.config import RunConfig
 
 if TYPE_CHECKING:
     from train.engine.loop import Run

@@ -22,7 +22,7 @@ from torch.profiler import record_function
 from train.data.rows import Rows
 from train.engine.batches import rows_of_step, to_tensors
 from train.engine.early_stop import is_over
-from train.engine.microbatch import chunks, step_down
+from train.engine.micro_batch_search import chunks, step_down
 from train.engine.milestones import Milestones, between_steps, make_up, saves_after
 from train.engine.optimizer import learning_rate
 from train.engine.profiler import Profile
@@ -31,13 +31,13 @@ from train.engine.step_event import Fed, Ranks, RankStep, require_every_row, req
 from train.models.backends import Batch, LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained
-from train.parallel.balance import Balance
+from train.parallel.rebalance import Balance
+from train.parallel.row_takers import Workers
 from train.parallel.strategy import StepTiming, Strategy
-from train.parallel.workers import Workers
 from train.parallel.world import World
-from train.plan import decided
-from train.plan.config import RunConfig
-from train.plan.shares import spans, split_rows
+from train.plan.launch import decided
+from train.plan.settings.config import RunConfig
+from train.plan.speed.row_split import spans, split_rows
 from train.recipes import Recipe
 from train.runlog.trace import UPDATE
 

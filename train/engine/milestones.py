@@ -14,7 +14,7 @@ from train.engine import checkpoint, consistency, early_stop, staging
 from train.engine.batches import sums_over
 from train.engine.early_stop import Gains
 from train.files import whole_folder
-from train.plan.shares import spans, split_rows
+from train.plan.speed.row_split import spans, split_rows
 from train.recipes.model_card import CARD
 
 if TYPE_CHECKING:

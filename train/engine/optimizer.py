@@ -18,8 +18,8 @@ from torch import nn
 
 from train.errors import BadInput
 from train.parallel.muon import Muon
-from train.plan.config import RunConfig
-from train.plan.nodes import Device
+from train.plan.machines.nodes import Device
+from train.plan.settings.config import RunConfig
 
 Groups = list[dict[str, Any]]
 MOMENTUM = 0.9

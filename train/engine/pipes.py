@@ -16,17 +16,17 @@ import torch
 from train.engine import cut_proof
 from train.errors import BadInput
 from train.models.hf import DTYPES
-from train.parallel.workers import Workers, alone
+from train.parallel.row_takers import Workers, alone
 from train.parallel.world import World
-from train.plan import stages
-from train.plan.catalogue import AnyFacts, Facts
-from train.plan.config import RunConfig
-from train.plan.fit import Decisions
-from train.plan.memory import Setup, layer_bytes
-from train.plan.nodes import Device
-from train.plan.pipes_setting import parse_pipes
-from train.plan.shares import parse_speeds
-from train.plan.stages import Room
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.memory import Setup, layer_bytes
+from train.plan.placement import pipeline_split
+from train.plan.placement.fit import Decisions
+from train.plan.placement.pipeline_split import Room
+from train.plan.settings.config import RunConfig
+from train.plan.settings.pipes import parse_pipes
+from train.plan.speed.row_split import parse_speeds
 
 HOLDS = "MOTLEY_HOLDS"
 """How many layers this node may hold, where the plan of a launch says so."""
@@ -58,9 +58,9 @@ def arrange(
     limits, speeds = _measure(config, decisions, world, model, cluster)
     room = Room(model.num_hidden_layers, _layer_bytes(cluster), dict(zip(cluster.names, limits, strict=True)))
     wanted = [tuple(one for name in group for one in _ranks_of(name, cluster.names)) for group in asked]
-    groups = stages.regroup([group for group in wanted if group], cluster.names, room)
+    groups = pipeline_split.regroup([group for group in wanted if group], cluster.names, room)
     if not groups:
-        raise BadInput(f"pipes: {stages.why_too_small(cluster.names, [], room)}")
+        raise BadInput(f"pipes: {pipeline_split.why_too_small(cluster.names, [], room)}")
     places = [tuple(cluster.names.index(name) for name in group) for group in groups]
     layers: list[tuple[int, int] | None] = [None] * len(cluster.names)
     for group in places:
@@ -78,10 +78,12 @@ def _cut(group: tuple[int, ...], room: Room, speeds: Sequence[float], cluster: C
     if len(group) == 1:
         return [None]
     names = [cluster.names[rank] for rank in group]
-    fitting = stages.room_of(cluster.facts, cluster.setup, [cluster.devices[rank] for rank in group], room.layers)
+    fitting = pipeline_split.room_of(
+        cluster.facts, cluster.setup, [cluster.devices[rank] for rank in group], room.layers
+    )
     most = [min(room.holds[name], count) for name, count in zip(names, fitting, strict=True)]
-    cost = stages.head_cost(cluster.facts)
-    counts = stages.cut_layers(room.layers, [speeds[rank] for rank in group], most, head_layers=cost)
+    cost = pipeline_split.head_cost(cluster.facts)
+    counts = pipeline_split.cut_layers(room.layers, [speeds[rank] for rank in group], most, head_layers=cost)
     if counts is None:
         held = ", ".join(f"{name} {count}" for name, count in zip(names, most, strict=True))
         raise BadInput(
@@ -100,7 +102,7 @@ def _measure(
     speed, device = 0.0, cluster.devices[world.rank]
     if any(name not in known for name in cluster.names):
         speed = layer_speed(model, decisions.precision, device.device, config.max_seq_length)
-    limit = os.environ.get(HOLDS) or stages.holds(
+    limit = os.environ.get(HOLDS) or pipeline_split.holds(
         cluster.facts, cluster.setup, device, model.num_hidden_layers, ends=False
     )
     found = world.gather([int(limit), speed])
@@ -147,7 +149,7 @@ def micro_batch(
 ) -> tuple[int, str]:
     """Alike on all stages of a pipe: as set, else so small that all of them have something to do."""
     group = workers.group(world.rank)
-    own = stages.rows_at_once(config, row_length, len(workers.groups), len(group))
+    own = pipeline_split.rows_at_once(config, row_length, len(workers.groups), len(group))
     own = min(own, int(known.get("pipe_micro_batch", own)))
     everyone = world.gather(own)
     return min(int(everyone[rank]) for rank in group), "alike in all stages of a pipe"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.config import RunConfig
+from train.plan.settings.config import RunConfig
 from train.runlog.events import EventLog, ProgressLine, metric_words, sample_line
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from train.engine.shutdown import WAITS, Leaver
 from train.errors import BadInput, CheckFailed
-from train.plan.config import SETTINGS, RunConfig, add_settings, config_of
+from train.plan.settings.config import SETTINGS, RunConfig, add_settings, config_of
 
 if TYPE_CHECKING:
     from train.engine.loop import Run

@@ -15,7 +15,7 @@ import torch
 from train import recipes
 from train.data import left_out
 from train.data.rows import Rows
-from train.engine import consistency, early_stop, microbatch, pipes, resume
+from train.engine import consistency, early_stop, micro_batch_search, pipes, resume
 from train.engine.device import look
 from train.engine.loop import Run
 from train.engine.optimizer import make_optimizer, why_on_cpu
@@ -26,20 +26,20 @@ from train.models.backends import LossModule
 from train.models.stream import stream_of
 from train.models.weights import Trained, trained_weights
 from train.parallel import sync
-from train.parallel.balance import Balance
 from train.parallel.diloco import DiLoCo
 from train.parallel.pipeline import PipeSync, Stage
+from train.parallel.rebalance import Balance
+from train.parallel.row_takers import Workers
 from train.parallel.strategy import Strategy
-from train.parallel.workers import Workers
 from train.parallel.world import World, over_nccl
-from train.plan import decided
-from train.plan.catalogue import AnyFacts
-from train.plan.config import RunConfig, SftConfig
-from train.plan.decide import choose
-from train.plan.fit import Decisions, placed, setup_for
-from train.plan.micro_batch import on_cpu
-from train.plan.nodes import Device
-from train.plan.shares import parse_speeds
+from train.plan.launch import decided
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import AnyFacts
+from train.plan.placement.fit import Decisions, placed, setup_for
+from train.plan.placement.micro_batch import on_cpu
+from train.plan.settings.config import RunConfig, SftConfig
+from train.plan.speed.row_split import parse_speeds
 from train.recipes import Recipe, sft
 from train.runlog import paths
 from train.runlog.events import EventLog, ProgressLine
@@ -312,7 +312,7 @@ def choose_micro_batch(  # noqa: PLR0917 - what a step is made of
     trial, ceiling = trial_of(config, recipe, module, trained, row_length)
     even = -(-config.rows_per_step // ranks)  # beyond it, room on the card is better used for layers
     most = even if stream_of(module.model) else config.rows_per_step
-    return microbatch.find(trial, ceiling_bytes=ceiling, most=most)
+    return micro_batch_search.find(trial, ceiling_bytes=ceiling, most=most)
 
 
 def hold_layers(  # noqa: PLR0917 - what a step is made of
@@ -321,16 +321,16 @@ def hold_layers(  # noqa: PLR0917 - what a step is made of
     if not (stream := stream_of(module.model)):
         return []
     trial, ceiling = trial_of(config, recipe, module, trained, row_length)
-    held = stream.hold(microbatch.room(trial, micro_batch, ceiling_bytes=ceiling))
+    held = stream.hold(micro_batch_search.room(trial, micro_batch, ceiling_bytes=ceiling))
     return [f"{held} of {len(stream.layers)} layers stay on the card: they fit beside {micro_batch} rows at a time"]
 
 
 def trial_of(
     config: RunConfig, recipe: Recipe, module: LossModule, trained: Trained, row_length: int
-) -> tuple[microbatch.Trial, int]:
+) -> tuple[micro_batch_search.Trial, int]:
     device = device_of(trained)
     full_rows = partial(recipe.full_rows, length=row_length, vocabulary=2, device=device)
-    return microbatch.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
+    return micro_batch_search.gpu_trial(module, trained, full_rows, device=device, ceiling=config.memory_ceiling)
 
 
 def micro_batch_name_of(config: RunConfig, world: World, decisions: Decisions, device: str, row_length: int) -> str:

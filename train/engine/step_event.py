@@ -8,9 +8,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import Any
 
 from train.engine.consistency import Disagreement
-from train.parallel.balance import Balance
+from train.parallel.rebalance import Balance
+from train.parallel.row_takers import Workers
 from train.parallel.strategy import StepTiming
-from train.parallel.workers import Workers
 
 Ranks = list["RankStep"]
 

@@ -27,8 +27,8 @@ from typing import Any
 
 from train.cache import home_dir
 from train.files import write_atomic
-from train.plan.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
-from train.plan.settings import COMMON_COUNTS
+from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, add_settings, config_of
+from train.plan.settings.every_run import COMMON_COUNTS
 
 BUDGET_S = 10.0
 LARGER = 3
@@ -133,8 +133,8 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     from train import recipes
     from train.engine.device import look
     from train.engine.setup import choose_micro_batch, make_trained
-    from train.plan.decide import choose
-    from train.plan.fit import placed
+    from train.plan.launch.decide import choose
+    from train.plan.placement.fit import placed
 
     recipe = recipes.of(config)
     base = recipe.start_for_trial(config)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from train.errors import CheckFailed
-from train.plan.speedup import ring_bytes
+from train.plan.speed.speedup import ring_bytes
 
 RING_BYTES, RING_TURNS = 16 << 20, 3
 PINGS = 20

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from train.errors import BadInput, CheckFailed
-from train.plan.speedup import LINK_EFFICIENCY, ring_bytes
+from train.plan.speed.speedup import LINK_EFFICIENCY, ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from train.errors import BadInput
-from train.plan.config import add_settings, config_of
+from train.plan.settings.config import add_settings, config_of
 from train.runlog.events import person
 
 
@@ -72,7 +72,7 @@ def versions() -> str:
 def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
     from train.engine.device import look
     from train.models.model_files import model_folder, shape_of
-    from train.plan.decide import choose
+    from train.plan.launch.decide import choose
 
     bench.config = config_of(args)
     bench.base = Path(model_folder(bench.config.model))

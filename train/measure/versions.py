@@ -20,7 +20,7 @@ from train import nvidia_driver
 from train.cache import cache_dir
 from train.data.rows import read_index
 from train.package import package_hash
-from train.plan.catalogue import resolve_model
+from train.plan.model.catalogue import resolve_model
 
 PACKAGES = ("torch", "transformers", "tokenizers", "peft", "accelerate", "safetensors", "huggingface_hub", "numpy")
 GPU_PACKAGES = ("triton", "bitsandbytes", "unsloth", "unsloth_zoo")
@@ -103,7 +103,7 @@ def environment_lock() -> str | None:
 
 
 def model_hash(name: str) -> str | None:
-    from train.plan.hashes import base_hash
+    from train.plan.model.hashes import base_hash
 
     model = resolve_model(name)
     folder = model.folder or cache_dir() / "models" / model.name

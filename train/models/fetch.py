@@ -33,8 +33,8 @@ from train.errors import BadInput
 from train.files import file_hash
 from train.hub_data import training_part
 from train.layout import BASE_MODELS, RAW_DATA, TOKENIZER_FILES, TOKENIZERS
-from train.plan import weight_files
-from train.plan.catalogue import FETCHED, Model, resolve_dataset, resolve_model
+from train.plan.model import weight_files
+from train.plan.model.catalogue import FETCHED, Model, resolve_dataset, resolve_model
 
 LISTED = ".motley-hashes.json"
 """Name to size, time and SHA-256, as the relay between the nodes keeps it: what was hashed here is not read again."""

@@ -16,10 +16,10 @@ from torch.utils.checkpoint import checkpoint
 from train.errors import BadInput
 from train.models import dropout, part, streamed
 from train.models.backends import ModelSpec
-from train.plan import weight_files
-from train.plan.catalogue import form_on_disk, positions
-from train.plan.config import nearest
-from train.plan.memory import LOSS_CHUNK_TOKENS
+from train.plan.model import weight_files
+from train.plan.model.catalogue import form_on_disk, positions
+from train.plan.model.memory import LOSS_CHUNK_TOKENS
+from train.plan.settings.config import nearest
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 

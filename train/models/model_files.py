@@ -6,7 +6,7 @@ from pathlib import Path
 
 from train.cache import cache_dir
 from train.errors import BadInput
-from train.plan.catalogue import Facts, Model, facts_of, read_config, resolve_model
+from train.plan.model.catalogue import Facts, Model, facts_of, read_config, resolve_model
 
 
 def model_location(model: Model) -> str:

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from train.models.backends import LossModule, loss_module
-from train.plan.catalogue import Facts
-from train.plan.fit import Decisions
+from train.plan.model.catalogue import Facts
+from train.plan.placement.fit import Decisions
 
 SPREAD = 0.02
 ENDS = ("o_proj.weight", "down_proj.weight")

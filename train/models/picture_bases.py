@@ -18,7 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from train.errors import BadInput
 from train.models import dropout
-from train.plan import picture_bases
+from train.plan.model import picture_bases
 
 SPREAD = 0.02
 HALF = [0.5, 0.5, 0.5]

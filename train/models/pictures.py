@@ -24,8 +24,8 @@ from train.models.backends import Batch, LossModule, autocast
 from train.models.picture_bases import HALF, StillBatchNorm
 from train.models.resnet import ResNet
 from train.models.weights import WEIGHTS
-from train.plan.picture_bases import IMAGE_SIZE
-from train.plan.picture_facts import COLOURS, MODELS, VIT_LAYERS, PictureFacts
+from train.plan.model.picture_bases import IMAGE_SIZE
+from train.plan.model.picture_facts import COLOURS, MODELS, VIT_LAYERS, PictureFacts
 
 METRICS = ("top1", "top5")
 SPREAD = 0.02

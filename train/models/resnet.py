@@ -11,7 +11,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.plan.picture_facts import Block, Convolution, PictureFacts
+from train.plan.model.picture_facts import Block, Convolution, PictureFacts
 
 MOST_GROUPS, LEAST_CHANNELS = 32, 4
 

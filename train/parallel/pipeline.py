@@ -23,9 +23,9 @@ from torch.profiler import record_function
 from train.models.backends import Batch, LossModule, autocast
 from train.models.hf import DTYPES, loss_of_states, whole_of
 from train.models.weights import Trained
+from train.parallel.row_takers import Workers
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.sync import all_reduce
-from train.parallel.workers import Workers
 from train.runlog.trace import COMPUTE, EXCHANGE
 
 MEASURED = 5

@@ -30,7 +30,7 @@ from train.parallel.muon import Muon
 from train.parallel.strategy import Choice, StepTiming, Strategy
 from train.parallel.words import Words
 from train.parallel.world import World
-from train.plan.speedup import wire_for
+from train.plan.speed.speedup import wire_for
 from train.runlog.trace import COMPUTE, EXCHANGE
 
 WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}

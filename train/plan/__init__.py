@@ -1,1 +1,7 @@
-"""What will run where, and whether it can: settings, catalogue, memory, shares, speed-up. Imports no torch."""
+"""What will run where, and whether it can. Pure, and without torch.
+
+settings    what a person may set          model      what a model is, and its memory
+machines    what a launch finds of them    speed      their rows and seconds together
+placement   where the weights are          estimate   what a run will take
+launch      what is decided of all that: `launch/decide.py` is the page to begin with
+"""

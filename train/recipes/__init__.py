@@ -20,16 +20,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from train.plan import own_recipe
+from train.plan.settings import own_recipe
 
 if TYPE_CHECKING:
     from train.data.rows import Rows
     from train.engine.loop import Run
     from train.models.backends import Batch, LossModule
     from train.models.weights import Named
-    from train.plan.catalogue import AnyFacts
-    from train.plan.config import OwnConfig, RunConfig
-    from train.plan.fit import Decisions
+    from train.plan.model.catalogue import AnyFacts
+    from train.plan.placement.fit import Decisions
+    from train.plan.settings.config import OwnConfig, RunConfig
 
 Say = Callable[[str], None]
 

@@ -27,10 +27,10 @@ from train.models import picture_bases, pictures
 from train.models.backends import Batch, LossModule
 from train.models.model_files import model_folder
 from train.models.weights import Named, write_whole
-from train.plan.config import ImagesConfig
-from train.plan.fit import Decisions
-from train.plan.hashes import base_hash
-from train.plan.picture_facts import COLOURS, PictureFacts
+from train.plan.model.hashes import base_hash
+from train.plan.model.picture_facts import COLOURS, PictureFacts
+from train.plan.placement.fit import Decisions
+from train.plan.settings.config import ImagesConfig
 from train.recipes import model_card
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from train.errors import BadInput
-from train.plan.catalogue import catalogue, resolve_dataset, resolve_model
+from train.plan.model.catalogue import catalogue, resolve_dataset, resolve_model
 from train.runlog import paths
 
 if TYPE_CHECKING:
-    from train.plan.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
+    from train.plan.settings.config import ImagesConfig, OwnConfig, PretrainConfig, SftConfig
 
 CARD = "README.md"
 

@@ -20,8 +20,8 @@ from train.data.prepare import dataset_files, rows_folder
 from train.data.rows import FORMAT, read_index
 from train.errors import BadInput
 from train.files import file_hash
-from train.plan.catalogue import Dataset
-from train.plan.own_settings import OwnConfig
+from train.plan.model.catalogue import Dataset
+from train.plan.settings.own_settings import OwnConfig
 from train.recipes import dry_step
 from train.recipes.own_file import Functions, call, load, seed_all
 

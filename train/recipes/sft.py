@@ -19,11 +19,11 @@ from train.models import backends
 from train.models.backends import Batch, LossModule, ModelSpec
 from train.models.model_files import model_folder, shape_of
 from train.models.weights import Named
-from train.plan import weight_files
-from train.plan.catalogue import Facts
-from train.plan.config import SftConfig
-from train.plan.fit import Decisions
-from train.plan.hashes import base_hash
+from train.plan.model import weight_files
+from train.plan.model.catalogue import Facts
+from train.plan.model.hashes import base_hash
+from train.plan.placement.fit import Decisions
+from train.plan.settings.config import SftConfig
 from train.recipes import model_card
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from train.data.rows import date_of
 from train.engine.device import precision_of
 from train.models import backends
 from train.models.model_files import model_folder
-from train.plan.catalogue import Model, resolve_model
+from train.plan.model.catalogue import Model, resolve_model
 from train.results.finished_run import FinishedRun
 
 Messages = list[dict[str, str]]

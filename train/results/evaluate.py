@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from train.errors import BadInput
-from train.plan.config import OwnConfig, SftConfig, add_settings, load_config
+from train.plan.settings.config import OwnConfig, SftConfig, add_settings, load_config
 from train.results import finished_run
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def evaluate(args: argparse.Namespace, on_answer: Callable[[dict[str, str]], Non
     from train.data.chat import load_chat
     from train.data.rows import date_of, open_rows
     from train.models.model_files import model_folder
-    from train.plan.catalogue import resolve_model
+    from train.plan.model.catalogue import resolve_model
     from train.results.answers import Questioner
 
     folder = prepared_folder(args)

@@ -26,7 +26,7 @@ from train.errors import BadInput, CheckFailed
 from train.files import file_hash
 from train.hub import pip
 from train.models.model_files import model_folder
-from train.plan.catalogue import Model, resolve_model
+from train.plan.model.catalogue import Model, resolve_model
 from train.recipes import model_card
 from train.results import finished_run
 

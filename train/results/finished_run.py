@@ -14,9 +14,9 @@ from typing import Any
 from train.cache import home_dir
 from train.errors import BadInput
 from train.layout import BASE_MODELS, ROWS
-from train.plan import own_recipe
-from train.plan.config import RunConfig, nearest
 from train.plan.run_name import check_name
+from train.plan.settings import own_recipe
+from train.plan.settings.config import RunConfig, nearest
 from train.runlog import paths
 from train.runlog.tail import read
 

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ..train.drawing import drawing_program
+from ..train.drawing_program import drawing_program
 from . import nvidia_smi
 from .apt_lock import holder
 from .driver_packages import xids

@@ -3,7 +3,7 @@
 import pytest
 
 from console.check_versions import as_data, last_line, table
-from train.plan.odd_versions import judge
+from train.plan.machines.odd_versions import judge
 
 GOOD = {
     "os": "Debian GNU/Linux 12 (bookworm)",

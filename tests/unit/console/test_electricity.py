@@ -13,7 +13,7 @@ from console.electricity import hourly, limit_of, money, of_plan, plan_words, st
 from console.inventory.read import Inventory
 from tests.support.run_files import start, step
 from tests.unit.train.plan.test_plan import card, look, made, nodes
-from train.plan.plan import Plan
+from train.plan.launch.plan import Plan
 
 PRICE = {"motley_kwh_price": 0.3}
 RTX = card("RTX 4070", 12) | {"power.limit": "200.00"}

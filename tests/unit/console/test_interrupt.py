@@ -14,7 +14,7 @@ import pytest
 
 from console import __main__, interrupt, launch, play, processes, restart
 from console.inventory.read import Inventory
-from console.progress import Progress
+from console.playbook_progress import Progress
 from tests.support import pace
 
 # As Ansible: a worker and its SSH client in sessions of their own, and an SSH connection that is kept for later.

@@ -15,8 +15,8 @@ import pytest
 from console import launch_request
 from tests.support import pace
 from train.errors import BadInput
-from train.plan import request
-from train.plan.config import ImagesConfig, PretrainConfig, SftConfig, names_of
+from train.plan.settings import request
+from train.plan.settings.config import ImagesConfig, PretrainConfig, SftConfig, names_of
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 CLUSTER = ["gpu-master", "gpu-worker-1", "gpu-worker-2"]

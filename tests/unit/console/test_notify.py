@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from console import launched, live_view, notify, run_commands
+from console import launched, notify, run_commands, run_view
 from console.follow import Follower, finished_notices
 from console.infra.local import LocalNode
 from console.infra.node import Silent
@@ -127,10 +127,10 @@ def test_the_end_is_shown_before_its_message_is_waited_for(
     events: Any = lambda *_: subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)  # noqa: E731
     monkeypatch.setattr(LocalNode, "events", events)
     said: list[str] = []
-    for module in (live_view, run_commands):
+    for module in (run_view, run_commands):
         monkeypatch.setattr(module, "say", said.append, raising=False)
     notifier = Notifier("", tmp_path, send=lambda *_: said.append("sent") or "")
-    monkeypatch.setattr(live_view.Screen, "tick", lambda _: None)
+    monkeypatch.setattr(run_view.Screen, "tick", lambda _: None)
     run_commands.show([LocalNode(name="a", home="")], RunView(RunState(run="r"), ["a"]), notifier)
     assert said[-1] == "sent" and verdict.partition(":")[0] in said[0]
 

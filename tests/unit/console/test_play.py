@@ -16,7 +16,7 @@ import yaml
 
 from console import play, receipt
 from console.inventory.read import Inventory
-from console.progress import Progress
+from console.playbook_progress import Progress
 
 ROOT = Path(__file__).parents[3]
 SH = "ansible.builtin.shell"

@@ -7,7 +7,7 @@ import pytest
 from console import render
 from plugins.action import launch_plan
 from train.errors import BadInput
-from train.plan import aside
+from train.plan.settings import aside
 
 
 def test_what_is_set_of_the_launch_and_by_the_owner() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from console import restart
-from console.progress import Progress
+from console.playbook_progress import Progress
 
 STOPPED = {"event": "runner_on_failed", "event_data": {"role": "motley_gpu_driver", "task": restart.STOPPED}}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from console import fetch, follow, interrupt, live_view, run_commands
+from console import fetch, follow, interrupt, run_commands, run_view
 from console.infra.local import LocalNode
 from console.infra.node import Silent
 from console.inventory.read import Inventory
@@ -322,7 +322,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     said: list[str] = []
     at = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: at[0])
-    screen = live_view.Screen(RunView(RunState(run="r"), ["a"]), said.append, terminal=False, every_s=10)
+    screen = run_view.Screen(RunView(RunState(run="r"), ["a"]), said.append, terminal=False, every_s=10)
     for second in range(21):
         at[0] = float(second)
         screen.tick()
@@ -334,7 +334,7 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     [
         (Ended(True, ("done · 4 steps",)), ["done · 4 steps"], 0),
         (Ended(False, ("run r failed", "fix: x")), ["✗ run r failed", "  fix: x"], 1),
-        (None, ["the first step is proven on 1 of 2 nodes: a", live_view.DETACHED], 0),
+        (None, ["the first step is proven on 1 of 2 nodes: a", run_view.DETACHED], 0),
     ],
 )
 def test_the_end_is_said_and_decides_the_exit_code(
@@ -351,7 +351,7 @@ def test_ctrl_c_detaches(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
     monkeypatch.setattr(follow.Follower, "follow", interrupted)
     assert run_commands.show([], RunView(RunState(run="r"), ["a"])) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == live_view.DETACHED
+    assert capsys.readouterr().out.splitlines()[-1] == run_view.DETACHED
 
 
 def without_nodes(monkeypatch: pytest.MonkeyPatch, tell: Callable[[str], None]) -> tuple[follow.Follower, list[str]]:

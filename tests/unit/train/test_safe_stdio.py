@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from console import __main__, words
+from console.playbook_progress import Progress
 from console.playbook_view import View
-from console.progress import Progress
 from plugins.callback import calm
 from tests.support import pace
 from train import safe_stdio
@@ -81,7 +81,7 @@ sys.exit(__main__.main())
 """
 FOLLOW = """
 import sys
-from console import __main__, run_commands, live_view
+from console import __main__, run_commands, run_view
 class Endless:
     def __init__(self, nodes, view, tell, tick, notifier):
         self.tell, self.tick = tell, tick
@@ -89,7 +89,7 @@ class Endless:
         while True:
             self.tell("a line")
             self.tick()
-live_view.Follower = Endless
+run_view.Follower = Endless
 view = run_commands.RunView(run_commands.RunState(), [])
 __main__.ACTS["follow"] = lambda inventory, **_: run_commands.show([], view)
 sys.argv = ["console", "follow", "--inventory", "inventory/loopback"]

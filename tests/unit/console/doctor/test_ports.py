@@ -14,7 +14,7 @@ from plugins.filter import doctor as filters
 from plugins.module_utils.motley import firewall_rules, knocking, run_processes
 from tests.support.readings import healthy, with_links, with_node
 from tests.support.spoiled import only, wrong
-from train.plan.cluster_config import ClusterConfig
+from train.plan.launch.cluster_config import ClusterConfig
 
 ROOT = Path(__file__).parents[4]
 RULES = """\

@@ -12,7 +12,7 @@ from console.inventory.check import check
 from console.new_inventory import parse_hosts, write_inventory
 from tests.support import pace
 from train.errors import BadInput
-from train.plan import architectures
+from train.plan.machines import architectures
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 GOOD: dict[str, Any] = {

@@ -14,7 +14,7 @@ from console.kubernetes.reader import reader_pod
 from console.kubernetes.settings import read
 from tests.support import kube_models
 from train.errors import BadInput
-from train.plan.request import HELP
+from train.plan.settings.request import HELP
 
 IMAGE = f"registry.example.org/motley@sha256:{'0' * 64}"
 PORTS = {"presence_port": 29400, "group_ports": [29410, 29489]}

@@ -5,7 +5,7 @@ import pytest
 from console.rent.clore import offer_of
 from console.rent.needs import Needs, judge, needs_of, words
 from lab.market import server
-from train.plan import request
+from train.plan.settings import request
 
 
 def needs(**values: object) -> Needs:

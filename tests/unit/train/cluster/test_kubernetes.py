@@ -12,8 +12,8 @@ import pytest
 
 from train.cluster import kubernetes
 from train.errors import BadInput
-from train.plan.cluster_config import read_cluster
-from train.plan.config import read_yaml
+from train.plan.launch.cluster_config import read_cluster
+from train.plan.settings.config import read_yaml
 
 NODES = [{"name": f"qa-{n}", "address": f"qa-{n}.qa", "processes": 1} for n in range(3)]
 JOB: dict[str, Any] = {"run": "qa", "launch": "a1", "prepare": "qa-prepare", "nodes": NODES, "steps": []}

@@ -16,7 +16,7 @@ from train.cluster.notifier import NodeNotifier
 from train.cluster.timing import TIMING
 from train.cluster.world import World
 from train.notify import Notice, send
-from train.plan.cluster_config import ClusterConfig, Member
+from train.plan.launch.cluster_config import ClusterConfig, Member
 from train.runlog.notices import LOST_S, MAJORITY_S
 
 ALONE = "no answer from b, c; 1 of 3 are no majority, waiting"

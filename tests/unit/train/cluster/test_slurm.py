@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from train.cluster import slurm
 from train.errors import BadInput
-from train.plan.cluster_config import read_cluster
+from train.plan.launch.cluster_config import read_cluster
 
 ENV = {"SLURM_JOB_ID": "70412", "SLURM_NODEID": "1", "SLURMD_NODENAME": "b", "MOTLEY_RUN": "qa", "MOTLEY_TOKEN": "5f"}
 TOLD = [

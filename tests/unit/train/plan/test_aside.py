@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from train.errors import BadInput
-from train.plan import aside
+from train.plan.settings import aside
 
 NIGHT = "22:00-07:00"
 

@@ -9,7 +9,7 @@ import pytest
 from tests.gpu.memory import LENGTH, OFF
 from tests.gpu.results import RECORDED
 from tests.gpu.weights import facts_of
-from train.plan.memory import Setup, memory
+from train.plan.model.memory import Setup, memory
 
 MODELS = {"7b": "llama2-7b", "8b": "llama3.1-8b"}
 

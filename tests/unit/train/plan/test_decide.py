@@ -9,10 +9,11 @@ import pytest
 from console import plan_view
 from tests.unit.train.plan.test_plan import GB, VERSIONS, card, look
 from train.errors import BadInput
-from train.plan import plan, request
-from train.plan.config import load_config
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import request
+from train.plan.settings.config import load_config
 
 PLANS = json.loads(Path(__file__).with_name("plans.json").read_text())
 OLD_PLAN = {"backend": "hf", "precision": "fp32", "load_in": "16bit", "gradient_checkpointing": "false"}

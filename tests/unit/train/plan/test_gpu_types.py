@@ -3,7 +3,7 @@
 import pytest
 
 from train.errors import BadInput
-from train.plan import gpu_types
+from train.plan.machines import gpu_types
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,12 @@ from console import plan_view, render
 from console.electricity import of_plan
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
-from train.plan import pictures, plan, request
-from train.plan.config import ImagesConfig, RunConfig, load_config
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
-from train.plan.picture_facts import PictureFacts
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.model.picture_facts import PictureFacts
+from train.plan.settings import pictures, request
+from train.plan.settings.config import ImagesConfig, RunConfig, load_config
 
 GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}

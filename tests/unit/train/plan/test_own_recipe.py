@@ -14,10 +14,11 @@ from console.electricity import of_plan
 from tests.unit.train.plan.test_plan import VERSIONS, look
 from tests.unit.train.plan.test_pretrain_plan import no_files
 from train.errors import BadInput
-from train.plan import own_recipe, plan, request
-from train.plan.config import OwnConfig, load_config
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import own_recipe, request
+from train.plan.settings.config import OwnConfig, load_config
 
 MINE = """
 import torch

@@ -13,14 +13,16 @@ import yaml
 
 from console import electricity, hub, launched, plan_view, receipt, render
 from train.errors import BadInput
-from train.plan import fit, new_or_resumed, obstacles, plan, request
-from train.plan.catalogue import resolve_model
-from train.plan.cluster_config import read_cluster
-from train.plan.config import load_config
-from train.plan.decide import choose
-from train.plan.memory import Memory
-from train.plan.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
-from train.plan.speedup import remedies_as_text, slows_the_run
+from train.plan.launch import new_or_resumed, obstacles, plan
+from train.plan.launch.cluster_config import read_cluster
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import Memory
+from train.plan.placement import fit
+from train.plan.settings import request
+from train.plan.settings.config import load_config
+from train.plan.speed.speedup import remedies_as_text, slows_the_run
 
 GB = 1 << 30
 REQUEST = request.read({"model": "tiny", "max_steps": 40})

@@ -11,11 +11,12 @@ from console import plan_view, render
 from console.electricity import of_plan
 from tests.unit.train.plan.test_plan import VERSIONS, card, look
 from train.errors import BadInput
-from train.plan import plan, request
-from train.plan.config import load_config
-from train.plan.decide import decide
-from train.plan.nodes import LaunchFacts
-from train.plan.settings import COMMON_COUNTS
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.settings import request
+from train.plan.settings.config import load_config
+from train.plan.settings.every_run import COMMON_COUNTS
 
 GPU = look(cards=[card("RTX 4090", 24) | {"capability": "8.9"}])
 SPEEDS = {"a": {"rows_per_s": 300.0, "fixed_s": 0.0}, "b": {"rows_per_s": 100.0, "fixed_s": 0.0}}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from train.errors import BadInput
-from train.plan.config import load_config
-from train.plan.profiled import profiled_steps, to_record
+from train.plan.settings.config import load_config
+from train.plan.settings.profiled import profiled_steps, to_record
 
 
 def test_a_range_a_step_or_none() -> None:

@@ -20,9 +20,9 @@ from console.inventory.read import Inventory
 from tests.support.folders import inventory_of
 from tests.unit.train.plan.test_plan import files, look, nodes
 from train.errors import BadInput
-from train.plan import request
-from train.plan.config import SftConfig
-from train.plan.new_or_resumed import free_name
+from train.plan.launch.new_or_resumed import free_name
+from train.plan.settings import request
+from train.plan.settings.config import SftConfig
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 BAD_NAMES = ["a\nrm -rf ~", "a b", "../up", "a/b", ".hidden", "-rf", "", "a$(id)", "x" * 101, "ru\u0308n"]

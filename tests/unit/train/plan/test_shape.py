@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from train.errors import BadInput
-from train.plan.config import PretrainConfig, load_config
-from train.plan.memory import parameters
-from train.plan.shape import SIZES, heads_of, near, peak_rate
+from train.plan.model.memory import parameters
+from train.plan.model.shape import SIZES, heads_of, near, peak_rate
+from train.plan.settings.config import PretrainConfig, load_config
 
 
 def of(**values: Any) -> PretrainConfig:

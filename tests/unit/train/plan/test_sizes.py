@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from train.plan import fit, sizes, speedup
-from train.plan.config import PretrainConfig, RunConfig, SftConfig
-from train.plan.decide import choose
-from train.plan.memory import GIB
-from train.plan.nodes import Device
+from train.plan.estimate import sizes
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.memory import GIB
+from train.plan.placement import fit
+from train.plan.settings.config import PretrainConfig, RunConfig, SftConfig
+from train.plan.speed import speedup
 
 NODES = [Device("desktop", "cuda", 24 * GIB), Device("laptop", "cuda", 4 * GIB)]
 MACHINES = [speedup.Machine("desktop", 400.0, 1000.0), speedup.Machine("laptop", 200.0, 1000.0)]

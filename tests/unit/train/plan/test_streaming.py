@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
-from train.plan.catalogue import resolve_model
-from train.plan.config import load_config
-from train.plan.decide import choose
-from train.plan.fit import placed
-from train.plan.memory import GIB, Setup, fits, layer_bytes, memory
-from train.plan.nodes import Device
-from train.plan.streaming import Place, lacks, place
+from train.plan.launch.decide import choose
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import resolve_model
+from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
+from train.plan.placement.fit import placed
+from train.plan.placement.streaming import Place, lacks, place
+from train.plan.settings.config import load_config
 
 CPU = Device("a", "cpu", 48 * GIB)
 IN_4BIT = Setup(load_in="4bit", row_length=512)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from train.errors import BadInput
-from train.plan.nodes import LaunchFacts
-from train.plan.torchrun import Script, decide
+from train.plan.launch.torchrun import Script, decide
+from train.plan.machines.nodes import LaunchFacts
 
 GB = 1 << 30
 CARD = {"name": "NVIDIA GeForce RTX 3060", "bytes": 12 * GB, "used": 0}

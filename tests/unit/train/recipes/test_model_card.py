@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from train.plan.config import SftConfig
+from train.plan.settings.config import SftConfig
 from train.recipes import model_card
 
 SMOLLM2 = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -1,0 +1,83 @@
+"""The ways to train a large model, beside one another."""
+
+import pytest
+
+from tests.support.too_big import facts_of
+from train.__main__ import main
+from train.plan.estimate.compare_placements import ways
+from train.plan.machines.nodes import Device
+from train.plan.model.memory import GIB, Setup
+from train.plan.settings.config import load_config
+
+TRIO = [Device(name, "cuda", gb * GIB, main_bytes=64 * GIB) for name, gb in (("a", 16), ("b", 8), ("c", 8))]
+TFLOPS = {"a": 32.0, "b": 17.0, "c": 17.0}
+
+
+def found(model: str = "qwen2.5-32b", mbit: float = 1000, rows: int = 32, **tflops: float):
+    config = load_config({"model": model, "max_seq_length": 1024, "rows_per_step": rows})
+    setup = Setup(row_length=1024)
+    return {way.name: way for way in ways(config, facts_of(model), setup, TRIO, mbit=mbit, tflops=tflops)}
+
+
+def test_a_32b_on_16_and_8_and_8_gb_is_not_held_but_streamed_or_cut() -> None:
+    options = found(**TFLOPS)
+    assert [name for name, way in options.items() if way.ok] == ["streamed", "cut"]
+    assert options["cut"].gb["a"] > 1.5 * options["cut"].gb["b"]
+    # as the prototype's arithmetic has it, on the same guesses: 333 and 305
+    assert options["streamed"].tokens_per_s == pytest.approx(333, rel=0.03)
+    assert options["cut"].tokens_per_s == pytest.approx(305, rel=0.05)
+    assert round(100 * options["cut"].bubble) == 6
+
+
+def test_no_speed_is_assumed() -> None:
+    assert all(way.tokens_per_s is None for way in found().values())
+
+
+def test_a_slow_link_makes_the_pipe_slower_than_what_crosses_it_once() -> None:
+    fast, slow = found(**TFLOPS), found(mbit=20, **TFLOPS)
+    assert slow["cut"].link_s == pytest.approx(50 * fast["cut"].link_s)
+    for way in ("streamed", "cut"):
+        assert (slow[way].tokens_per_s or 0) < (fast[way].tokens_per_s or 0) / 2
+
+
+def test_a_processor_sends_hidden_states_of_twice_the_size_and_two_neighbours_share_a_link() -> None:
+    config = load_config({"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32, "wire": "fp32"})
+
+    def link_s(*kinds: str) -> float:
+        nodes = [Device(f"{kind}{at}", kind, 1 << 40, main_bytes=1 << 40) for at, kind in enumerate(kinds)]
+        found = ways(config, facts_of("llama2-13b"), Setup(row_length=1024), nodes, mbit=1000, tflops={})
+        alone, cut = (next(way for way in found if way.name == name).link_s for name in ("held", "cut"))
+        return cut - alone
+
+    assert link_s("cuda", "cpu") == pytest.approx(2 * link_s("cuda", "cuda"))
+    assert link_s("cuda", "cuda", "cuda") == pytest.approx(2 * link_s("cuda", "cuda")) == link_s(*["cuda"] * 4)
+
+
+def test_rows_that_go_through_together_make_machines_wait_longer_for_one_another() -> None:
+    config = load_config({"model": "llama2-13b", "max_seq_length": 1024, "rows_per_step": 32})
+    each = {}
+    for rows in (1, 4, 64):
+        setup = Setup(row_length=1024, micro_batch=rows)
+        each[rows] = ways(config, facts_of("llama2-13b"), setup, TRIO, mbit=1e6, tflops=TFLOPS)[-1]
+    assert [round(100 * way.bubble) for way in each.values()] == [6, 20, 67]
+    assert all(way.tokens_per_s for way in (each[1], each[4]))
+    assert (each[1].tokens_per_s or 0) > 1.1 * (each[4].tokens_per_s or 0)
+
+
+def test_the_command_prints_them_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8,laptop=8 --max-seq-length 1024"
+    assert main([*words.split(), "--tflops", "desktop=32,tower=17,laptop=17"]) == 0
+    said = capsys.readouterr().out
+    assert "way       desktop             tower               laptop              link, s a step  tokens/s" in said
+    assert "held      23.6 GB, too small" in said and "cut       12.6 GB, 32 layers" in said
+
+
+def test_a_node_that_is_missing_among_the_speeds_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "plan --model qwen2.5-32b --nodes desktop=16,tower=8 --tflops desktop=32"
+    assert main(words.split()) == 2
+    assert "tflops: tower: name exactly the nodes" in capsys.readouterr().err
+
+
+def test_where_all_hold_it_there_is_nothing_to_choose(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main("plan --model llama2-7b --nodes a=24,b=24".split()) == 0
+    assert "streamed" not in capsys.readouterr().out

@@ -1,0 +1,204 @@
+"""What a plan says of the time that a model takes which is cut."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from console import plan_view
+from tests.unit.train.plan.test_pipeline_placement import card, planned
+from tests.unit.train.plan.test_decide import CPU, GPU, gpu
+from tests.unit.train.plan.test_plan import GB, VERSIONS
+from train.errors import BadInput
+from train.plan.estimate import pipeline_prediction
+from train.plan.launch import plan
+from train.plan.launch.decide import decide
+from train.plan.machines.nodes import LaunchFacts
+from train.plan.placement import fit
+from train.plan.placement.pipeline_split import head_cost
+from train.plan.settings import request
+from train.plan.settings.config import RunConfig, load_config
+from train.plan.speed import speedup
+
+PAIR = (card("a", 8), card("b", 8))
+TRIO = (*PAIR, card("c", 24))
+PIPES = {"pipes": "a+b", "rows_per_step": 32, "micro_batch": 1, "max_seq_length": 1024, "wire": "bf16"}
+
+
+def predicted(found: fit.Fit, speeds: dict[str, float], mbit: float = 1e9, **settings: Any) -> dict[str, Any]:
+    config: RunConfig = load_config({"model": "llama2-13b", **PIPES, **settings})
+    found = fit.cut_by_speed(replace(found, link_mbit=mbit), config, speeds)
+    return pipeline_prediction.predict(found, config, speeds, {})["together"]
+
+
+def test_two_equal_stages_take_what_one_takes_and_the_bubble() -> None:
+    found = planned("llama2-13b", *PAIR)
+    assert found.facts
+    cost = 40 + head_cost(found.facts)
+    told = predicted(found, {"a": 10.0, "b": 10.0})
+    assert told["shares"] == {"a": 32}
+    assert told["compute_s"] == pytest.approx((32 + 1) * cost / 20, rel=0.02)
+    assert told["step_s"] == pytest.approx(told["compute_s"] + told["sync_s"], abs=1e-3)
+
+
+def test_layers_follow_the_speeds_as_far_as_memory_goes() -> None:
+    found = planned("llama2-13b", *PAIR)
+    config = load_config({"model": "llama2-13b", **PIPES})
+    shares = {}
+    for ratio in (1.0, 0.8, 0.01):
+        again = fit.cut_by_speed(found, config, {"a": 10.0, "b": 10.0 * ratio})
+        assert again.cut and again.ok and all(node.memory.total < 8 * GB for node in again.nodes)
+        shares[ratio] = again.cut.layers["a"][1]
+    assert shares[1.0] < shares[0.8] < shares[0.01] < 39
+
+
+def test_a_slow_link_holds_a_pipe_up() -> None:
+    found = planned("llama2-13b", *PAIR)
+    assert found.facts and hasattr(found.facts, "hidden")
+    fast, slow = (predicted(found, {"a": 40.0, "b": 40.0}, mbit) for mbit in (1000, 20))
+    hops_s = speedup.link_seconds(32 * 2 * 1024 * found.facts.hidden, 20)
+    assert slow["compute_s"] > hops_s > fast["compute_s"]
+
+
+def test_who_holds_it_whole_takes_rows_beside_a_pipe_by_its_speed() -> None:
+    found = planned("llama2-13b", *TRIO)
+    assert found.pipes == "a+b,c"
+    told = predicted(found, {"a": 20.0, "b": 20.0, "c": 3.0}, pipes="a+b,c", rows_per_step=64)
+    pipe, alone = told["shares"]["a"], told["shares"]["c"]
+    assert pipe + alone == 64 and alone > 2.5 * pipe  # 3 rows/s beside about 0.95
+    assert told["compute_s"] == pytest.approx(alone / 3.0, rel=0.1)
+
+
+def test_the_plan_of_a_launch_says_it_and_how_to_measure_it() -> None:
+    looks = [gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB} for _ in "ab"]
+    values = {
+        "model": "llama2-13b",
+        "rows_per_step": 32,
+        "max_steps": 100,
+        "max_seq_length": 1024,
+        "run": "qa",
+        "pipes": "a+b",
+    }
+    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.1}, "b": {"rows_per_s": 5.0, "fixed_s": 0.3}}
+
+    def decided(**known: Any) -> plan.Plan:
+        facts = LaunchFacts(
+            addresses=dict.fromkeys("ab", "10.0.0.1"),
+            looks=dict(zip("ab", known.pop("looks", looks), strict=True)),
+            versions=dict.fromkeys("ab", GPU | {"model llama2-13b-4bit": "h"}),
+            code="1",
+            files=no_hub,
+            **known,
+        )
+        return decide(request.read(values), facts)
+
+    first = decided()
+    assert first.settings["pipes"] == "a+b" and not first.prediction
+    told = plan.as_data(first)
+    assert told["calibrate"][:2] == ["calibrate", "--json"]
+    parts = [node["calibrate"] for node in told["nodes"]]
+    assert all("--pipes=a+b" in words and "--micro-batch=2" in words for words in parts)
+    assert [word for words in parts for word in words if "part" in word] == ["--part=0-20", "--part=20-40"]
+
+    then = decided(calibrated=measured)
+    layers = then.fit.cut.layers if then.fit.cut else {}
+    assert layers["a"][1] > 20, "the faster one has more"
+    assert then.prediction["together"]["compute_s"] == pytest.approx(
+        pipeline_prediction.predict(then.fit, then.request.config, {"a": 10.0, "b": 5.0}, {})["together"]["compute_s"]
+        + 0.3
+    )
+    text = "\n".join(plan_view.lines(then))
+    assert f"predicted {then.prediction['together']['step_s']:.2f} s a step (measured in a calibration)" in text
+
+    launched = {"all": first.settings}
+    before = {"run": "earlier", "launched": launched, "speeds": {}, "layer_speeds": {"a": 10.0, "b": 5.0}}
+    again = decided(looks=[look | {"measured": [before]} for look in looks])
+    assert again.speeds.rows_per_s == {"a": 10.0, "b": 5.0} and again.speeds.why == "measured in earlier"
+    whole = {"run": "whole", "launched": launched, "speeds": {"a": 1.0, "b": 1.0}}
+    assert not decided(looks=[look | {"measured": [whole]} for look in looks]).speeds.rows_per_s
+
+
+def test_a_machine_that_is_cut_over_its_own_cards_needs_no_link_and_measures_one_of_them() -> None:
+    two = gpu("RTX 3070", 8) | {"memory_bytes": 6 * GB}
+    two["cards"] = two["cards"] * 2
+    measured = {"a": {"rows_per_s": 10.0, "fixed_s": 0.0}}
+
+    def decided(mbit: float) -> plan.Plan:
+        facts = LaunchFacts(
+            addresses={"a": "10.0.0.1"},
+            looks={"a": two},
+            versions={"a": GPU | {"model llama2-13b-4bit": "h"}},
+            code="1",
+            files=no_hub,
+            proof_mbit=mbit,
+            calibrated=measured,
+        )
+        return decide(request.read({"model": "llama2-13b", "pipes": "a", "max_seq_length": 1024, "run": "qa"}), facts)
+
+    fast, slow = decided(1000), decided(1)
+    assert fast.speeds.rows_per_s == {"a": 10.0}, "of a stage, not of both"
+    assert fast.prediction["together"]["compute_s"] == slow.prediction["together"]["compute_s"] > 0
+    [node] = plan.as_data(fast)["nodes"]
+    assert "--part=0-20" in node["calibrate"]
+
+
+def test_who_is_set_to_stream_streams() -> None:
+    facts = LaunchFacts(
+        addresses=dict.fromkeys("ab", "10.0.0.1"),
+        looks=dict.fromkeys("ab", CPU | {"memory_bytes": 11 * GB // 2}),
+        versions=dict.fromkeys("ab", VERSIONS | {"model tinyllama": "h"}),
+        weights=dict.fromkeys("ab", "stream"),
+        code="1",
+        files=no_hub,
+        proof_mbit=1000,
+        calibrated={name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"},
+    )
+    values = {"model": "tinyllama", "rows_per_step": 64, "lora_r": 4, "run": "qa"}
+    assert decide(request.read(values), facts).settings["pipes"] == "off"
+
+
+@pytest.mark.parametrize(
+    ("kind", "mbit", "asked", "pipes"),
+    [
+        ("cpu", 1000, {}, "a+b"),  # who streams computes forward twice, who is cut on a processor does not
+        ("cpu", 1, {}, "off"),
+        ("cuda", 1000, {}, "off"),  # a card computes forward twice anyway, and waits for nobody
+        ("cpu", 1000, {"pipes": "off"}, "off"),
+        ("cpu", 1000, {"weights": "stream"}, "off"),
+    ],
+)
+def test_a_pipe_takes_the_place_of_streaming_where_it_is_faster(
+    kind: str, mbit: int, asked: dict[str, str], pipes: str
+) -> None:
+    small = gpu("RTX 3070", 8) if kind == "cuda" else CPU | {"memory_bytes": 11 * GB // 2}
+    model = "tinyllama" if kind == "cpu" else "qwen2.5-32b-4bit"
+    values = {
+        "model": "tinyllama" if kind == "cpu" else "qwen2.5-32b",
+        "rows_per_step": 64,
+        "lora_r": 4,
+        "run": "qa",
+    }
+
+    def decided(**known: Any) -> plan.Plan:
+        facts = LaunchFacts(
+            addresses=dict.fromkeys("ab", "10.0.0.1"),
+            looks=dict.fromkeys("ab", small),
+            versions=dict.fromkeys("ab", (GPU if kind == "cuda" else VERSIONS) | {f"model {model}": "h"}),
+            code="1",
+            files=no_hub,
+            proof_mbit=mbit,
+            **known,
+        )
+        return decide(request.read(values | asked), facts)
+
+    assert decided().settings["pipes"] == "off", "without speeds it streams"
+    measured = {name: {"rows_per_s": 0.05, "fixed_s": 0.1} for name in "ab"}
+    found = decided(calibrated=measured)
+    assert found.settings["pipes"] == pipes
+    text = "\n".join(plan_view.lines(found))
+    assert ("where streaming the base would take" in text) == (pipes != "off")
+    assert found.prediction["together"]["step_s"] > 0
+
+
+def no_hub(_: Any) -> Any:
+    raise BadInput("the hub cannot be reached")

@@ -1,0 +1,100 @@
+"""What a run will take whose model is cut, where the speeds of its stages are known. Pure.
+
+A pipe takes as long as its schedule played with them; whoever holds the whole model beside it takes rows by its own
+speed. Each row goes to the worker that would have it done first, as the shares of a run come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from train.plan.estimate.pipeline_time import FLOP, Pipe
+from train.plan.model.catalogue import Facts
+from train.plan.placement import pipeline_split
+from train.plan.placement.fit import Fit, cut_by_speed
+from train.plan.placement.pipeline_placement import stages_of
+from train.plan.settings.config import RunConfig
+from train.plan.settings.pipes import Group, parse_pipes
+from train.plan.speed import speedup
+
+WORTH = 1.1
+"""Times as fast as streaming, from where a cut is worth that machines wait for one another."""
+Seconds = Callable[[int], float]
+"""That a worker takes for so many rows of a step."""
+
+
+def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> dict[str, Any]:
+    """As fit.predict has it. `speeds`: layers of a row per second of each stage, rows of whoever is in no pipe."""
+    groups = parse_pipes(found.pipes)
+    seconds = [_seconds(found, config, group, speeds) for group in groups]
+    counts = split(config.rows_per_step, seconds)
+    compute_s = max(of(count) for of, count in zip(seconds, counts, strict=True) if count)
+    compute_s += max(fixed_s.values(), default=0.0)
+    wire = speedup.wire_for(found.seconds["fp32"]) if config.wire == "auto" else config.wire
+    step_s = compute_s + found.seconds[wire]
+    whole = {
+        "shares": {group[0]: count for group, count in zip(groups, counts, strict=True)},
+        "compute_s": round(compute_s, 4),
+        "sync_s": round(found.seconds[wire], 4),
+        "step_s": round(step_s, 4),
+        "rows_per_s": round(config.rows_per_step / step_s, 3),
+    }
+    return {"wire": wire, "together": whole, "best": whole, "over_even_split": 1.0, "sentences": [], "ways": []}
+
+
+def faster_than_streamed(
+    cut: Fit, config: RunConfig, streaming: Mapping[str, float], step_s: float
+) -> tuple[Fit, dict[str, float]] | None:
+    """The cut over all nodes by their speeds, and these in layers of a row per second, where a step takes clearly less
+    than the `step_s` of streaming; else None. `streaming`: rows per second of each node whose base is streamed."""
+    if cut.lacking or not cut.ok or not isinstance(cut.facts, Facts):
+        return None
+    devices = [node.node for node in cut.nodes]
+    layers = cut.facts.layers + pipeline_split.head_cost(cut.facts)
+    # Who streams computes each layer forward twice.
+    saved = FLOP[True] / FLOP[pipeline_split.checkpoints(cut.setup, devices)]
+    speeds = {name: rate * layers * saved for name, rate in streaming.items()}
+    found = cut_by_speed(cut, config, speeds)
+    if not found.cut or found.cut.lacking:
+        return None
+    whole = predict(found, config, speeds, {})["together"]
+    if whole["step_s"] * WORTH > step_s:
+        return None
+    why = f"{whole['step_s']:.2f} s a step, where streaming the base would take {step_s:.2f} s"
+    return replace(found, cut=replace(found.cut, why=why)), speeds
+
+
+def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
+    """That go through at a time."""
+    groups = parse_pipes(found.pipes)
+    own = next(group for group in groups if node in group)
+    count = len(stages_of(own, [one.node for one in found.nodes]))
+    return pipeline_split.rows_at_once(config, config.max_seq_length, len(groups), count)
+
+
+def _seconds(found: Fit, config: RunConfig, group: Group, speeds: Mapping[str, float]) -> Seconds:
+    facts, cut = found.facts, found.cut
+    assert cut and isinstance(facts, Facts)
+    if group not in cut.counts:
+        return lambda rows: rows / speeds[group[0]]
+    devices = stages_of(group, [node.node for node in found.nodes])
+    link_s = speedup.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
+    pipe = Pipe(
+        speeds=[speeds[one.node] for one in devices],
+        counts=cut.counts[group],
+        head_layers=pipeline_split.head_cost(facts),
+        hop_s=link_s if len(group) > 1 else 0.0,  # from card to card it takes next to nothing
+        at_once=rows_in_pipe(found, config, group[0]),
+        checkpoints=pipeline_split.checkpoints(found.setup, devices),
+    )
+    return pipe.seconds
+
+
+def split(rows: int, seconds: Sequence[Seconds]) -> list[int]:
+    """Each row to the worker that would have it done first."""
+    counts = [0] * len(seconds)
+    for _ in range(rows):
+        counts[min(range(len(seconds)), key=lambda at: (seconds[at](counts[at] + 1), at))] += 1
+    return counts

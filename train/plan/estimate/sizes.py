@@ -1,0 +1,89 @@
+"""The sizes that have a name, each with its memory and time on these nodes: what a person chooses from. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from train.plan.machines.nodes import gb
+from train.plan.model.catalogue import Facts
+from train.plan.model.memory import GIB, linear_parameters
+from train.plan.placement import fit
+from train.plan.settings.config import RunConfig
+from train.plan.speed import speedup
+from train.plan.speed.speedup import TOO_MUCH
+
+
+def sizes(
+    config: RunConfig, found: fit.Fit, machines: Sequence[speedup.Machine], prediction: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """`machines` and `prediction`: where the nodes' speeds are known, of the size that was asked for; the others follow
+    from their work. Empty for a recipe that has no sizes."""
+    rows: list[dict[str, Any]] = []
+    if found.facts is None:
+        return rows
+    for name, other in config.sizes().items():
+        facts = other.start_model().facts
+        assert isinstance(facts, Facts) and isinstance(found.facts, Facts)
+        devices = [node.node for node in found.nodes]
+        one = fit.fit(other, found.decisions, devices, model=name, facts=facts, mbit=found.link_mbit)
+        sync_s, wire = exchange(one, machines, config.wire)
+        times = work(facts, config.max_seq_length) / work(found.facts, config.max_seq_length)
+        compute_s = prediction["together"]["compute_s"] * times if prediction else None
+        rows.append(
+            {
+                "size": name,
+                "weights": one.trained_weights,
+                "needs_bytes": max(node.memory.total for node in one.nodes),
+                "fits": one.ok,
+                "wire": wire,
+                "sync_s": round(sync_s, 3),
+                "step_s": None if compute_s is None else round(compute_s + sync_s, 3),
+            }
+        )
+    return rows
+
+
+def exchange(one: fit.Fit, machines: Sequence[speedup.Machine], wire: str) -> tuple[float, str]:
+    """Seconds, and in which precision."""
+    seconds = one.seconds
+    if machines:
+        whole = {name: one.trained_weights * size for name, size in speedup.WIRE_BYTES.items()}
+        seconds = {name: speedup.sync_seconds(machines, size) for name, size in whole.items()}
+    chosen = speedup.wire_for(seconds["fp32"]) if wire == "auto" else wire
+    return seconds[chosen], chosen
+
+
+def work(facts: Facts, length: int) -> float:
+    """Of a token, up to a factor: each matrix once, the table that it comes out by, and attention over half the row."""
+    return linear_parameters(facts) + facts.vocab * facts.hidden + facts.layers * facts.hidden * length
+
+
+def as_text(rows: Sequence[Mapping[str, Any]], flag: str = "") -> list[str]:
+    if not rows:
+        return []
+    lines = ["sizes by name, on these nodes:"]
+    for row in rows:
+        step = "" if row["step_s"] is None else f", {row['step_s']:.2f} s a step"
+        fits = "" if row["fits"] else ", too large for a node here"
+        needs = f"{row['needs_bytes'] / GIB:.1f} GB a node"
+        travels = f"{row['sync_s']:.2f} s all-reduce ({row['wire']})" if row["sync_s"] else "nothing travels"
+        choice = f"{flag}size={row['size']}"
+        lines.append(f"  {choice:<14}{row['weights'] / 1e6:>6.1f} M weights, {needs}, {travels}{step}{fits}")
+    return lines
+
+
+def cost_of_exchange(found: fit.Fit, wire: str, prediction: Mapping[str, Any], config: RunConfig) -> str:
+    """What it means that all weights travel, and what makes that bearable."""
+    if len(found.nodes) < 2 or not found.setup.full:
+        return ""
+    if found.facts is None:
+        return "all weights travel in each step; how many they are shows only when the model is built"
+    sent, seconds, (count, noun) = found.traffic[wire], found.seconds[wire], config.step_words
+    text = f"all {found.trained_weights / 1e6:.1f} M weights travel in each step: {gb(sent)} a node, {seconds:.2f} s"
+    if prediction:
+        changes = f"more {noun} a step{', or sync=local,' if config.optimizer == 'adamw' else ''} make it less"
+        part = seconds / (seconds + prediction["together"]["compute_s"])
+        text += f", {part:.0%} of a step of {count} {noun}"
+        return text + ("" if part <= TOO_MUCH else f"; {changes}")
+    return text

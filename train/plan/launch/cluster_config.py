@@ -1,0 +1,162 @@
+"""cluster_config.yaml: who trains together, at which addresses. The launch writes it; it can be written by hand.
+
+run: qa
+node: gpu-worker-1                  # this node
+token: 5f…                          # one launch's secret: agents without it are not ours
+nodes:                              # in the agreed order, the head first; the same on every node
+  - {name: gpu-master, address: 10.77.0.11, processes: 1}
+  - {name: gpu-worker-1, address: 10.77.0.12, processes: 2}    # or a name, asked again at each connect
+aside: {hours: "22:00-07:00"}       # when this node steps aside by itself (aside.py)
+pipe: {layers: 40, layer_bytes: 160000000, holds: {gpu-master: 26, gpu-worker-1: 14}}  # of a model that is cut
+interface: enp3s0                   # the NIC that leads to the others
+presence_port: 29400
+group_ports: [29410, 29489]         # another one for each plan
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.layout import GROUP_PORTS, HEARTBEAT_PORT
+from train.plan.placement.pipeline_split import Room
+from train.plan.run_name import RULE, is_name
+from train.plan.settings.aside import AsideRules, rules
+from train.plan.settings.config import nearest, read_yaml
+
+NODE_KEYS = ("name", "address", "processes")
+LABEL = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+HOST_NAME = re.compile(rf"(?=.{{1,253}}$)(?=.*[a-z])({LABEL}\.)*{LABEL}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Member:
+    name: str
+    address: str
+    processes: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterConfig:
+    run: str
+    node: str
+    token: str
+    nodes: tuple[Member, ...]
+    interface: str = ""
+    presence_port: int = HEARTBEAT_PORT
+    group_ports: tuple[int, int] = GROUP_PORTS
+    aside: AsideRules = field(default_factory=AsideRules)
+    pipe: Room | None = None
+    """Of a model that is cut over the nodes: how many of its layers each process of a node can hold."""
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(node.name for node in self.nodes)
+
+    @property
+    def room(self) -> Room | None:
+        """The same, of whole nodes."""
+        if self.pipe is None:
+            return None
+        held = {node.name: node.processes * self.pipe.of([node.name]) for node in self.nodes}
+        return replace(self.pipe, holds=held)
+
+    def of(self, name: str) -> Member:
+        return next(node for node in self.nodes if node.name == name)
+
+
+def read_cluster(file: Path) -> ClusterConfig:
+    values = read_yaml(file, "cluster file")
+    known = ClusterConfig.__dataclass_fields__
+    for key in values:
+        if key not in known:
+            raise BadInput(f"unknown key '{key}'{nearest(str(key), known)}", f"file: {file}")
+    try:
+        return _checked(values)
+    except BadInput as error:
+        raise BadInput(str(error), f"file: {file}", "./motley launch writes it again") from None
+
+
+def _checked(values: dict[str, Any]) -> ClusterConfig:
+    for key in ("run", "node", "token"):
+        if not isinstance(values.get(key), (str, int)) or not str(values[key]):
+            raise BadInput(f"{key}: a word is missing")
+    nodes = values.get("nodes")
+    if not isinstance(nodes, list) or not nodes:
+        raise BadInput("nodes: a list of {name, address, processes} is missing")
+    read = tuple(_node(entry) for entry in nodes)
+    for what in ("name", "address"):
+        each = [getattr(node, what) for node in read]
+        if twice := sorted({one for one in each if each.count(one) > 1}):
+            raise BadInput(f"nodes: the {what} {twice[0]} stands there twice")
+    names = [node.name for node in read]
+    if str(values["node"]) not in names:
+        raise BadInput(f"node: '{values['node']}' is none of nodes{nearest(str(values['node']), names)}")
+    run = str(values["run"])
+    if not is_name(run):
+        raise BadInput(f"run: '{run}' cannot name a run; use {RULE}")
+    return ClusterConfig(
+        run=run,
+        node=str(values["node"]),
+        token=str(values["token"]),
+        nodes=read,
+        interface=str(values.get("interface") or ""),
+        presence_port=_port("presence_port", values.get("presence_port", HEARTBEAT_PORT)),
+        group_ports=_ports(values.get("group_ports", list(GROUP_PORTS))),
+        aside=rules(values.get("aside") or {}),
+        pipe=_room(values.get("pipe"), names),
+    )
+
+
+def _room(value: Any, names: list[str]) -> Room | None:
+    if value is None:
+        return None
+    try:
+        holds = {str(name): int(count) for name, count in dict(value["holds"]).items()}
+        found = Room(int(value["layers"]), int(value["layer_bytes"]), holds)
+    except (KeyError, TypeError, ValueError):
+        raise BadInput("pipe: it is not {layers, layer_bytes, holds: {NODE: LAYERS}}") from None
+    for name in holds:
+        if name not in names:
+            raise BadInput(f"pipe: '{name}' is none of nodes{nearest(name, names)}")
+    return found
+
+
+def _node(entry: Any) -> Member:
+    if not isinstance(entry, dict):
+        raise BadInput(f"nodes: '{entry}' is not {{name, address, processes}}")
+    for key in entry:
+        if key not in NODE_KEYS:
+            raise BadInput(f"nodes: unknown key '{key}'{nearest(str(key), NODE_KEYS)}")
+    name, processes = str(entry.get("name") or ""), entry.get("processes", 1)
+    if not name:
+        raise BadInput("nodes: a node has no name")
+    address = str(entry.get("address") or "")
+    if not HOST_NAME.fullmatch(address):
+        try:
+            address = str(ipaddress.ip_address(address))
+        except ValueError:
+            what = f"nodes: {name}: '{entry.get('address')}' is neither an address nor a name in small letters"
+            raise BadInput(what) from None
+    if isinstance(processes, bool) or not isinstance(processes, int) or processes < 1:
+        raise BadInput(f"nodes: {name}: processes must be 1 or more, not '{processes}'")
+    return Member(name=name, address=address, processes=processes)
+
+
+def _port(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1024 <= value <= 65535:
+        raise BadInput(f"{key}: '{value}' is not a port between 1024 and 65535")
+    return value
+
+
+def _ports(value: Any) -> tuple[int, int]:
+    if not isinstance(value, (list, tuple)) or len(value) != 2:
+        raise BadInput("group_ports: two numbers are needed, the first and the last port")
+    first, last = (_port("group_ports", port) for port in value)
+    if first > last:
+        raise BadInput(f"group_ports: {first} is above {last}")
+    return first, last

@@ -1,0 +1,64 @@
+"""What a run decided by itself, kept beside its checkpoints and obeyed from then on, whoever takes part.
+
+Two GPUs and a CPU compute in fp32; when the CPU's machine dies, the two that are left must not turn to bf16.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from train.files import write_atomic
+from train.plan.placement import fit
+from train.plan.settings.config import RunConfig
+from train.runlog.paths import DECIDED
+
+STEPPING = "stepping"
+"""Where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
+NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
+MICRO_BATCH = "micro_batch "
+"""How a name begins that says whose micro-batch it is, and what it depends on."""
+ALL_STREAMED = ", all streamed"
+"""How it ends where layers of a streamed base were held on a card, and it ran out of memory."""
+
+
+def read(config: RunConfig) -> dict[str, str]:
+    """Of this run, else of the one that it continues; empty where nothing is decided yet."""
+    if config.resume == "never":
+        return {}
+    runs = [config.run] if config.resume == "auto" else [config.run, config.resume]
+    for run in runs:
+        try:
+            found = json.loads((config.checkpoint_folder(run) / DECIDED).read_text())
+            return {name: str(found[name]) for name in found if name in NAMES or name.startswith(MICRO_BATCH)}
+        except (OSError, ValueError):
+            continue
+    return {}
+
+
+def obey(config: RunConfig, by_rank: Iterable[Mapping[str, str]]) -> tuple[RunConfig, list[str], dict[str, str]]:
+    """The settings with what was decided in place of `auto`, why, and all that was decided; `by_rank` is what each rank
+    has read."""
+    known: dict[str, str] = {}
+    for one in by_rank:
+        known = {**one, **known}
+    open_: dict[str, Any] = {name: value for name, value in known.items() if getattr(config, name, "") == "auto"}
+    why = ", ".join(f"{name} {value}" for name, value in open_.items())
+    return replace(config, **open_), [f"{why}: decided when the run began"] if why else [], known
+
+
+def stepping(on_processor: bool) -> str:
+    return "processor" if on_processor else "device"
+
+
+def keep(config: RunConfig, **decided: str) -> None:
+    """Adds to what is known: some of it is measured only while it trains."""
+    known = read(replace(config, resume="auto"))
+    if known | decided == known:
+        return
+    with contextlib.suppress(OSError):  # a full disk: the next checkpoint says so
+        file = config.checkpoint_folder() / DECIDED
+        write_atomic(file, (json.dumps(known | decided, indent=1) + "\n").encode())

@@ -1,0 +1,151 @@
+"""Which run is meant: a new one, one that continues, or another one's continuation."""
+
+from __future__ import annotations
+
+import difflib
+import itertools
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.placement.fit import NAMES
+from train.plan.run_name import as_name
+from train.plan.settings import own_recipe
+from train.plan.settings.config import RunConfig
+from train.plan.settings.request import MATH, START, Request, read
+
+PLACES = ("model", "dataset", "recipe", "tokenizer")
+"""Settings that may lead to a file of this computer, which is sent to the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A run that some node knows."""
+
+    launched: dict[str, Any]
+    step: int
+    done: bool
+    from_here: dict[str, Any] = field(default_factory=dict)
+    """As this computer launched it last, by its own record."""
+
+
+def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[str, Known]:
+    """By name, from all nodes: the furthest step, and the settings wherever they are written."""
+    found: dict[str, Known] = {}
+    for look in looks.values():
+        for name, run in look["runs"].items():
+            was = found.get(name, Known({}, 0, False))
+            launched, step = was.launched or run["launched"], max(was.step, run["step"])
+            found[name] = Known(launched, step, was.done or run["done"], from_here.get(name, {}))
+    return dict(sorted(found.items()))
+
+
+def settings_before(known: Known) -> dict[str, Any]:
+    """As it was launched, and what was decided for it then: other nodes must not decide otherwise."""
+    everything = known.launched.get("all", {})
+    decided = {name: everything[name] for name in NAMES if everything.get(name, "auto") != "auto"}
+    return {**decided, **known.launched.get("given", {})} if "given" in known.launched else {}
+
+
+def choose_run(request: Request, runs: dict[str, Known]) -> Request:
+    """`resume: NAME` takes that run's settings; a run without a name gets that of model and data, with a number."""
+    resume = request.config.resume
+    if resume not in ("auto", "never"):
+        return resumed(resume, request, runs)
+    from_start = resume == "never"
+    name = request.config.run if request.given.get("run") else free_name(request, runs, from_start=from_start)
+    known = None if from_start else runs.get(name)
+    if known and known.done:
+        raise BadInput(
+            f"run: '{name}' is done", fix=f"fix: -e run={unused(name, runs)}, or begin it again: -e resume=never"
+        )
+    if known:
+        refuse_changes(request, known, unused(name, runs))
+    # A restart within the run must continue it, not begin again: nodes get `auto` in any case.
+    before = settings_of_before(name, known, request.given) if known else {}
+    values = {**before, **request.given, "run": name, "resume": "auto"}
+    return begun(request, values, known, from_start=from_start)
+
+
+def settings_of_before(name: str, known: Known, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A node's word alone chooses no file of this computer: it would be sent there. Nor another setting of a run that
+    this computer has launched."""
+    values, launched = settings_before(known), known.from_here.get("given", {})
+    for place in PLACES:
+        value = values.get(place)
+        if place not in given and value and value != launched.get(place) and Path(str(value)).expanduser().exists():
+            raise BadInput(
+                f"{place}: the nodes say that {name} was launched with {value}; this computer did not launch it so, "
+                "and has a file or folder of that name, which the nodes would get",
+                fix=f"fix: if that is what you want: -e {place}={value}",
+            )
+    return {**values, **launched}
+
+
+def resumed(name: str, request: Request, runs: dict[str, Known]) -> Request:
+    if name not in runs:
+        near = difflib.get_close_matches(name, runs, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(runs) or 'none yet'}"
+        raise BadInput(f"resume: no node knows a run '{name}'", fix=f"fix: {hint}")
+    known = runs[name]
+    refuse_changes(request, known, unused(name, runs))
+    values = {**settings_of_before(name, known, request.given), **request.given}
+    if not settings_before(known) and "model" not in values:
+        raise BadInput(
+            f"resume: how {name} was launched is not written down any more", fix="fix: give its settings again"
+        )
+    if request.given.get("run") not in (None, name):  # a branch: its own files, from the other one's last step on
+        return begun(request, values, known, why=f"begins where {name} is, at step {known.step}")
+    del values["resume"]
+    return begun(request, {**values, "run": name}, known)
+
+
+def begun(
+    request: Request, values: dict[str, Any], known: Known | None, *, why: str = "", from_start: bool = False
+) -> Request:
+    step = known.step if known else 0
+    why = why or (f"continues after step {step}" if step else START)
+    found = replace(read(values, request.home), step=step, why=why, from_start=from_start)
+    if known and (changed := conflicts(found, ["recipe"], known)):
+        raise BadInput(changed, fix="fix: put the old file back, or begin a new run with another name")
+    return found
+
+
+def refuse_changes(request: Request, known: Known, free: str) -> None:
+    if changed := conflicts(request, request.given, known):
+        raise BadInput(changed, fix=f"fix: leave that out, or begin a new run: -e run={free}")
+
+
+def conflicts(request: Request, names: Iterable[str], known: Known) -> str:
+    """A setting that decides the loss curve and is not what the run began with."""
+    before, now = known.launched.get("all", {}), request.settings
+    before = before and {"recipe": RunConfig.recipe} | before  # runs of before there were recipes have none
+    if "recipe" in names and own_recipe.is_file(now["recipe"]) and own_recipe.is_file(before.get("recipe", "")):
+        if now["recipe_hash"] != before["recipe_hash"]:
+            return (
+                f"recipe: {now['recipe']} is not the file that the run was launched with: another file is another run"
+            )
+        before = before | {"recipe": now["recipe"]}  # the same file in another place
+    for name in dict.fromkeys((*MATH, *request.config.scoped("math"), "model", "dataset")):
+        if name in names and name in now and name in before and now[name] not in (before[name], "auto"):
+            return f"{name}: the run was launched with {before[name]}, {now[name]} is asked for"
+    return ""
+
+
+def free_name(request: Request, runs: dict[str, Known], *, from_start: bool) -> str:
+    """MODEL-DATA; the same again continues where it stopped, anything else gets the next number."""
+    stem = as_name(f"{request.model.name}-{request.dataset.name}").lower()
+    for count in itertools.count(1):
+        name = stem if count == 1 else f"{stem}-{count}"
+        known = runs.get(name)
+        if known is None or (not from_start and not known.done and not conflicts(request, request.settings, known)):
+            return name
+    raise AssertionError
+
+
+def unused(name: str, runs: dict[str, Known]) -> str:
+    stem = re.sub(r"-\d+$", "", name)
+    return next(f"{stem}-{count}" for count in itertools.count(2) if f"{stem}-{count}" not in runs)

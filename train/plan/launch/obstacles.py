@@ -1,0 +1,130 @@
+"""What blocks a launch, each with its fix, all at once."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from train.plan.machines import odd_versions
+from train.plan.machines.nodes import PlanNode, gb, short_name
+from train.plan.machines.odd_versions import Versions
+from train.plan.placement.fit import Fit
+from train.plan.placement.streaming import lacks
+
+KEPT_FREE_BYTES = 2_000_000_000
+"""What checkpoints, rows and logs of a run may take beside the model."""
+
+
+def running(looks: Mapping[str, Any], or_wait: str = "wait for its end by itself: -e queue=true") -> list[str]:
+    where: dict[str, list[str]] = {}
+    for name, look in looks.items():
+        if look["run_on"]:
+            where.setdefault(look["run_on"], []).append(name)
+    runs = "; ".join(f"'{run}' is running on {', '.join(nodes)}" for run, nodes in where.items())
+    return [f"{runs}\nfix: ./motley stop, or {or_wait}"] if runs else []
+
+
+def unequal(versions: Mapping[str, Versions]) -> list[str]:
+    """Versions that must agree and do not. Code, models and data are not among them: a launch brings them."""
+    verdict = odd_versions.judge(versions)
+    odd = [entry for entry in verdict.odd if entry.key.partition(" ")[0] not in ("train", "model", "data")]
+    causes = [entry for entry in odd if entry.cause == entry.key]
+    findings = []
+    for key, same in itertools.groupby(causes, key=lambda entry: entry.key):
+        entries = list(same)
+        where = ",".join(entry.node for entry in entries)
+        fix = re.sub(rf"(?<![\w-]){re.escape(entries[0].node)}(?![\w-])", where, entries[0].fix)
+        fix = fix if len(entries) < len(versions) else fix.replace(f" --nodes {where}", "")
+        needed = entries[0].what == verdict.rules[key].needed
+        findings.append(
+            f"{where}: {'' if needed else f'{key} '}{entries[0].what}\nfix: {fix}   (./motley check-versions shows all)"
+        )
+    return findings
+
+
+def closed(nodes: list[PlanNode]) -> list[str]:
+    """One finding for each node that others do not reach; who reaches nobody is to blame himself."""
+    apart = {node.name: set(node.look["missed"]) for node in nodes}
+    cut_off = {name for name, missed in apart.items() if len(nodes) > 2 and len(missed) == len(nodes) - 1}
+    findings = []
+    for node in nodes:
+        callers = [name for name, missed in apart.items() if node.name in missed and name not in cut_off - {node.name}]
+        if node.name in cut_off or callers:
+            what = f"it does not answer {', '.join(callers)}" if callers else "it reaches no other node"
+            fix = f"./motley bootstrap --phase firewall --nodes {node.name}; your own rules: sudo nft list ruleset"
+            findings.append(
+                f"{node.name}: {what} on the ports of runs: a firewall there, or a router that isolates Wi-Fi clients\n"
+                f"fix: {fix}; or leave it out: -e nodes={others(nodes, node)}"
+            )
+    return findings
+
+
+def blocking(
+    nodes: list[PlanNode], bytes_to_come: Mapping[str, int] | None = None, kept_bytes: int = KEPT_FREE_BYTES
+) -> list[str]:
+    """`bytes_to_come`: what a node will be sent; `kept_bytes`: what checkpoints, rows and logs take beside."""
+    findings = [
+        f"{node.name}: {node.look['route']['why']}\n"
+        f"fix: ./motley bootstrap --phase static_ip --nodes {node.name}, or leave it out: "
+        f"-e nodes={others(nodes, node)}"
+        for node in nodes
+        if node.look["route"]["why"]
+    ]
+    findings += [
+        f"{node.name}: port {taken} is taken there, by another program or by a run that lost its files\n"
+        f"fix: ./motley stop; if it is another program (sudo ss -ltnp 'sport = :{taken}'): end it, or "
+        f"-e motley_render_presence_port={taken + 1}"
+        for node in nodes
+        if (taken := node.look["port_taken"])
+    ]
+    findings += closed(nodes)
+    for node in nodes:
+        needed = (bytes_to_come or {}).get(node.name, 0) + kept_bytes
+        if node.look["free_bytes"] < needed:
+            findings.append(
+                f"{node.name}: {gb(node.look['free_bytes'])} are free, {gb(needed)} are needed "
+                f"({'the base model, and ' if bytes_to_come else ''}{gb(kept_bytes)} for checkpoints)\n"
+                f"fix: make room on it (sudo du -xhd1 / | sort -h), or leave it out: -e nodes={others(nodes, node)}"
+            )
+    return findings
+
+
+def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
+    """Where fewer processes are set than a node has cards, the first ones on the bus compute."""
+    found = []
+    for node in nodes:
+        larger = [card for card in node.look["cards"][node.processes :] if card["bytes"] > node.bytes]
+        if node.device == "cuda" and larger:
+            smallest = min(node.cards, key=lambda card: int(card["bytes"]))
+            found.append(
+                f"{node.name} trains on its {short_name(smallest)}, the first on the bus, while its "
+                f"{short_name(larger[0])} has more memory: let them change slots"
+            )
+    return found
+
+
+def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
+    """Each node that lacks memory with its numbers; the mildest setting that helps, or the nodes that would do."""
+    small = [entry for entry in fit.nodes if not entry.fits]
+    if not small:
+        return []
+    lines = [
+        f"{entry.node.node} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
+        f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
+        for entry in small
+    ]
+    if fit.lacking:
+        lines.append(fit.lacking)
+    fitting = [node.name for node in nodes if node.name not in {entry.node.node for entry in small}]
+    options = [f"-e nodes={','.join(fitting)}"] if fitting else []
+    if all(entry.fix for entry in small):
+        together = {name: value for entry in small for name, value in (entry.fix or {}).items()}
+        options.insert(0, " ".join(f"-e {name}={str(value).lower()}" for name, value in together.items()))
+    fix = ", or ".join(options) or "choose a smaller model; no setting makes it fit here"
+    return ["\n".join([*lines, f"fix: {fix}"])]
+
+
+def others(nodes: list[PlanNode], without: PlanNode) -> str:
+    return ",".join(node.name for node in nodes if node is not without) or "OTHERS"

@@ -1,0 +1,106 @@
+"""How a training script of your own runs over the cluster by plain torchrun: each node's line, or what blocks it.
+
+    torchrun --nnodes=3 --node-rank=1 --nproc-per-node=2 --local-addr=… --master-addr=… --master-port=29400 train.py
+
+One static group: nodes in the inventory's order, the first one hosts the store. torchrun restarts nothing: in a static
+group its --max-restarts left the other machines hanging.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.errors import BadInput
+from train.layout import HEARTBEAT_PORT
+from train.plan.launch import obstacles
+from train.plan.machines.nodes import LaunchFacts, PlanNode, nodes_of
+from train.plan.run_name import as_name
+
+FOLDER = "scripts/torchrun"
+"""Below a node's home; in it a folder for each run."""
+NOT_GIVEN = "shares by speed, exact resume, survival of a lost machine, the report"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Script:
+    """What a person typed."""
+
+    name: str
+    """Of the file, below its folder; or of a module that the nodes have."""
+    arguments: list[str] = field(default_factory=list)
+    is_module: bool = False
+    folder: str = ""
+    """On the controller; all of it is brought to the nodes."""
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Name below the folder → size and sha256."""
+    run: str = ""
+
+    @property
+    def typed(self) -> str:
+        return " ".join([self.name, *self.arguments])
+
+
+def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> dict[str, Any]:
+    """What each node runs; BadInput with everything that blocks it."""
+    nodes = nodes_of(facts)
+    busy = obstacles.running(facts.looks, or_wait="wait for its end")
+    findings = busy or obstacles.unequal(facts.versions) + obstacles.blocking(nodes)
+    if findings:
+        raise BadInput("\n".join(findings).replace("-e nodes=", "--nodes "))
+    run = chosen_run(script, facts.looks)
+    words = {node.name: torchrun_words(script, nodes, node, port) for node in nodes}
+    return {
+        "run": run,
+        "script": script.typed,
+        "source": script.folder,
+        "files": script.files,
+        "folder": f"{FOLDER}/{run}" if script.files else "",
+        "old_code": [name for name, versions in facts.versions.items() if versions["train"] != facts.code],
+        "warnings": [f"{why}; it is skipped" for why in facts.off.values()],
+        "nodes": [
+            {
+                "name": node.name,
+                "address": node.address,
+                "home": node.look["home"],
+                "card": node.look["route"]["nic"],
+                "cores": node.look["cores"],
+                "computes_on": node.computes_on,
+                "processes": node.processes,
+                "words": words[node.name],
+            }
+            for node in nodes
+        ],
+    }
+
+
+def torchrun_words(script: Script, nodes: list[PlanNode], own: PlanNode, port: int) -> list[str]:
+    options: dict[str, Any] = {
+        "nnodes": len(nodes),
+        "node-rank": nodes.index(own),
+        "nproc-per-node": own.processes,
+        "local-addr": own.address,
+        "master-addr": nodes[0].address,
+        "master-port": port,
+    }
+    if own.processes > 1:  # each line whole, behind its rank; otherwise two processes write into one
+        options |= {"tee": 3, "log-dir": f"{own.look['home']}/.cache/torchrun"}
+    line = [f"--{name}={value}" for name, value in options.items()]
+    return [*line, *(["--module"] if script.is_module else []), script.name, *script.arguments]
+
+
+def chosen_run(script: Script, looks: Mapping[str, Any]) -> str:
+    """The name that was given, also again: its folder and what the script left there stay. Else a new one."""
+    known: dict[str, dict[str, Any]] = {}
+    for look in looks.values():
+        for name, facts in look["runs"].items():
+            known[name] = known.get(name) or facts["launched"]
+    if known.get(script.run):
+        raise BadInput(f"run: '{script.run}' is a run of launch", fix="fix: another name: --run NAME")
+    if script.run:
+        return script.run
+    stem = as_name(script.name.rpartition("/")[2].removesuffix(".py"))
+    names = itertools.chain([stem], (f"{stem}-{count}" for count in itertools.count(2)))
+    return next(name for name in names if name not in known)

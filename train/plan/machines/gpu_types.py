@@ -1,0 +1,35 @@
+"""What a card's type in Slurm's Gres means, as far as its name says it: memory, of each name the least that is sold."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.machines import architectures
+
+MEMORY_GB = {
+    **{"5090": 32, "5080": 16, "5070ti": 16, "5070": 12, "5060ti": 8, "5060": 8, "4090": 24, "4080": 16, "4070ti": 12},
+    **{"4070laptop": 8, "4070max": 8, "4070": 12, "4060ti": 8, "4060": 8, "3090": 24, "3080ti": 12, "3080": 10},
+    **{"3070": 8, "3060ti": 8, "3060": 12, "2080ti": 11, "2080": 8, "a100": 40, "h100": 80, "h200": 141, "b200": 180},
+    **{"gh200": 96, "v100": 16, "t4": 16, "l40": 48, "l4": 24, "a10g": 24, "a10": 24, "a16": 16, "a30": 24, "a40": 48},
+    **{"a6000": 48, "a5000": 24, "a4000": 16, "a2000": 6, "a1000": 4, "6000ada": 48},
+}
+
+
+def card(kind: str, given_gb: Any = None) -> dict[str, Any]:
+    """As nvidia-smi would name it; its memory is what is given, else what its name means."""
+    plain = re.sub(r"[^a-z0-9]", "", kind.lower())
+    known = MEMORY_GB.get(max((name for name in MEMORY_GB if name in plain), key=len, default=""), 0)
+    if not (given_gb or known):
+        raise BadInput(f"how much memory a card of type '{kind}' has is not known", fix="fix: -e slurm_gpu_gb=24")
+    spaced = re.sub(r"(rtx|gtx)(\d{4})(ti)?", r"\1 \2 \3", re.sub(r"[^a-z0-9]+", " ", kind.lower()))
+    found = architectures.of_name(spaced)
+    size = int(float(given_gb or known) * 1e3) << 20  # a card of 16 GB shows about 16 000 MiB
+    return {
+        "name": kind,
+        "bytes": size,
+        "used": 0,
+        "capability": str(found.compute) if found else "",
+        "power.limit": "[N/A]",
+    }

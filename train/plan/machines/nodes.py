@@ -1,0 +1,208 @@
+"""The machines that take part: what a launch finds out about them, and what they are to a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from train.plan.machines.architectures import BF16_SINCE
+from train.plan.speed.speedup import Machine
+
+COUNTED_ALIKE = (
+    *("model", "max_seq_length", "method", "lora_r", "lora_targets", "load_in", "gradient_checkpointing"),
+    *("hidden_size", "layers", "heads", "kv_heads", "intermediate_size", "vocab_size", "tie_embeddings"),
+)
+"""Settings in which two runs must agree for one's speeds to predict the other's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What one process computes on."""
+
+    node: str
+    device: str
+    """cpu, cuda or cuda:N."""
+    memory_bytes: int
+    bf16: bool = True
+    unsloth: bool = True
+    bitsandbytes: bool = True
+    base_bytes: int = 0
+    """Of the base's files, where they are here already."""
+    main_bytes: int = 0
+    """Main memory beside a GPU, for one process."""
+    weights: str = ""
+    """Where the base is, if that is set for this node alone."""
+    processes: int = 1
+    """Of this kind on the node: one for each of its cards."""
+    capability: str = ""
+    """Of its card, where it has been looked at."""
+    alike: Sequence[str] = ()
+    """Pairs of capabilities that are known to step to the same bits."""
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.device != "cpu"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LaunchFacts:
+    """All that a launch knows before it decides; node by node in the cluster's order."""
+
+    addresses: Mapping[str, str]
+    looks: Mapping[str, Any]
+    versions: Mapping[str, dict[str, str | None]]
+    processes: Mapping[str, int] = field(default_factory=dict)
+    """Where the inventory sets them."""
+    weights: Mapping[str, str] = field(default_factory=dict)
+    """gpu or stream, where the inventory sets it."""
+    off: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that were to take part and do not answer, and why."""
+    launched: Mapping[str, Any] = field(default_factory=dict)
+    """Runs that were launched from here, as launch.json has them; by this computer's own record."""
+    proof_mbit: float = 0.0
+    """What bootstrap's proof measured."""
+    calibrated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    code: str = ""
+    """Hash of the training package here."""
+    files: Callable[[Mapping[str, Any]], tuple[dict[str, Any], int]]
+    """A model's config.json and the size of its files, in a folder here or at the hub."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanNode:
+    """One machine that takes part."""
+
+    name: str
+    address: str
+    look: dict[str, Any]
+    device: str
+    """cuda, or cpu: as the environment of the node can compute."""
+    processes: int
+    bytes: int
+    """Memory that one process may count on."""
+    weights: str = ""
+    """Where the base is, if the inventory says so."""
+
+    @property
+    def cards(self) -> list[dict[str, Any]]:
+        """Those that compute: a process takes the card of its number, counted along the bus."""
+        return list(self.look["cards"][: self.processes])
+
+    @property
+    def bf16(self) -> bool:
+        """Of its oldest card; where the driver does not say, the node itself looks again before it trains."""
+        return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.cards)
+
+    @property
+    def computes_on(self) -> str:
+        if self.device == "cpu":
+            return f"CPU, {self.look['cores']} cores"
+        names = [short_name(card) for card in self.cards]
+        return " + ".join(f"{len(list(same))} × {name}" for name, same in itertools.groupby(names)).replace("1 × ", "")
+
+    def as_device(self, *, unsloth: bool) -> Device:
+        gpu = self.device == "cuda"  # a node that computes on its CPU has the set without bitsandbytes
+        has: dict[str, Any] = {"bf16": self.bf16 or not gpu, "unsloth": unsloth, "bitsandbytes": gpu}
+        main = self.look["memory_bytes"] // self.processes
+        return Device(
+            self.name, self.device, self.bytes, main_bytes=main, weights=self.weights, processes=self.processes, **has
+        )
+
+
+def short_name(card: Mapping[str, Any]) -> str:
+    return str(card["name"]).removeprefix("NVIDIA GeForce ").removeprefix("NVIDIA ")
+
+
+def nodes_of(facts: LaunchFacts, device: str = "auto") -> list[PlanNode]:
+    found = []
+    for name, address in facts.addresses.items():
+        look = facts.looks[name]
+        cuda = device != "cpu" and bool(facts.versions[name].get("cuda")) and bool(look["cards"])
+        count = int(facts.processes.get(name) or (len(look["cards"]) if cuda else 1))
+        memory = min(card["bytes"] for card in look["cards"][:count]) if cuda else look["memory_bytes"] // count
+        kind = "cuda" if cuda else "cpu"
+        more = {"processes": count, "bytes": memory, "weights": facts.weights.get(name, "")}
+        found.append(PlanNode(name=name, address=address, look=look, device=kind, **more))
+    return found
+
+
+def link(nodes: list[PlanNode], proof_mbit: float) -> tuple[float, str]:
+    """Mbit/s of the slowest route between two nodes, and how that is known."""
+    if proof_mbit:
+        return proof_mbit, "measured by bootstrap's proof"
+    promised = {node.name: node.look["route"]["mbit"] for node in nodes if node.look["route"].get("mbit")}
+    if not promised:
+        return 1000.0, "assumed: no network card reports its speed"
+    slowest = min(promised, key=lambda name: promised[name])
+    return float(promised[slowest]), f"as {slowest}'s network card says"
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """What is known of how fast the nodes compute."""
+
+    rows_per_s: dict[str, float] = field(default_factory=dict)
+    """Layers of a row, of a node that has a part of the model."""
+    fixed_s: dict[str, float] = field(default_factory=dict)
+    """Of a step, whatever its rows; only where that was measured."""
+    why: str = "not measured yet"
+
+
+def speeds(
+    nodes: list[PlanNode],
+    settings: Mapping[str, Any],
+    calibrated: Mapping[str, Mapping[str, float]] | None = None,
+    counted: Iterable[str] = (),
+    *,
+    streams: Iterable[str] = (),
+    staged: Iterable[str] = (),
+) -> Speeds:
+    """From the newest run that computed the same, else as `train calibrate` measured it on the node. `counted`: what of
+    the recipe's own a speed depends on; `streams`: the nodes whose base is streamed; `staged`: those that have a part
+    of the model, of which layers of a row per second count."""
+    alike = [name for name in (*COUNTED_ALIKE, *counted) if name != "weights"]
+    rates: dict[str, float] = {}
+    fixed: dict[str, float] = {}
+    sources: list[str] = []
+    for node in nodes:
+        kind = "layer_speeds" if node.name in staged else "speeds"
+        for entry in node.look["measured"]:
+            before = entry["launched"].get("all", {})
+            if (node.name in entry["launched"].get("streams", ())) != (node.name in streams):
+                continue
+            alike_then = before and all(before.get(name) == settings.get(name) for name in alike)
+            if alike_then and entry.get(kind):
+                for name, rate in entry[kind].items():
+                    if (name in staged) == (node.name in staged):
+                        rates.setdefault(name.partition(":")[0], rate)
+                sources.append(entry["run"])
+                break
+    for name, speed in (calibrated or {}).items():
+        if name not in rates:
+            rates[name], fixed[name] = speed["rows_per_s"], speed["fixed_s"]
+            sources.append("a calibration")
+    times = {node.name: 1 if node.name in staged else node.processes for node in nodes}
+    known = {name: rates[name] * count for name, count in times.items() if name in rates}
+    return Speeds(known, fixed, f"measured in {', '.join(dict.fromkeys(sources))}") if known else Speeds()
+
+
+def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
+    """Where only some report their link's speed, what was measured is the others': Wi-Fi reports none of its own."""
+    reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
+    mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
+    return [
+        Machine(
+            node.name,
+            known.rows_per_s[node.name],
+            max(reported[node.name], mbit) if mixed else mbit,
+            known.fixed_s.get(node.name, 0.0),
+            bool(node.look["route"].get("wireless")),
+        )
+        for node in nodes
+    ]
+
+
+def gb(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e8 else f"{count / 1e6:.0f} MB"

@@ -1,0 +1,248 @@
+"""How much memory a training takes, computed from the shape of the model alone. Pure functions of Facts and Setup.
+
+The parts: the frozen base, the adapter with its gradients and optimizer, the activations of one micro-batch, and
+what the GPU's runtime keeps for itself. Parameter counts are exact (tests compare them with transformers);
+activations follow the usual accounting of what a backward pass keeps, within 7 % of what a card was seen to take
+(docs/inside/proven.md). On a CPU they are those that torch was seen to keep, with the holes that its allocator leaves
+between them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.picture_facts import PictureFacts
+
+GIB = 1 << 30
+RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
+"""CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
+USABLE = 0.92
+"""Of a card's memory: the desktop and fragmentation take the rest."""
+BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
+"""4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
+LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+LOSS_CHUNK_TOKENS = 512
+"""Tokens whose scores over the vocabulary are there at a time."""
+CPU_HOLES = 1.65
+"""What a backward pass keeps on a CPU lies between pieces that came and went: glibc gives these back to nobody (with a
+fixed MALLOC_MMAP_THRESHOLD_ SmolLM2 took 3.8 GiB instead of 5.9, and the pages' return its time)."""
+STREAMED_LAYERS = 2
+"""That are there at a time: one is computed with, the next one comes."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setup:
+    """The knobs that memory depends on."""
+
+    load_in: str = "4bit"
+    lora_r: int = 16
+    lora_targets: tuple[str, ...] = LINEARS
+    row_length: int = 512
+    micro_batch: int = 1
+    checkpointing: bool | None = True
+    """None: as `run` chooses by itself, with on a GPU and without on a CPU."""
+    offloads: bool = False
+    """unsloth's checkpointing: what goes into each block waits in main memory."""
+    optimizer_bytes: int = 8
+    """Per trained weight: AdamW keeps two fp32 numbers, its 8-bit form about two bytes."""
+    device: str = "cuda"
+    full: bool = False
+    weights: str = "gpu"
+    """stream: of the base's layers only two are there at a time, and its embeddings stay in its files."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """In bytes."""
+
+    base: int
+    """The frozen weights; none are frozen in full fine-tuning."""
+    adapter: int
+    """What is trained, in fp32."""
+    gradients: int
+    optimizer: int
+    activations: int
+    logits: int
+    """Beyond the parts of a block, where these come after them."""
+    runtime: int
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, name) for name in Memory.__slots__)
+
+
+def linear_shapes(facts: Facts) -> dict[str, tuple[int, int]]:
+    """(in, out) of each linear layer of a block."""
+    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    return {
+        "q_proj": (facts.hidden, queries),
+        "k_proj": (facts.hidden, keys),
+        "v_proj": (facts.hidden, keys),
+        "o_proj": (queries, facts.hidden),
+        "gate_proj": (facts.hidden, facts.intermediate),
+        "up_proj": (facts.hidden, facts.intermediate),
+        "down_proj": (facts.intermediate, facts.hidden),
+    }
+
+
+def linear_parameters(facts: Facts) -> int:
+    """The weights that quantization shrinks: the linear layers of all blocks."""
+    return facts.layers * sum(inward * outward for inward, outward in linear_shapes(facts).values())
+
+
+def parameters(facts: AnyFacts) -> int:
+    """All of the model's parameters, each once."""
+    if isinstance(facts, PictureFacts):
+        return facts.parameters
+    norms = 4 if facts.family == "gemma2" else 2
+    per_block = norms * facts.hidden
+    if facts.family == "qwen2":  # biases of q, k and v
+        per_block += (facts.heads + 2 * facts.kv_heads) * facts.head_dim
+    if facts.family == "qwen3":  # norms of q and k
+        per_block += 2 * facts.head_dim
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    return linear_parameters(facts) + facts.layers * per_block + embeddings + facts.hidden
+
+
+def lora_parameters(facts: Facts, r: int, targets: tuple[str, ...]) -> int:
+    shapes = linear_shapes(facts)
+    return facts.layers * sum(r * sum(shapes[target]) for target in targets)
+
+
+def memory(facts: AnyFacts, setup: Setup) -> Memory:
+    trained = trained_parameters(facts, setup)
+    return Memory(
+        base=base_bytes(facts, setup),
+        adapter=4 * trained,
+        gradients=4 * trained,
+        optimizer=setup.optimizer_bytes * trained,
+        activations=activations(facts, setup),
+        logits=logits(facts, setup),
+        runtime=RUNTIME_BYTES[setup.device],
+    )
+
+
+def trained_parameters(facts: AnyFacts, setup: Setup) -> int:
+    if setup.full or isinstance(facts, PictureFacts):
+        return parameters(facts)
+    return lora_parameters(facts, setup.lora_r, setup.lora_targets)
+
+
+def base_bytes(facts: AnyFacts, setup: Setup) -> int:
+    """Of what is frozen."""
+    if setup.full or isinstance(facts, PictureFacts):
+        return 0
+    wide = max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
+    if setup.weights == "stream":
+        head = facts.vocab * facts.hidden + facts.hidden
+        return int(STREAMED_LAYERS * layer_bytes(facts, setup) / facts.layers + head * wide)
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    return int(layer_bytes(facts, setup) + (embeddings + facts.hidden) * wide)
+
+
+def layer_bytes(facts: Facts, setup: Setup) -> int:
+    """Of all layers of the base."""
+    per_weight = BYTES_PER_WEIGHT[setup.load_in]
+    quantized = linear_parameters(facts)
+    embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)
+    others = parameters(facts) - quantized - embeddings - facts.hidden
+    return int(quantized * per_weight + others * max(per_weight, 2.0))
+
+
+def activations(facts: AnyFacts, setup: Setup) -> int:
+    """What the backward pass needs: every block's, or with checkpointing each block's input and one block's parts."""
+    if isinstance(facts, PictureFacts):  # norms compute in fp32, whatever the run's precision
+        return 4 * facts.kept * setup.micro_batch
+    if not recomputes(setup):
+        holes = CPU_HOLES if setup.device == "cpu" else 1.0
+        return int(facts.layers * of_tokens(block(facts, setup), setup) * holes) + unpacked(facts, setup)
+    inputs = 0 if setup.offloads else facts.layers * facts.hidden
+    return of_tokens(inputs, setup) + again(facts, setup)
+
+
+def logits(facts: AnyFacts, setup: Setup) -> int:
+    """The output over the vocabulary as computed, in fp32, and its gradient: of a chunk of tokens at a time."""
+    if isinstance(facts, PictureFacts):
+        return setup.micro_batch * facts.classes * 12
+    tokens = min(setup.row_length * setup.micro_batch, LOSS_CHUNK_TOKENS)
+    size = tokens * facts.vocab * (12 if setup.load_in == "32bit" else 10)
+    return max(0, size - again(facts, setup)) if recomputes(setup) else size
+
+
+def recomputes(setup: Setup) -> bool:
+    chosen = setup.device == "cuda" if setup.checkpointing is None else setup.checkpointing
+    return chosen or setup.weights == "stream"
+
+
+def again(facts: Facts, setup: Setup) -> int:
+    """One block's parts, computed again when its turn comes."""
+    return of_tokens(block(facts, setup), setup) + unpacked(facts, setup)
+
+
+def block(facts: Facts, setup: Setup) -> int:
+    """Numbers that a block keeps of each token."""
+    queries, keys = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    lora = len(setup.lora_targets) * setup.lora_r
+    if setup.device == "cpu":  # as saved_tensors_hooks showed: two norms and what they came from, the mask of a row
+        return 4 * facts.hidden + 4 * queries + 4 * facts.intermediate + setup.row_length + lora
+    # two norms with their fp32 copies; q, k turned, k and v repeated per head, attention's output; the MLP's four
+    return 8 * facts.hidden + 4 * queries + 2 * keys + 4 * facts.intermediate + 2 * lora
+
+
+def of_tokens(numbers: int, setup: Setup) -> int:
+    """Bytes of so many numbers of each token of a micro-batch."""
+    return setup.row_length * setup.micro_batch * numbers * (4 if setup.load_in == "32bit" else 2)
+
+
+def unpacked(facts: Facts, setup: Setup) -> int:
+    """The largest layer is unpacked to 16 bit where it is used."""
+    if setup.load_in not in ("4bit", "8bit"):
+        return 0
+    return 2 * max(inward * outward for inward, outward in linear_shapes(facts).values())
+
+
+def fits(facts: AnyFacts, setup: Setup, card_bytes: int) -> bool:
+    return memory(facts, setup).total <= card_bytes * USABLE
+
+
+def largest_micro_batch(facts: AnyFacts, setup: Setup, card_bytes: int, at_most: int = 64) -> int:
+    """The most rows at a time that fit; 0 if not even one does."""
+    sizes = range(at_most, 0, -1)
+    return next((n for n in sizes if fits(facts, replace(setup, micro_batch=n), card_bytes)), 0)
+
+
+def changes_that_fit(facts: AnyFacts, setup: Setup, card_bytes: int) -> dict[str, Any] | None:
+    """Settings that make it fit: the mildest single one, else the mildest of them together; None if nothing helps."""
+    together: dict[str, Any] = {}
+    steps = fewer_rows(setup) if isinstance(facts, PictureFacts) else steps_down(setup)
+    for change in steps:
+        if fits(facts, replace(setup, **change), card_bytes):
+            return change
+    for change in steps:
+        together |= change
+        if fits(facts, replace(setup, **together), card_bytes):
+            return together
+    return None
+
+
+def fewer_rows(setup: Setup) -> list[dict[str, Any]]:
+    return [{"micro_batch": n} for n in range(setup.micro_batch - 1, 0, -1)]
+
+
+def steps_down(setup: Setup) -> list[dict[str, Any]]:
+    """From what costs nothing to what costs most."""
+    steps = fewer_rows(setup)
+    if not setup.checkpointing:
+        steps.append({"checkpointing": True})
+    if setup.device == "cuda" and not setup.full:
+        now = BYTES_PER_WEIGHT[setup.load_in]
+        steps += [{"load_in": "4bit"}] if BYTES_PER_WEIGHT["4bit"] < now else []
+    length = setup.row_length // 2
+    while length >= 256:
+        steps.append({"row_length": length})
+        length //= 2
+    if not setup.full and setup.lora_r > 8:
+        steps.append({"lora_r": 8})
+    return steps

@@ -1,0 +1,166 @@
+"""Whether a model's folder holds what its class wants, by config.json and the headers of its safetensors files.
+
+transformers draws by lot what the files lack, and leaves out what it does not know: such a run would train a model that
+nobody has. Without torch: the controller asks before it sends anything, and each node before it loads the base.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.model.catalogue import FAMILIES, Facts, facts_of, form_on_disk, read_config
+
+ONE_FILE, INDEX, TOKENIZER = "model.safetensors", "model.safetensors.index.json", "tokenizer.json"
+TYPES = ("F64", "F32", "F16", "BF16")
+QUANTISED = ("U8", "I8")
+"""How bitsandbytes keeps weights."""
+ANOTHER = "choose the model as it was released, whole and not quantised, or a copy of it in 4 bit by bitsandbytes"
+Header = dict[str, Any]
+
+
+def require(folder: Path) -> None:
+    """BadInput names the first tensor that is missing, left over or of another shape or type."""
+    config = read_config(folder)
+    form_on_disk(config.get("quantization_config"), str(folder))
+    held = headers(folder)
+    if not held and any(folder.glob("*.bin")):
+        raise BadInput(
+            "the model has no weights as .safetensors, and what a .bin lacks shows in its training alone",
+            f"folder: {folder}",
+            "load it with transformers and save it again: AutoModelForCausalLM.from_pretrained(…).save_pretrained(…)",
+        )
+    if config.get("model_type") in FAMILIES and held:
+        facts = facts_of(config, str(folder))
+        compare(wanted(facts, config), held, facts, folder)
+
+
+def compare(wanted: dict[str, list[int]], held: Header, facts: Facts, folder: Path) -> None:
+    if not any(name.startswith("model.") for name in held):  # saved without its head; transformers knows it, too
+        held = {f"model.{name}": about for name, about in held.items()}
+    known = held.keys() & wanted.keys()
+    found = {"lack": sorted(wanted.keys() - held.keys())}
+    found["hold what no such model has:"] = sorted(name for name in held.keys() - wanted.keys() if odd(name, facts))
+    numbers = {name: (held[name]["dtype"], held[name]["shape"]) for name in known}
+    for name, (kind, _) in numbers.items():
+        if kind in QUANTISED and facts.on_disk:
+            numbers[name] = TYPES[0], wanted[name]  # packed, in a shape of its own
+    found["hold as numbers that are not loaded:"] = sorted(
+        f"{name} ({kind})" for name, (kind, _) in numbers.items() if kind not in TYPES
+    )
+    found["hold in another shape than config.json says:"] = sorted(
+        f"{name} ({shape}, not {wanted[name]})" for name, (_, shape) in numbers.items() if shape != wanted[name]
+    )
+    for what, names in found.items():
+        if names:
+            raise not_whole(what, names, str(folder))
+
+
+def not_whole(what: str, names: list[str], folder: str) -> BadInput:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return BadInput(f"the model's files {what} {names[0]}{more}", f"folder: {folder}", ANOTHER)
+
+
+def odd(name: str, facts: Facts) -> bool:
+    if name.endswith("rotary_emb.inv_freq") or (name == "lm_head.weight" and facts.tied):
+        return False
+    return not (facts.on_disk and "_proj." in name)  # how bitsandbytes has quantised it
+
+
+def wanted(facts: Facts, config: dict[str, Any]) -> dict[str, list[int]]:
+    """Every weight of a model of FAMILIES, and its shape."""
+    hidden, inner = facts.hidden, facts.intermediate
+    heads, kv = facts.heads * facts.head_dim, facts.kv_heads * facts.head_dim
+    linear = {
+        "self_attn.q_proj": [heads, hidden],
+        "self_attn.k_proj": [kv, hidden],
+        "self_attn.v_proj": [kv, hidden],
+        "self_attn.o_proj": [hidden, heads],
+        "mlp.gate_proj": [inner, hidden],
+        "mlp.up_proj": [inner, hidden],
+        "mlp.down_proj": [hidden, inner],
+    }
+    norms = {"input_layernorm": hidden, "post_attention_layernorm": hidden}
+    if facts.family == "gemma2":
+        norms |= {"pre_feedforward_layernorm": hidden, "post_feedforward_layernorm": hidden}
+    if facts.family == "qwen3":
+        norms |= {"self_attn.q_norm": facts.head_dim, "self_attn.k_norm": facts.head_dim}
+    layer = {f"{name}.weight": shape for name, shape in linear.items()}
+    layer |= {f"{name}.weight": [size] for name, size in norms.items()}
+    layer |= {f"{name}.bias": shape[:1] for name, shape in linear.items() if has_bias(name, facts.family, config)}
+    found = {f"model.layers.{n}.{name}": shape for n in range(facts.layers) for name, shape in layer.items()}
+    found |= {"model.embed_tokens.weight": [facts.vocab, hidden], "model.norm.weight": [hidden]}
+    return found if facts.tied else found | {"lm_head.weight": [facts.vocab, hidden]}
+
+
+def has_bias(name: str, family: str, config: dict[str, Any]) -> bool:
+    if family == "qwen2":
+        return name.startswith("self_attn.") and not name.endswith("o_proj")
+    if name.startswith("mlp."):
+        return family == "llama" and bool(config.get("mlp_bias"))
+    return family != "mistral" and bool(config.get("attention_bias"))
+
+
+def headers(folder: Path) -> Header:
+    """Of all tensors, by name; empty where there is no such file."""
+    found: Header = {}
+    for file in files(folder):
+        found |= header(file)
+    return found
+
+
+def files(folder: Path) -> list[Path]:
+    """As transformers chooses them."""
+    if (folder / ONE_FILE).is_file() or not (folder / INDEX).is_file():
+        return sorted(folder.glob(ONE_FILE))
+    with damage(folder / INDEX):
+        names = sorted(set(json.loads((folder / INDEX).read_text())["weight_map"].values()))
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise BadInput(f"the model's file {missing[0]} is missing", f"folder: {folder}", "copy the whole model again")
+    return [folder / name for name in names]
+
+
+def header(file: Path) -> Header:
+    size = file.stat().st_size
+    with file.open("rb") as stream, damage(file):
+        length = int.from_bytes(stream.read(8), "little")
+        found: Header = json.loads(stream.read(length)) if length <= size else {}
+        found.pop("__metadata__", None)
+        ends = [about["data_offsets"][1] for about in found.values() if about["dtype"] and about["shape"] is not None]
+        if size < 8 + length + max(ends, default=math.inf):
+            raise ValueError
+    return found
+
+
+@contextmanager
+def damage(file: Path) -> Iterator[None]:
+    """What is found in it is not what such a file holds."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        what = f"the model's file {file.name} is cut off or damaged"
+        raise BadInput(what, f"file: {file}", "copy or fetch it again") from None
+
+
+def require_tokens(folder: Path) -> None:
+    """A token beyond the model's vocabulary has no weights."""
+    config, file = read_config(folder), folder / TOKENIZER
+    if not (file.is_file() and isinstance(config.get("vocab_size"), int)):
+        return
+    with damage(file):
+        told = json.loads(file.read_text(encoding="utf-8"))
+        vocabulary = told["model"].get("vocab", {})
+        ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else list(range(len(vocabulary)))
+        last = max([*ids, *(token["id"] for token in told.get("added_tokens", ()))], default=0)
+    if last >= config["vocab_size"]:
+        raise BadInput(
+            f"the tokenizer has {last + 1} tokens, the model's vocabulary {config['vocab_size']}",
+            f"folder: {folder}",
+            "put the tokenizer there that the model was made with",
+        )

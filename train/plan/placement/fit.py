@@ -1,0 +1,283 @@
+"""Whether a model fits the nodes, what travels between them in a step, and what they do together. Pure.
+
+`python -m train plan` and a launch compute it alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.machines.nodes import Device
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.memory import (
+    LINEARS,
+    Memory,
+    Setup,
+    changes_that_fit,
+    fits,
+    largest_micro_batch,
+    lora_parameters,
+    memory,
+    parameters,
+    trained_parameters,
+)
+from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
+from train.plan.placement.streaming import HELD, Place, on_node, place, smallest_form
+from train.plan.settings.config import RunConfig
+from train.plan.settings.pipes import check_names, parse_pipes
+from train.plan.speed import speedup
+
+CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
+NAMES = ("backend", "precision", "load_in", "gradient_checkpointing")
+FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointing"}
+OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
+"""Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
+MUON_SENDS = 1.5
+"""Beside gradients each update of a matrix goes from its owner to all."""
+FEWER = ("q_proj", "v_proj")
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What `auto` becomes, with a reason each."""
+
+    backend: str
+    precision: str
+    load_in: str
+    gradient_checkpointing: str
+    reasons: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "reasons"}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    node: Device
+    memory: Memory
+    fits: bool
+    micro_batch_up_to: int
+    fix: dict[str, Any] | None
+    place: Place = HELD
+
+    @property
+    def fix_text(self) -> str:
+        if self.fix is None:
+            return "no setting makes it fit; choose a smaller model, or leave this node out"
+        return "would fit with " + ", ".join(f"{name}={str(value).lower()}" for name, value in self.fix.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    model: str
+    facts: AnyFacts | None
+    """None where nothing is known of the model before it is built: no weights and no bytes are counted then."""
+    setup: Setup
+    decisions: Decisions
+    nodes: list[NodeFit]
+    link_mbit: float
+    sends: float = 1.0
+    """Numbers that travel for each trained weight, beside what an exchange of gradients takes."""
+    cut: Cut | None = None
+    """Where some nodes hold the model together."""
+    pipes: str = "off"
+    lacking: str = ""
+    """What is missing to hold it together."""
+
+    @property
+    def sent_weights(self) -> int:
+        return int(self.trained_weights * self.sends)
+
+    @property
+    def trained_weights(self) -> int:
+        return trained_parameters(self.facts, self.setup) if self.facts else 0
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Bytes that each node sends per step, by wire."""
+        count = len(self.nodes)
+        return {
+            wire: int(speedup.ring_bytes(self.sent_weights * size, count)) for wire, size in speedup.WIRE_BYTES.items()
+        }
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        return {wire: speedup.link_seconds(sent, self.link_mbit) for wire, sent in self.traffic.items()}
+
+    @property
+    def ok(self) -> bool:
+        return all(node.fits for node in self.nodes)
+
+
+def placed(
+    config: RunConfig, decisions: Decisions, node: Device, facts: AnyFacts | None
+) -> tuple[RunConfig, list[str]]:
+    """The settings of one node, with where its base is in place of `auto`, and why."""
+    if not hasattr(config, "weights"):
+        return config, []
+    if parse_pipes(config.holding.pipes):
+        held: dict[str, Any] = {"weights": "gpu"}
+        return replace(config, **held), []
+    where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
+    own: dict[str, Any] = {"weights": where.weights}
+    return replace(config, **own), [f"weights {where.weights}: {where.why}"] if where.why else []
+
+
+def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
+    """What memory depends on, of a run with these settings."""
+    held = config.holding
+    named = LINEARS if held.lora_targets == "all-linear" else held.lora_targets.split(",")
+    return Setup(
+        load_in=load_in,
+        lora_r=held.lora_r,
+        lora_targets=tuple(name for name in LINEARS if name in named),
+        row_length=config.max_seq_length,
+        micro_batch=config.micro_batch or 1,
+        checkpointing=CHECKPOINTING[checkpointing],
+        offloads=checkpointing == "unsloth",
+        optimizer_bytes=OPTIMIZER_BYTES[config.optimizer],
+        full=held.full,
+    )
+
+
+def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> tuple[RunConfig, str]:
+    """The settings with `pipes` as it will be, and why."""
+    if not hasattr(config, "pipes"):
+        return config, ""
+    setup = setup_for(config, config.gradient_checkpointing, smallest_form(config, facts, devices))
+    pipes, why = resolve(config, facts, setup, devices)
+    check_names(parse_pipes(pipes), [device.node for device in devices])
+    own: dict[str, Any] = {"pipes": pipes}
+    return replace(config, **own), why
+
+
+def fit(
+    config: RunConfig,
+    decisions: Decisions,
+    devices: Sequence[Device],
+    *,
+    model: str,
+    facts: AnyFacts | None,
+    mbit: float,
+    why_cut: str = "",
+) -> Fit:
+    targets = config.holding.lora_targets
+    if targets != "all-linear" and (unknown := set(targets.split(",")) - set(LINEARS)):
+        raise BadInput(
+            f"lora_targets: no layer is called {', '.join(sorted(unknown))}", fix=f"known: {' '.join(LINEARS)}"
+        )
+    setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
+    places = [place(config.holding.weights, facts, setup, device) for device in devices]
+    nodes = [fit_node(facts, setup, device, where) for device, where in zip(devices, places, strict=True)]
+    found = cut(config, facts, setup, devices, why_cut)
+    return Fit(
+        model=model,
+        facts=facts,
+        setup=setup,
+        decisions=decisions,
+        nodes=as_stages(nodes, config.holding.pipes, found),
+        link_mbit=mbit,
+        sends=MUON_SENDS if config.optimizer == "muon" else 1.0,
+        cut=found,
+        pipes=config.holding.pipes,
+        lacking=found.lacking if found else why_cut * (config.holding.pipes == "off"),
+    )
+
+
+def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
+    """As a run cuts that knows how fast its stages are. `speeds`: layers of a row per second."""
+    assert found.cut
+    own: dict[str, Any] = {"pipes": found.pipes}
+    devices = [node.node for node in found.nodes]
+    again = cut(replace(config, **own), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
+    return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
+
+
+def as_stages(nodes: list[NodeFit], pipes: str, found: Cut | None) -> list[NodeFit]:
+    members = staged(pipes, [node.node for node in nodes])
+    return [as_stage(node, found) if found and node.node.node in members else node for node in nodes]
+
+
+def as_stage(node: NodeFit, found: Cut) -> NodeFit:
+    name = node.node.node
+    if name not in found.layers:
+        return replace(node, fits=False, fix=None, place=HELD)
+    return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
+
+
+def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
+    if facts is None:
+        nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
+        return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
+    own = replace(on_node(setup, node), weights=where.weights)
+    enough = fits(facts, own, node.memory_bytes)
+    changes = None if enough else changes_that_fit(facts, own, node.memory_bytes)
+    return NodeFit(
+        node=node,
+        memory=memory(facts, own),
+        fits=enough,
+        micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
+        fix=changes and {FLAGS.get(name, name): value for name, value in changes.items()},
+        place=where,
+    )
+
+
+def as_json(fit: Fit) -> dict[str, Any]:
+    return {
+        "ok": fit.ok,
+        "failures": [
+            *(f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits),
+            *([fit.lacking] if fit.lacking else []),
+        ],
+        "model": fit.model,
+        "parameters": parameters(fit.facts) if fit.facts else None,
+        "trained_weights": fit.trained_weights if fit.facts else None,
+        "decisions": fit.decisions.as_dict(),
+        "reasons": list(fit.decisions.reasons),
+        "max_seq_length": fit.setup.row_length,
+        "micro_batch": fit.setup.micro_batch,
+        "nodes": [
+            {
+                "name": node.node.node,
+                "device": node.node.device,
+                "has_bytes": node.node.memory_bytes,
+                "needs_bytes": node.memory.total if fit.facts else None,
+                "parts": asdict(node.memory) if fit.facts else None,
+                "fits": node.fits,
+                "micro_batch_up_to": node.micro_batch_up_to,
+                "fix": node.fix,
+                "weights": node.place.weights,
+                "weights_why": node.place.why,
+                "main_memory_missing_bytes": node.place.missing_bytes,
+                "layers": list(fit.cut.layers[node.node.node])
+                if fit.cut and node.node.node in fit.cut.layers
+                else None,
+            }
+            for node in fit.nodes
+        ],
+        "wire_bytes_per_step": fit.traffic,
+        "wire_seconds_per_step": {wire: round(seconds, 3) for wire, seconds in fit.seconds.items()},
+    }
+
+
+def predict(fit: Fit, machines: Sequence[speedup.Machine], config: RunConfig) -> dict[str, Any]:
+    """What the machines would do together, as JSON, with the wire that a run would choose."""
+    weights, wire = fit.sent_weights, config.wire
+    if wire == "auto":
+        wire = speedup.wire_for(speedup.sync_seconds(machines, 4 * weights))
+    fewer = {}
+    if (
+        isinstance(fit.facts, Facts) and not fit.setup.full and set(fit.setup.lora_targets) - set(FEWER)
+    ):  # the usual smaller choice of targets
+        fewer = {",".join(FEWER): lora_parameters(fit.facts, fit.setup.lora_r, FEWER)}
+    traffic = speedup.Traffic(weights, wire, fewer, config.max_steps)
+    found = speedup.as_json(machines, config.rows_per_step, traffic, local=config.sync == "local")
+    if config.optimizer != "adamw":  # as settings/every_run.py checks
+        found["ways"] = [remedy for remedy in found["ways"] if "sync" not in remedy["settings"]]
+    for remedy in found["ways"]:
+        if rows := remedy["settings"].get("rows_per_step"):
+            remedy["settings"] = config.larger_step(rows)
+    return {"wire": wire, **found}

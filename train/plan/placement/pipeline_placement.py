@@ -1,0 +1,197 @@
+"""Whether a model is cut over the nodes, and who gets which layers. Pure.
+
+Who can hold the base or stream it does that: nobody waits for anybody there. Those that can do neither form pipes, of
+as few machines as can hold it; whoever can hold it alone is in none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from train.plan.machines.nodes import Device, gb
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.memory import Memory, Setup, fits, layer_bytes
+from train.plan.placement import pipeline_split
+from train.plan.placement.pipeline_split import Room
+from train.plan.placement.streaming import on_node, place
+from train.plan.settings.config import RunConfig
+from train.plan.settings.pipes import Group, parse_pipes
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What each node of a pipe gets."""
+
+    room: Room
+    layers: Mapping[str, tuple[int, int]]
+    counts: Mapping[Group, Sequence[int]]
+    """Layers of each stage of a pipe: a machine with several cards has several."""
+    memory: Mapping[str, Memory]
+    why: str = ""
+    lacking: str = ""
+    """Which memory is missing."""
+
+
+def room_of(config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Device]) -> Room:
+    def holds(device: Device) -> int:
+        streams = place(config.holding.weights, facts, setup, device).weights == "stream"
+        whole = streams and fits(facts, replace(on_node(setup, device), weights="stream"), device.memory_bytes)
+        return facts.layers if whole else pipeline_split.holds(facts, setup, device, facts.layers)
+
+    largest = max(layer_bytes(facts, on_node(setup, device)) // facts.layers for device in devices)
+    return Room(facts.layers, largest, {device.node: holds(device) for device in devices})
+
+
+def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> tuple[str, str]:
+    """`pipes` as it will be, and why."""
+    wanted = config.holding.pipes
+    if wanted != "auto":
+        return wanted, "as set" if parse_pipes(wanted) else ""
+    if not isinstance(facts, Facts) or not may_be_cut(config, setup):
+        return "off", ""
+    room = room_of(config, facts, setup, devices)
+    names = [device.node for device in devices]
+    small = [name for name in names if room.missing([name])]
+    if not small:
+        return "off", ""
+
+    def enough(some: Sequence[str]) -> bool:
+        most = pipeline_split.room_of(facts, setup, stages_of(some, devices), room.layers)
+        return min(most) > 0 and sum(most) >= room.layers
+
+    groups = fewest(small, room, enough)
+    if not all(enough(group) for group in groups):
+        return "off", "" if len(small) < len(names) else too_small_together(small, room)
+    groups += [(device.node,) for device in devices if device.node not in small and device.processes == 1]
+    who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
+    why = f"{who} can neither hold the base nor stream it"
+    return ",".join("+".join(group) for group in groups), why
+
+
+def may_be_cut(config: RunConfig, setup: Setup) -> bool:
+    """Where nobody has asked for it."""
+    held = config.holding
+    if setup.full or setup.load_in == "8bit" or config.sync == "local":
+        return False
+    return getattr(held, "pipes", "off") == held.weights == "auto" and held.backend != "unsloth"
+
+
+def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
+    """A machine with several cards is as many stages, one behind the other."""
+    by_name = {device.node: device for device in devices}
+    return [by_name[name] for name in group for _ in range(by_name[name].processes)]
+
+
+def staged(pipes: str, devices: Sequence[Device]) -> list[str]:
+    """Nodes that hold the model with others, or cut over their own cards."""
+    groups = parse_pipes(pipes)
+    return [name for group in groups if len(stages_of(group, devices)) > 1 for name in group]
+
+
+def too_small_together(names: Sequence[str], room: Room) -> str:
+    lacking = gb(room.missing(names) * room.layer_bytes)
+    if len(names) == 1:
+        return ""
+    if not room.missing(names):
+        least = min(names, key=lambda name: room.of([name]))
+        return f"{least} is too small for a part of it: leave it out"
+    return f"together they hold {room.of(names)} of {room.layers} layers: {lacking} are missing"
+
+
+def fewest(names: Sequence[str], room: Room, enough: Callable[[Sequence[str]], bool]) -> list[Group]:
+    """Pipes of as few machines as can hold the model, the roomiest first; who is left over joins the last one."""
+    groups: list[Group] = []
+    now: list[str] = []
+    for name in sorted(names, key=lambda name: -room.of([name])):
+        now.append(name)
+        if enough([one for one in names if one in now]):
+            groups.append(tuple(now))
+            now = []
+    if groups and now:
+        groups[-1] += tuple(now)
+    elif now:
+        groups = [tuple(now)]
+    return [tuple(name for name in names if name in group) for group in groups]
+
+
+def cut(
+    config: RunConfig,
+    facts: AnyFacts | None,
+    setup: Setup,
+    devices: Sequence[Device],
+    why: str,
+    *,
+    speeds: Mapping[str, float] | None = None,
+) -> Cut | None:
+    """None where no node shares the model with another. Where speeds are not known yet it follows the memory; the run
+    measures them before it cuts."""
+    pipes = [group for group in parse_pipes(config.holding.pipes) if len(stages_of(group, devices)) > 1]
+    if not pipes or not isinstance(facts, Facts):
+        return None
+    room = room_of(config, facts, setup, devices)
+    holds: dict[str, int] = {}
+    found = Cut(room, {}, {}, {}, why)
+    for group in pipes:
+        parts = stages_of(group, devices)
+        most = pipeline_split.room_of(facts, setup, parts, facts.layers)
+        if speeds:
+            cost = pipeline_split.head_cost(facts)
+            counts = pipeline_split.cut_layers(
+                facts.layers, [speeds[one.node] for one in parts], most, head_layers=cost
+            )
+        else:
+            counts = pipeline_split.cut_layers(facts.layers, [max(1, count) for count in most], most)
+        if counts is None:
+            held = Room(room.layers, room.layer_bytes, {})
+            for one, count in zip(parts, most, strict=True):
+                held = replace(held, holds={**held.holds, one.node: held.holds.get(one.node, 0) + count})
+            others = [device.node for device in devices if device.node not in group]
+            found = replace(found, lacking=pipeline_split.why_too_small(group, others, held))
+            continue
+        layers, memory = spread(facts, setup, parts, counts)
+        counted = {**found.counts, group: counts}
+        found = replace(found, layers={**found.layers, **layers}, counts=counted, memory={**found.memory, **memory})
+        holds |= {name: max(c for one, c in zip(parts, counts, strict=True) if one.node == name) for name in group}
+    planned = {name: max(count, holds.get(name, 0)) for name, count in room.holds.items()}
+    return replace(found, room=replace(room, holds=planned))
+
+
+def spread(
+    facts: Facts, setup: Setup, parts: Sequence[Device], counts: Sequence[int]
+) -> tuple[dict[str, tuple[int, int]], dict[str, Memory]]:
+    """Of each node of a pipe: its layers, and what the stage takes that takes most."""
+    layers: dict[str, tuple[int, int]] = {}
+    needs: dict[str, Memory] = {}
+    at, last = 0, len(parts) - 1
+    for stage, (one, count) in enumerate(zip(parts, counts, strict=True)):
+        own, behind = on_node(setup, one), last - stage
+        need = pipeline_split.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
+        needs[one.node] = max(need, needs.get(one.node, need), key=lambda memory: memory.total)
+        layers[one.node] = (layers.get(one.node, (at, 0))[0], at + count)
+        at += count
+    return layers, needs
+
+
+def bubbles(pipes: str, rows: int) -> list[str]:
+    """What it costs that the machines of a pipe wait for one another when a step begins and ends."""
+    groups = parse_pipes(pipes)
+    found = []
+    for group in (group for group in groups if len(group) > 1):
+        own, wanted = max(1, rows // len(groups)), pipeline_split.FULL_ROWS * len(group)
+        if own < wanted:
+            now, then = pipeline_split.bubble(len(group), own), pipeline_split.bubble(len(group), wanted)
+            found.append(
+                f"{'+'.join(group)} wait for one another {now:.0%} of a step with {own} rows in it; "
+                f"rows_per_step={wanted * len(groups)} would make it {then:.0%}"
+            )
+    return found
+
+
+def as_data(found: Cut | None) -> dict[str, Any]:
+    """For the agents of a run."""
+    if found is None:
+        return {}
+    room = found.room
+    return {"layers": room.layers, "layer_bytes": room.layer_bytes, "holds": dict(room.holds)}

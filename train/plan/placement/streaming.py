@@ -1,0 +1,86 @@
+"""Where each node has the frozen base while it trains: on its graphics card, or streamed to it layer by layer. Pure.
+
+A base that fits is held. One that does not is streamed from the node's main memory, where that holds the layers, else
+straight from its files, where these have them in the form that is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from train.plan.machines.nodes import Device, gb
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
+from train.plan.settings.config import RunConfig
+
+MAIN_MEMORY = 0.8
+"""Of a node's, that the layers may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    weights: str
+    """gpu or stream."""
+    why: str = ""
+    from_bytes: int = 0
+    """What the layers take where they come from."""
+    missing_bytes: int = 0
+    """Of main memory, for want of which it cannot be streamed."""
+
+
+HELD = Place("gpu")
+
+
+def on_node(setup: Setup, node: Device) -> Setup:
+    """A CPU holds the base in fp32."""
+    return setup if node.is_gpu else replace(setup, device="cpu", load_in="32bit")
+
+
+def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Place:
+    """`setup`: as the base is to be held."""
+    wanted = node.weights or wanted
+    if wanted == "gpu" or setup.full:
+        return HELD
+    if not isinstance(facts, Facts):
+        return Place("stream", "as set") if wanted == "stream" else HELD
+    own = on_node(setup, node)
+    total = layer_bytes(facts, own)
+    if wanted == "auto" and (
+        own.load_in == "8bit"
+        or fits(facts, replace(own, micro_batch=1), node.memory_bytes)
+        or not fits(facts, replace(own, weights="stream"), node.memory_bytes)
+    ):
+        return HELD
+    in_files = own.load_in in ("16bit", "32bit") or facts.on_disk == own.load_in
+    source = "its files"
+    if node.is_gpu and total <= MAIN_MEMORY * node.main_bytes:
+        source = "main memory"
+    elif not in_files and node.is_gpu:
+        return Place("gpu", missing_bytes=int(total / MAIN_MEMORY - node.main_bytes), from_bytes=total)
+    what = f"{gb(total)} of layers come from {source}"
+    if wanted == "stream":
+        return Place("stream", f"as set; {what}", total)
+    need = memory(facts, own).total
+    return Place("stream", f"{gb(need)} do not fit its {node.memory_bytes / GIB:.0f} GB; {what}", total)
+
+
+def smallest_form(config: RunConfig, facts: AnyFacts | None, devices: Sequence[Device]) -> str:
+    """As `load_in: auto` may have it at most."""
+    on_disk = facts.on_disk if isinstance(facts, Facts) else ""
+    asked = on_disk or config.holding.load_in
+    gpu = all(device.is_gpu for device in devices)
+    return asked if asked != "auto" else "4bit" if gpu else "16bit"
+
+
+def who_streams(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> list[str]:
+    form = replace(setup, load_in=smallest_form(config, facts, devices))
+    wanted = config.holding.weights
+    return sorted({one.node for one in devices if place(wanted, facts, form, one).weights == "stream"})
+
+
+def lacks(place: Place) -> str:
+    """What is missing to stream it, for a node that cannot hold it."""
+    if not place.missing_bytes:
+        return ""
+    return f"; to stream it, {gb(place.missing_bytes)} more main memory are needed"

@@ -1,0 +1,1 @@
+"""What a person may set: those of every run, those of each recipe, and the check of both."""

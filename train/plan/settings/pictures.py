@@ -1,0 +1,187 @@
+"""Data sets of pictures: where they are, which class each picture has, and which are held out by whoever made the set.
+
+photos/CLASS/FILE                       a folder for each class
+photos/train/CLASS/FILE photos/test/…   the same, held out already
+photos/list.csv (or .jsonl)             a column `file`, beside the table or below, and a column `label`
+*-images-idx3-ubyte.gz *-labels-…       MNIST's own files: those of t10k are held out
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.model.catalogue import Dataset, catalogue, is_hidden
+from train.plan.run_name import as_name
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+TABLES = (".csv", ".jsonl")
+FILE_COLUMNS, LABEL_COLUMNS = ("file", "path", "image", "filename", "file_name"), ("label", "class", "category")
+HELD_OUT = ("test", "val", "valid", "validation", "eval")
+SHOWN = 3
+IDX_IMAGES = "-images-idx3-ubyte.gz"
+IDX_SPLITS = {"train": "train", "t10k": "eval"}
+FORMS = "a folder with a sub-folder for each class, or a table with the columns file and label"
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    file: Path
+    label: str
+    split: str = ""
+    """train or eval where the set says so; else it is chosen by content."""
+
+
+def resolve(name: str) -> Dataset:
+    entry = catalogue()["datasets"].get(name)
+    if entry:
+        return of_package(name, entry)
+    place = Path(name).expanduser()
+    if place.is_file() and place.suffix.lower() in TABLES:
+        files = (place, *(one.file for one in of_table(place)))
+        reason = f"{name} is a table of {len(files) - 1} pictures of this machine"
+        return Dataset(name=as_name(place.stem), reason=reason, file=place, files=files, folder=place.parent)
+    if not place.is_dir():
+        raise BadInput(f"dataset: '{name}' is no data set of pictures", fix=f"give {FORMS}, or fashion-mnist")
+    if idx := idx_files(place):
+        return Dataset(name=as_name(place.resolve().name), reason=f"{name} has MNIST's files", files=idx, folder=place)
+    found = of_folder(place)
+    reason = f"{name} is a folder of {len(found)} pictures in {len({one.label for one in found})} classes"
+    left = passed_over(place, found)
+    reason += f"; {left}" if left else ""
+    files = tuple(one.file for one in found)
+    return Dataset(name=as_name(place.resolve().name), reason=reason, files=files, folder=place, passed_over=left)
+
+
+def of_package(name: str, entry: dict[str, Any]) -> Dataset:
+    """Of the catalogue: what a package of the distribution brings."""
+    if "package" not in entry:
+        raise BadInput(f"dataset: {name} is text", fix=f"give {FORMS}, or fashion-mnist")
+    folder = Path(entry["folder"])
+    if not (files := idx_files(folder)):
+        raise BadInput(
+            f"dataset: {name} is not installed on this machine",
+            f"folder: {folder}",
+            f"sudo apt install {entry['package']} (Debian, Ubuntu)",
+        )
+    reason = f"{name} is in the catalogue, installed by {entry['package']}"
+    return Dataset(name=name, reason=reason, files=files, folder=folder, listed=True)
+
+
+def classes_of(data: Dataset) -> list[str]:
+    """In the order of their numbers."""
+    assert data.folder
+    if idx_files(data.folder):
+        return idx_classes(data.folder.resolve().name)
+    return in_order(one.label for one in listing(data))
+
+
+def listing(data: Dataset) -> list[Listed]:
+    assert data.folder
+    return of_table(data.file) if data.file else of_folder(data.folder)
+
+
+def in_order(labels: Any) -> list[str]:
+    """Numbers as numbers."""
+    return sorted(set(labels), key=lambda label: (not label.isdecimal(), int(label) if label.isdecimal() else 0, label))
+
+
+def of_folder(folder: Path) -> list[Listed]:
+    below = [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    names = {path.name.lower() for path in below}
+    if "train" in names and names <= {"train", *HELD_OUT}:
+        found = [one for path in below for one in of_classes(path, "train" if path.name.lower() == "train" else "eval")]
+    else:
+        found = of_classes(folder, "")
+    if not found:
+        left = passed_over(folder, [])
+        problem = "this folder holds no pictures in sub-folders" + (f"; {left}" if left else "")
+        raise BadInput(problem, f"folder: {folder}", f"give {FORMS}")
+    if len({one.label for one in found}) < 2:
+        raise BadInput(
+            "all pictures are of one class",
+            f"folder: {folder}",
+            "make a sub-folder for each class, and name that above",
+        )
+    return found
+
+
+def of_classes(folder: Path, split: str) -> list[Listed]:
+    return [
+        Listed(file, kind.name, split)
+        for kind in sorted(folder.iterdir())
+        if kind.is_dir()
+        for file in sorted(kind.rglob("*"))
+        if file.suffix.lower() in SUFFIXES and not is_hidden(file.relative_to(folder)) and file.is_file()
+    ]
+
+
+def passed_over(folder: Path, found: list[Listed]) -> str:
+    """What a person may think is trained on, in words."""
+    taken = {one.file for one in found}
+    places = {above for file in taken for above in file.parents}
+    left = [path for path in sorted(folder.rglob("*")) if not is_hidden(path.relative_to(folder)) and path not in taken]
+    files = [path for path in left if path.is_file()]
+    empty = [path for path in left if path.is_dir() and path not in places]
+    words = [f"no picture is in {named(folder, empty)}"] if empty else []
+    if files:
+        words.append(f"no picture that is read: {named(folder, files)}; convert pictures to {SUFFIXES[0]}")
+    return "; ".join(words)
+
+
+def named(folder: Path, paths: list[Path]) -> str:
+    more = f" and {len(paths) - SHOWN} more" if len(paths) > SHOWN else ""
+    return ", ".join(str(path.relative_to(folder)) for path in paths[:SHOWN]) + more
+
+
+def of_table(table: Path) -> list[Listed]:
+    found, columns = [], None
+    for number, record in enumerate(records(table), 1):
+        columns = columns or tuple(
+            next((n for n in names if n in record), "") for names in (FILE_COLUMNS, LABEL_COLUMNS)
+        )
+        values = [str(record.get(column) or "") for column in columns]
+        if not all(values):
+            raise BadInput(f"record {number} has no file, or no label", f"file: {table}", "columns: file and label")
+        file = table.parent / values[0]
+        if Path(values[0]).is_absolute() or ".." in Path(values[0]).parts:
+            raise BadInput(
+                f"record {number}: {values[0]} does not lie beside the table or below it",
+                f"file: {table}",
+                "move the table above its pictures, and name them from there",
+            )
+        found.append(Listed(file, values[1]))
+    missing = [one.file for one in found if not one.file.is_file()]
+    if missing:
+        raise BadInput(f"{len(missing)} pictures of {len(found)} are not there, first {missing[0]}", f"file: {table}")
+    if len({one.label for one in found}) < 2:
+        raise BadInput("the table has fewer than two classes", f"file: {table}", "columns: file and label")
+    return found
+
+
+def records(table: Path) -> Iterator[dict[str, Any]]:
+    try:
+        with table.open(encoding="utf-8-sig", newline="") as lines:
+            if table.suffix.lower() == ".csv":
+                yield from csv.DictReader(lines)
+            else:
+                yield from (json.loads(line) for line in lines if line.strip())
+    except (UnicodeDecodeError, ValueError) as error:
+        raise BadInput(f"the table cannot be read: {error}", f"file: {table}", "UTF-8, with file and label") from None
+
+
+def idx_files(folder: Path) -> tuple[Path, ...]:
+    if not (folder / f"train{IDX_IMAGES}").is_file():
+        return ()
+    return tuple(sorted(folder.glob("*-ubyte.gz")))
+
+
+def idx_classes(name: str) -> list[str]:
+    """The catalogue's; else the digits."""
+    known = catalogue()["datasets"].get(name, {}).get("classes")
+    return list(known) if known else [str(digit) for digit in range(10)]

@@ -1,0 +1,145 @@
+"""`python -m train check`: the settings of a run, checked before anything is connected to, fetched or started.
+
+    python -m train check --values '{"model": "llama2-7b", "max_steps": 40}' --also nodes,follow --json
+
+All findings are reported at once. With --json it also shows what model and data set were taken for, and which settings
+decide the loss curve. --also names words that the caller knows besides the settings; --required what must be given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from train.errors import BadInput
+from train.plan.model.catalogue import Dataset, Model, catalogue, refuse_links
+from train.plan.settings import own_recipe
+from train.plan.settings.config import RECIPES, SETTINGS, RunConfig, load_config, names_of, nearest, recipe_of
+
+HERE_ONLY = ("home",)
+"""Settings that belong to one machine and are no business of whoever launches on several."""
+HELP = {name: spec.metadata["help"] for name, spec in SETTINGS.items()}
+MATH = sorted(
+    {spec.name for kind in RECIPES.values() for spec in fields(kind) if spec.metadata["scope"] == "math"},
+    key=lambda name: (name != "recipe", name),
+)
+START = "from the start"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """The run that is asked for, checked; and where it begins."""
+
+    given: dict[str, Any]
+    config: RunConfig
+    model: Model
+    dataset: Dataset
+    home: Path | None = None
+    """Where models that were fetched here lie."""
+    step: int = 0
+    why: str = START
+    from_start: bool = False
+    """Whether files of an earlier run of this name are to be moved aside first."""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        everything = self.config.scoped("math", "agree", "node")
+        return {name: value for name, value in everything.items() if name not in HERE_ONLY}
+
+
+def read(
+    values: dict[str, Any],
+    home: Path | None = None,
+    *,
+    also: Iterable[str] = (),
+    required: str = "",
+    what: str = "setting",
+) -> Request:
+    """All findings at once: of each value, then of all together. What `model` and `dataset` mean is found out here."""
+    of_file = names_of(recipe_of(values)) if own_recipe.is_file(values.get("recipe", "")) else ()
+    known = [*dict.fromkeys([*settings(), *of_file]), *also]
+    findings = [
+        f"unknown {what} '{name}'{nearest(name, known).replace(', did', ' — did')}"
+        for name in values
+        if name not in known
+    ]
+    if findings:
+        raise BadInput("\n".join(findings))
+    own = {name: value for name, value in values.items() if name in known and name not in also}
+    chosen = recipe_of(own)
+    missing = [name for name in required.split(",") if name in chosen.REQUIRED and name not in own]
+    findings += [f"{name}: a value is missing{example(name)}" for name in missing]
+
+    def attempt(read: Callable[..., T], *args: Any) -> T | None:
+        try:
+            return read(*args)
+        except BadInput as wrong:
+            findings.append(str(wrong))
+            return None
+
+    recipe = {"recipe": own["recipe"]} if own.get("recipe") else {}
+    for name, value in own.items():
+        if name not in chosen.TOGETHER:
+            attempt(load_config, {**recipe, name: value})
+    config = None if findings else attempt(load_config, own)
+    meant: dict[str, Any] = {name: own[name] for name in ("model", "dataset") if name in own.keys() & names_of(chosen)}
+    names = config or load_config({**recipe, **meant})
+    model, dataset = attempt(names.start_model, home), attempt(names.data)
+    for sent in (model, config and attempt(config.tokenizer_model, home)):
+        if sent and sent.source == "folder" and sent.folder:
+            attempt(refuse_links, sent.folder, (path for path in sent.folder.rglob("*") if path.is_file()))
+    if dataset and dataset.folder and not dataset.listed:
+        attempt(refuse_links, dataset.folder, (path for path in dataset.files if path != dataset.file))
+    if findings or not (config and model and dataset):
+        raise BadInput("\n".join(findings))
+    return Request(given=own, config=config, model=model, dataset=dataset, home=home)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--values", type=json.loads, default={}, help="setting → value, as JSON")
+    parser.add_argument("--also", default="", help="further words that are no mistake, with commas")
+    parser.add_argument("--required", default="", help="settings that must be given, with commas")
+    parser.add_argument("--what", default="setting", help="what a setting is called in messages")
+
+
+def main(args: argparse.Namespace) -> int:
+    request = read(args.values, also=args.also.split(","), required=args.required, what=args.what)
+    found = {
+        "given": {name: getattr(request.config, name) for name in request.given},
+        "all": request.settings,
+        "math": MATH,
+        "help": HELP,
+        "model": about_model(request.model),
+        "dataset": about_dataset(request.dataset),
+    }
+    print(json.dumps({"ok": True, **found}) if args.json else f"{request.model.reason}\n{request.dataset.reason}")
+    return 0
+
+
+def settings() -> list[str]:
+    return [name for name in HELP if name not in HERE_ONLY]
+
+
+def example(name: str) -> str:
+    kind = {"model": "models", "dataset": "datasets"}.get(name)
+    return f"; the catalogue has {' '.join(catalogue()[kind])}" if kind else ""
+
+
+def about_model(model: Model) -> dict[str, Any]:
+    names = ("name", "local_name", "source", "reason", "hub", "hub_4bit", "embedded", "gated")
+    folder = str(model.folder.resolve()) if model.source == "folder" and model.folder else ""
+    return {name: getattr(model, name) for name in names} | {"folder": folder}
+
+
+def about_dataset(data: Dataset) -> dict[str, Any]:
+    names = ("name", "local_name", "listed", "reason", "hub", "embedded")
+    facts = {name: getattr(data, name) for name in names} | {"file": str(data.file.resolve()) if data.file else ""}
+    if data.folder:
+        below = data.folder.resolve()
+        facts |= {"folder": str(below), "files": [str(path.relative_to(data.folder)) for path in data.files]}
+    return facts

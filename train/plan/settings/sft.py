@@ -1,0 +1,125 @@
+"""The settings of fine-tuning (recipe=sft), beside those that every run has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from train.errors import BadInput
+from train.plan.model.catalogue import Dataset, Model, resolve_dataset, resolve_model
+from train.plan.settings.every_run import Holding, RunConfig, at_least, option
+from train.plan.settings.pipes import parse_pipes
+
+RATES = {"lora": 2e-4, "full": 2e-5}
+"""Peak learning rates. All weights of a model move together: at an adapter's rate it forgets what it knew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SftConfig(RunConfig):
+    PREPARES: ClassVar[str] = "train.data.prepare"
+    RESULT: ClassVar[str] = "adapter"
+    REQUIRED: ClassVar[frozenset[str]] = frozenset({"model"})
+    COUNTED: ClassVar[tuple[str, ...]] = ("model", "method", "lora_r", "lora_targets", "load_in", "backend", "weights")
+
+    model: str = option("tiny", "node", "catalogue name, hub id or local folder of the base model")
+    train_on: str = option(
+        "answers", "agree", "answers|all, where the dataset is still to be prepared", ("answers", "all")
+    )
+    pack: bool = option(True, "agree", "several samples in a row, where the dataset is still to be prepared")
+
+    learning_rate: float = option(0.0, "math", "peak learning rate; 0: 2e-4, or 2e-5 where method=full")
+    method: str = option("lora", "math", "lora, or full fine-tuning (small models)", ("lora", "full"))
+    lora_r: int = option(16, "math", "rank of the adapter")
+    lora_alpha: int = option(16, "math", "scale of the adapter (alpha / r)")
+    lora_targets: str = option("all-linear", "math", "all-linear, or names with commas: q_proj,v_proj")
+    rslora: bool = option(False, "math", "scale by alpha / sqrt(r) instead")
+    load_in: str = option(
+        "auto", "math", "how the frozen base is held: 4bit|8bit|16bit|auto", ("auto", "16bit", "8bit", "4bit")
+    )
+    backend: str = option("auto", "agree", "unsloth (GPU) or hf (transformers + peft)", ("auto", "hf", "unsloth"))
+    weights: str = option(
+        "auto", "node", "where the frozen base is: gpu|stream (layer by layer)|auto", ("auto", "gpu", "stream")
+    )
+
+    pipes: str = option("auto", "agree", "off, or which nodes hold the base together: a+b,c; auto: as the plan decides")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "learning_rate", self.learning_rate or RATES.get(self.method, 0.0))
+        super().__post_init__()
+        for name in ("lora_r", "lora_alpha"):
+            at_least(self, name, 1)
+        if self.weights == "stream":
+            _check_stream(self)
+        if parse_pipes(self.pipes):
+            _check_pipes(self)
+
+    @property
+    def counted(self) -> dict[str, Any]:
+        folder = Path(self.model).expanduser()
+        files = folder.glob("*.safetensors")
+        return super().counted | {
+            "model": folder.name if folder.is_dir() else self.start_model().name,
+            "weights": sum(file.stat().st_size for file in files) if folder.is_dir() else None,
+        }
+
+    @property
+    def holding(self) -> Holding:
+        return Holding(
+            backend=self.backend,
+            load_in=self.load_in,
+            full=self.method == "full",
+            lora_r=self.lora_r,
+            lora_targets=self.lora_targets,
+            weights=self.weights,
+            pipes=self.pipes,
+        )
+
+    @property
+    def subject(self) -> str:
+        return f"{self.model} · {self.method}"
+
+    @property
+    def about(self) -> str:
+        return "all weights" if self.method == "full" else f"LoRA r{self.lora_r} {self.lora_targets}"
+
+    @property
+    def rate_reason(self) -> str:
+        if self.method != "full" or self.learning_rate != RATES["full"]:
+            return ""
+        return f"learning rate {self.learning_rate:g}: all weights are trained; an adapter has {RATES['lora']:g}"
+
+    def start_model(self, home: Path | None = None) -> Model:
+        return resolve_model(self.model, home)
+
+    def data(self) -> Dataset:
+        return resolve_dataset(self.dataset)
+
+    def prepare_words(self, model_folder: str) -> list[str]:
+        names = ("max_seq_length", "train_on", "eval_fraction", "max_bad")
+        words = [f"--model={model_folder}", *(f"--{name.replace('_', '-')}={getattr(self, name)}" for name in names)]
+        return words if self.pack else [*words, "--no-pack"]
+
+
+def _check_pipes(config: SftConfig) -> None:
+    others = {
+        "method": ("full", "lora"),
+        "backend": ("unsloth", "hf"),
+        "load_in": ("8bit", "4bit or 16bit"),
+        "weights": ("stream", "gpu"),
+        "sync": ("local", "auto"),
+    }
+    for name, (value, instead) in others.items():
+        if getattr(config, name) == value:
+            raise BadInput(
+                f"pipes: {config.pipes} and {name}: {value} do not go together", fix=f"use {name}: {instead}"
+            )
+
+
+def _check_stream(config: SftConfig) -> None:
+    if config.method == "full":
+        raise BadInput("weights: stream is for a frozen base, and method=full trains it", fix="use weights: gpu")
+    if config.backend == "unsloth":
+        raise BadInput("weights: stream and backend: unsloth do not go together", fix="use backend: hf")
+    if config.load_in == "8bit":
+        raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")
