@@ -2,7 +2,7 @@
 
     python -m train agent --cluster config/cluster_config.yaml --config config/training_config.yaml
 
-Several times a second it observes the peers (heartbeat.py) and its own workers (local_workers.py), notes what happened here,
+Several times a second it observes the peers (heartbeat.py) and its own workers (local_workers.py), notes what happened,
 decides by the same rules as all others (membership.py), and acts: its workers run as long as they belong to the
 generation. Exit codes: 0 the run is done, 1 it failed, 2 bad input, 143 stopped by a signal, 70 the agent failed
 itself: the run has not ended, and the unit starts it again, 75 no run came (preload.py).
