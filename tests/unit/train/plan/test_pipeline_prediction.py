@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from console import plan_view
-from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_decide import CPU, GPU, gpu
+from tests.unit.train.plan.test_pipeline_placement import card, planned
 from tests.unit.train.plan.test_plan import GB, VERSIONS
 from train.errors import BadInput
 from train.plan.estimate import pipeline_prediction
