@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import stat
-import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -50,6 +49,8 @@ from train.plan.settings.pictures import SUFFIXES
 from train.safe_stdio import may_be_unread
 
 ROOT = Path(__file__).parents[1]
+# Of an inventory whose machines cannot be reached from here: a program that runs a command where they can.
+ENTRANCE = ".enter"
 # What a node has that is only a folder on this machine.
 OF_A_FOLDER = ("python_env", "workspace")
 
@@ -78,8 +79,8 @@ def run_verb(verb: str, words: list[str]) -> int:
         args = parser(verb).parse_args(words)
         if called_in and Path(called_in) != ROOT:
             from_where_it_was_called(args, typed(verb, words), Path(called_in))
-        if called_as and verb != "inventory" and in_the_lab(args):
-            enter_lab(verb, words, called_in)
+        if called_as and verb != "inventory" and (entrance := Path(getattr(args, "inventory", ""), ENTRANCE)).exists():
+            enter(entrance, verb, words, called_in)
         return act(verb, args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
@@ -131,18 +132,9 @@ def moved(kind: str, value: str, folder: Path) -> str:
     return str(folder / value) if value and value not in known and (folder / value).exists() else value
 
 
-def in_the_lab(args: argparse.Namespace) -> bool:
-    return Path(getattr(args, "inventory", "")).resolve() == ROOT / "inventory/lab"
-
-
-def enter_lab(verb: str, words: list[str], called_in: str) -> NoReturn:
-    """The lab's hosts can be reached from the lab's own controller only, and no package index from there."""
-    if verb == "launch" and any(word.endswith("smollm2-135m") for word in words):
-        command = [sys.executable, "requirements/wheelhouse.py", "3.11", "embedded-model"]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+def enter(entrance: Path, verb: str, words: list[str], called_in: str) -> NoReturn:
     os.environ["MOTLEY_CALLED_IN"] = called_in
-    command = ["-m", "lab", "exec", "--", sys.executable, "-m", "console", verb, *words]
-    os.execv(sys.executable, [sys.executable, *command])
+    os.execv(entrance, [str(entrance), sys.executable, "-m", "console", verb, *words])
 
 
 def act(verb: str, args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ from lab import (
     slurm_demo,
 )
 from lab import lab as labs
-from lab.demo_sites import ROOT
+from lab.demo_sites import EMBEDDED, ROOT
 from lab.host import Host
 from lab.lab import Lab
 from lab.place import chosen
@@ -204,6 +205,9 @@ def do_install(args: argparse.Namespace) -> None:
 def do_exec(lab: Lab, args: argparse.Namespace) -> None:
     namespace = lab.place.stranger if args.stranger else lab.place.controller
     command = _command(args.command)
+    if "launch" in command and any(word.endswith(EMBEDDED) for word in command):  # no index can be reached from there
+        wheel = [sys.executable, "requirements/wheelhouse.py", "3.11", "embedded-model"]
+        subprocess.run(wheel, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     known = {"MOTLEY_LAB": lab.place.name, "MOTLEY_PASSWORD": os.environ.get("MOTLEY_PASSWORD", profile.PASSWORD)}
     os.execvpe("ip", ["ip", "netns", "exec", namespace, *command], os.environ | known)
 

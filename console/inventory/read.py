@@ -65,7 +65,7 @@ def hosts_file(path: Path) -> Path:
 
 def _is_program(file: Path) -> bool:
     """As Ansible reads it; on some disks every file may be executed."""
-    if not (file.is_file() and os.access(file, os.X_OK)):
+    if file.name.startswith(".") or not (file.is_file() and os.access(file, os.X_OK)):  # as Ansible passes it over
         return False
     with file.open("rb") as content:
         return content.read(2) == b"#!"

@@ -1,7 +1,7 @@
-"""Only its page: what it does is plugins/action/remember_cards.py, on the controller."""
+"""Only its page: what it does is plugins/action/remember_nics.py, on the controller."""
 
 DOCUMENTATION = """
-module: remember_cards
+module: remember_nics
 short_description: Remember which network card leads to each node
 author: Motley
 description:
@@ -15,7 +15,7 @@ options:
 
 EXAMPLES = """
 - name: Remember which network card leads to it
-  remember_cards:
+  remember_nics:
     state_folder: .motley
   run_once: true
 """
