@@ -26,19 +26,19 @@ from console import (
     rent_commands,
     restart,
     run_commands,
-    slurm_conf,
     status,
     tensorboard_view,
-    torchrun,
     use_result,
     wake,
 )
 from console.doctor import look as doctor
+from console.infra.kubernetes import not_there
+from console.infra.slurm import slurm_conf
 from console.inventory.check import check
 from console.inventory.finding import Finding, nearest
 from console.inventory.read import Inventory, is_local, on_kubernetes
-from console.kubernetes import not_there
 from console.new_inventory import GROUP_VARS
+from console.torchrun import command as torchrun
 from console.verbs import PHASES, SETTINGS, VERBS, parser
 from console.words import counted
 from train.errors import BadInput, CheckFailed

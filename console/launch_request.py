@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from console.hub import FETCHED, ROOT
+from console.infra.slurm.job_files import options_of
 from console.inventory.finding import nearest
 from console.inventory.keys import FOLDER_RULE, KEYS, is_folder, role_keys
-from console.slurm_files import options_of
 from train.errors import BadInput
 from train.plan.settings import aside, request
 

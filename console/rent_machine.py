@@ -14,7 +14,7 @@ import tarfile
 import time
 from pathlib import Path
 
-from console import processes, script_view
+from console import processes
 from console.fetch import RESULTS, fetch
 from console.infra.choose import from_inventory
 from console.infra.node import MARK, Facts, Node, Silent, behind_mark
@@ -24,6 +24,7 @@ from console.rent.clore import Clore
 from console.rent.lease import Book, Lease, between, folder, now
 from console.rent.market import Market
 from console.rent.wording import IDLE_S
+from console.torchrun import script_view
 from console.words import say
 from train.errors import BadInput
 from train.files import file_hash

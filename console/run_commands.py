@@ -12,7 +12,7 @@ import time
 from functools import partial
 from typing import Any
 
-from console import interrupt, notify, run_view, script_view
+from console import interrupt, notify, run_view
 from console.follow import Follower, finished_notices
 from console.infra.choose import from_inventory
 from console.infra.node import Node, Silent, ask_all
@@ -21,6 +21,7 @@ from console.notify import Notifier
 from console.processes import each_line, end_group
 from console.run_in_words import RunView
 from console.status import gathered, is_script, runs_of, status_lines
+from console.torchrun import script_view
 from console.words import say
 from train.runlog.state import Change, RunState
 from train.safe_stdio import unread

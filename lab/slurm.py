@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from console import slurm_conf
-from console.slurm_conf import Card, Machine
+from console.infra.slurm import slurm_conf
+from console.infra.slurm.slurm_conf import Card, Machine
 from lab.host import SHARED, Host
 from lab.lab import Lab, each, wait_until
 from lab.place import Place

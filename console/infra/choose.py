@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from console.infra.kubernetes import KubernetesNode, kubectl_of
+from console.infra.kubernetes.node import KubernetesNode, kubectl_of
 from console.infra.local import LocalNode
 from console.infra.node import Node
-from console.infra.slurm import SlurmNode
+from console.infra.slurm.node import SlurmNode
 from console.infra.ssh import SshNode
 from console.inventory.read import Inventory, is_local
 from train.layout import HOME

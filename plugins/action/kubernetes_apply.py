@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from console import hub
-from console import kubernetes_launch as launch
-from console.infra.kubernetes import kubectl_of
-from console.kubernetes import settings as asked_for
+from console.infra.kubernetes import launch
+from console.infra.kubernetes import settings as asked_for
+from console.infra.kubernetes.node import kubectl_of
 from console.on_controller import Facts, OnController
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from console import electricity, hub, plan_view
-from console import kubernetes_launch as launch
-from console.infra.kubernetes import kubectl_of
-from console.kubernetes import facts
-from console.kubernetes import settings as asked_for
+from console.infra.kubernetes import facts, launch
+from console.infra.kubernetes import settings as asked_for
+from console.infra.kubernetes.node import kubectl_of
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import told
 from train.plan.launch import plan

@@ -9,7 +9,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import launched, slurm_files
+from console import launched
+from console.infra.slurm import job_files
 from train.errors import BadInput
 
 
@@ -21,7 +22,7 @@ class ActionModule(ActionBase):
         args = self._task.args
         plan = dict(args["plan"]) | {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         try:
-            files = slurm_files.files(plan, list(args["options"]), dict(args.get("environment") or {}))
+            files = job_files.files(plan, list(args["options"]), dict(args.get("environment") or {}))
             launched.keep(files, Path(args["state_folder"]))
         except BadInput as finding:
             return result | {"failed": True, "msg": str(finding)}

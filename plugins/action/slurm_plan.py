@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from console import electricity, hub, launched, plan_view, slurm_time
+from console import electricity, hub, launched, plan_view
+from console.infra.slurm import job_time
 from console.on_controller import Facts, OnController
 from plugins.action.launch_plan import told
 from plugins.filter.python_env import CPU, with_unsloth
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 class ActionModule(OnController):
     def answer(self, known: Facts, args: Facts) -> Facts:
         me, look, asked = known["inventory_hostname"], args["look"], args["asked"]
-        slurm_time.refuse_short(list(args["options"]))
+        job_time.refuse_short(list(args["options"]))
         versions = dict(args["versions"])
         brings = versions["environment"] is None and known.get("motley_python_env_manage", True) is not False
         sets = sets_of(look, known.get("motley_python_env_sets"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from console import torchrun_plan
+from console.torchrun import plan as torchrun_plan
 from train.errors import BadInput
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from console import torchrun_plan
 from console.on_controller import Facts, OnController
+from console.torchrun import plan as torchrun_plan
 from plugins.action.launch_plan import facts_of
 from train.plan.launch.torchrun import Script, decide
 

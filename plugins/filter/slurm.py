@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from console.slurm_files import options_of
+from console.infra.slurm.job_files import options_of
 
 
 class FilterModule:

@@ -19,7 +19,7 @@ options:
   script:
     type: dict
     required: true
-    description: The script, as console/torchrun_request.py has read it.
+    description: The script, as console/torchrun/request.py has read it.
   port:
     type: int
     required: true

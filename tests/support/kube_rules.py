@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from console.kubernetes.check import WORD, containers
+from console.infra.kubernetes.check import WORD, containers
 
 Object = Mapping[str, Any]
 END_OF = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}

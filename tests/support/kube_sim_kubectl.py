@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from console.kubernetes import check
+from console.infra.kubernetes import check
 from tests.support.kube_rights import lacking
 from tests.support.kube_rules import refused, selects
 from tests.support.kube_sim import Folder, Object, first_process, new, told_to_go, variables

@@ -1,4 +1,4 @@
-"""This pod's part of a Job of Kubernetes: model and rows, and its agent. For the objects of console/kubernetes.
+"""This pod's part of a Job of Kubernetes: model and rows, and its agent. For the objects of console/infra/kubernetes.
 
     python -m train kubernetes prepare    fetch the model and make the rows: once on a shared volume, or on each machine
     python -m train kubernetes wait       until another pod has done so on the shared volume

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from console.infra.kubernetes import KubernetesNode, Saved
-from console.infra.kubernetes_report import Report
+from console.infra.kubernetes.node import KubernetesNode, Saved
+from console.infra.kubernetes.report import Report
 from console.processes import each_line, end_group
 from tests.support import pace
 

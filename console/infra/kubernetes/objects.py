@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from console import render
-from console.kubernetes.settings import QUEUE, Settings
+from console.infra.kubernetes.settings import QUEUE, Settings
 from train.errors import BadInput
 
 HOME, CONFIG, WORDS = "/mnt/motley", "/mnt/motley-config", "/mnt/motley-last-words"

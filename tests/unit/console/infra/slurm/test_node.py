@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from console.infra.choose import from_inventory, login
-from console.infra.slurm import PlaceNode, SlurmNode
+from console.infra.slurm.node import PlaceNode, SlurmNode
 from console.inventory.check import check
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[5]
 PLACE = "/shared/me/jobs/qa/place-0"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.kubernetes.settings import amount, read
+from console.infra.kubernetes.settings import amount, read
 from train.errors import BadInput
 
 GOOD = {"image": f"r.org/motley@sha256:{'0' * 64}", "gpus": "0", "claim": "training", "pods": "3"}

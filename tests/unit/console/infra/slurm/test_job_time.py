@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console import slurm_time
-from console.slurm_files import options_of
+from console.infra.slurm import job_time
+from console.infra.slurm.job_files import options_of
 from train.errors import BadInput
 
 
@@ -28,7 +28,7 @@ from train.errors import BadInput
 )
 def test_a_time_is_read_as_slurm_reads_it(text: str, minutes: int | None) -> None:
     """None: no limit, or one of which Slurm itself says what is wrong."""
-    assert slurm_time.minutes_of(text) == minutes
+    assert job_time.minutes_of(text) == minutes
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_a_time_is_read_as_slurm_reads_it(text: str, minutes: int | None) -> Non
 def test_a_time_that_leaves_none_to_train_is_refused(options: str, least: int) -> None:
     """The notice, 90 s unless --signal says otherwise, and two minutes for a start."""
     with pytest.raises(BadInput, match=rf"fix: --time(-min)?={least} ") as found:
-        slurm_time.refuse_short(options_of(options))
+        job_time.refuse_short(options_of(options))
     assert str(found.value).count("\n") == 2
 
 
@@ -66,4 +66,4 @@ def test_a_time_that_leaves_none_to_train_is_refused(options: str, least: int) -
     ],
 )
 def test_a_time_in_which_it_can_train_is_let_through(options: str) -> None:
-    slurm_time.refuse_short(options_of(options))
+    job_time.refuse_short(options_of(options))

@@ -1,6 +1,6 @@
 """slurm.conf of unequal machines; tests/lab/test_slurm.py gives the same files to a real Slurm."""
 
-from console.slurm_conf import Card, Machine, machine, rendered
+from console.infra.slurm.slurm_conf import Card, Machine, machine, rendered
 
 TOWER = Machine(
     name="tower",

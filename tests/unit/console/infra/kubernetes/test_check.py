@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from console.kubernetes import check, objects
-from console.kubernetes.reader import reader_pod
-from console.kubernetes.settings import read
+from console.infra.kubernetes import check, objects
+from console.infra.kubernetes.reader import reader_pod
+from console.infra.kubernetes.settings import read
 from tests.support import kube_models
 from train.errors import BadInput
 from train.plan.settings.request import HELP

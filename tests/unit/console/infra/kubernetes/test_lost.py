@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from console import kubernetes_launch as launch
-from console.infra import kubernetes
-from console.infra.kubernetes_report import Report
+from console.infra.kubernetes import launch, shown
+from console.infra.kubernetes import node as kubernetes
+from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
-from console.kubernetes import shown
 from console.run_commands import stop_lines
 from console.run_in_words import RunView
-from tests.unit.console.test_infra_kubernetes import NODE, Server
+from tests.unit.console.infra.kubernetes.test_node import NODE, Server
 from train.errors import BadInput
 from train.runlog.state import RunState
 

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from console.__main__ import act, of_infra
-from console.infra import kubernetes
 from console.infra.choose import from_inventory
+from console.infra.kubernetes import node as kubernetes
+from console.infra.kubernetes import shown
 from console.infra.node import Silent
 from console.inventory.check import check
-from console.kubernetes import shown
 from console.run_commands import stop_lines
 from console.status import run_lines, status_lines
 from console.verbs import parser
 from tests.support.kube_rules import selects
-from tests.unit.console.kubernetes.test_check import VOLUME, made
+from tests.unit.console.infra.kubernetes.test_check import VOLUME, made
 from train.errors import BadInput
 
-REPOSITORY = Path(__file__).parents[3]
+REPOSITORY = Path(__file__).parents[5]
 
 
 def pod(index: int, state: dict[str, Any], **status: Any) -> dict[str, Any]:

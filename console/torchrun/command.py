@@ -1,6 +1,6 @@
 """`./motley torchrun train.py`: a training script that knows nothing of Motley, over all nodes, and what it prints.
 
-The playbook up to the start, as with launch; then console/script_view.py shows it, as follow does.
+The playbook up to the start, as with launch; then console/torchrun/script_view.py shows it, as follow does.
 """
 
 from __future__ import annotations
@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from console import launch, script_view, torchrun_request
+from console import launch
 from console.infra.choose import from_inventory
 from console.inventory.read import Inventory
+from console.torchrun import request as torchrun_request
+from console.torchrun import script_view
 
 
 def torchrun(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from console import slurm_files
+from console.infra.slurm import job_files
 from train.errors import BadInput
 
 PLAN: dict[str, Any] = {
@@ -26,7 +26,7 @@ PLAN: dict[str, Any] = {
 
 def written(plan: dict[str, Any], options: list[str] | None = None) -> dict[str, str]:
     plan = plan | {"help": dict.fromkeys([*plan["settings"], "home"], "what it means")}
-    return {file["path"]: file["content"] for file in slurm_files.files(plan, options or [], {"NCCL_ALGO": "Ring"})}
+    return {file["path"]: file["content"] for file in job_files.files(plan, options or [], {"NCCL_ALGO": "Ring"})}
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def written(plan: dict[str, Any], options: list[str] | None = None) -> dict[str,
     ],
 )
 def test_an_option_has_a_line_of_its_own(text: str, options: list[str]) -> None:
-    assert slurm_files.options_of(text) == options
+    assert job_files.options_of(text) == options
 
 
 @pytest.mark.parametrize(
@@ -55,12 +55,12 @@ def test_an_option_has_a_line_of_its_own(text: str, options: list[str]) -> None:
 )
 def test_what_cannot_be_an_option_is_told_with_its_fix(text: str, said: str) -> None:
     with pytest.raises(BadInput, match=said) as found:
-        slurm_files.options_of(text)
+        job_files.options_of(text)
     assert "fix: " in str(found.value)
 
 
 def test_the_script_is_bash_and_what_was_asked_for_stands_behind_what_is_usual() -> None:
-    script = written(PLAN, ["--nodes=3", "--signal=B:USR1@300"])[slurm_files.SCRIPT]
+    script = written(PLAN, ["--nodes=3", "--signal=B:USR1@300"])[job_files.SCRIPT]
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     asked = [line.split(" #")[0].strip() for line in script.splitlines() if line.startswith("#SBATCH")]
     assert asked[-2:] == ["#SBATCH --nodes=3", "#SBATCH --signal=B:USR1@300"]
@@ -80,13 +80,13 @@ STAND_INS = {
 
 def test_a_job_whose_starts_bring_it_no_further_ends_with_that_reason(tmp_path: Path) -> None:
     """The launch's own script: its time is over while it still starts, each time."""
-    (tmp_path / "code").symlink_to(Path(__file__).parents[3])
+    (tmp_path / "code").symlink_to(Path(__file__).parents[5])
     for name, does in STAND_INS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n")
         (tmp_path / name).chmod(0o755)
     script = tmp_path / "script"
-    script.write_text(written(PLAN | {"home": str(tmp_path)})[slurm_files.SCRIPT])
+    script.write_text(written(PLAN | {"home": str(tmp_path)})[job_files.SCRIPT])
     (tmp_path / "jobs/qa").mkdir(parents=True)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7"}
     words = ["bash", "-c", f"SCRIPT=$$ exec bash {script}"]
@@ -113,7 +113,7 @@ def test_each_run_of_a_sweep_has_its_settings_and_one_script_starts_them_all() -
     ]
     plan = PLAN | {"sweep": sweep, "settings": PLAN["settings"] | {"lora_r": 8}}
     files = written(plan)
-    script = files[slurm_files.SCRIPT]
+    script = files[job_files.SCRIPT]
     assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
     assert "#SBATCH --array=1-2" in script
     assert 'export MOTLEY_RUN=qa-"$SLURM_ARRAY_TASK_ID"' in script

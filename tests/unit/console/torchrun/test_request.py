@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from console import __main__ as console
-from console import torchrun_request
-from console.torchrun_request import read
+from console.torchrun import request as torchrun_request
+from console.torchrun.request import read
 from console.verbs import parser
 from train.errors import BadInput
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from console import hub
-from console.kubernetes.objects import HOME, nodes_of
-from console.kubernetes.settings import Settings, amount
+from console.infra.kubernetes.objects import HOME, nodes_of
+from console.infra.kubernetes.settings import Settings, amount
 from train.package import package_hash
 from train.plan.machines.nodes import LaunchFacts
 

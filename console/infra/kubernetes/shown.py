@@ -12,7 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from console.kubernetes.objects import ANNOTATED, HOME
+from console.infra.kubernetes.objects import ANNOTATED, HOME
 
 LATE_S = 30.0
 """Past its grace a pod answers to no kubelet; this much for clocks that differ."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.kubernetes.objects import HOME, PART, without_devices
+from console.infra.kubernetes.objects import HOME, PART, without_devices
 
 READER_S = 600
 LITTLE = {"cpu": "100m", "memory": "256Mi"}

@@ -1,7 +1,7 @@
 """The lines of a run on Kubernetes, as start_stop_status.report writes those of a machine: from a pod that lives, from
 another where that is gone, and at the end what the pods have left.
 
-    python -m console.infra.kubernetes_report '{"kubectl": ["kubectl"], "run": "qa"}'
+    python -m console.infra.kubernetes.report '{"kubectl": ["kubectl"], "run": "qa"}'
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sys
 import time
 from typing import Any
 
-from console.infra.kubernetes import KubernetesNode, PodNode
+from console.infra.kubernetes import waiting
+from console.infra.kubernetes.node import KubernetesNode, PodNode
+from console.infra.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.infra.node import Silent
-from console.kubernetes import waiting
-from console.kubernetes.shown import Object, is_active, is_running, last_words, why_ended
 from console.processes import each_line, end_group
 
 LOOK_S = 2.0

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from console import run_commands, script_view, status, torchrun_plan
+from console import run_commands, status
 from console.infra.choose import from_inventory
-from console.script_view import ScriptView
+from console.torchrun import plan as torchrun_plan
+from console.torchrun import script_view
+from console.torchrun.script_view import ScriptView
 from tests.support.folders import inventory_of
 
 NODES = ["a", "b", "c"]

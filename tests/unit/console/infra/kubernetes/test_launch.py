@@ -10,13 +10,12 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
-from console import kubernetes_launch as launch
-from console.infra.kubernetes import KubernetesNode
+from console.infra.kubernetes import launch, settings
+from console.infra.kubernetes.check import wrong
+from console.infra.kubernetes.node import KubernetesNode
 from console.infra.node import Silent
-from console.kubernetes import settings
-from console.kubernetes.check import wrong
-from tests.unit.console.kubernetes.test_check import IMAGE, PORTS, plan_of
-from tests.unit.console.test_infra_kubernetes import Server
+from tests.unit.console.infra.kubernetes.test_check import IMAGE, PORTS, plan_of
+from tests.unit.console.infra.kubernetes.test_node import Server
 from train.errors import BadInput
 
 PLAN = plan_of() | {"ports": PORTS}

@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from console.infra.kubernetes import ASIDE, STOP_S, KubernetesNode
+from console.infra.kubernetes import check, kubectl
+from console.infra.kubernetes.node import ASIDE, STOP_S, KubernetesNode
+from console.infra.kubernetes.objects import RUN, Object, name_of, objects
+from console.infra.kubernetes.settings import Settings
+from console.infra.kubernetes.shown import is_active
 from console.infra.node import Silent
-from console.kubernetes import check, kubectl
-from console.kubernetes.objects import RUN, Object, name_of, objects
-from console.kubernetes.settings import Settings
-from console.kubernetes.shown import is_active
 from train.errors import BadInput
 from train.files import write_atomic
 from train.layout import GROUP_PORTS, HEARTBEAT_PORT

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from console.kubernetes.shown import Facts, Object, ended_words, has
+from console.infra.kubernetes.shown import Facts, Object, ended_words, has
 
 NOT_YET = "its pods are not there yet"
 SUSPENDED = "the Job is suspended: a queue lets it begin, or {} patch job {} -p '{}'"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from console.kubernetes import waiting
+from console.infra.kubernetes import waiting
 
 reason = partial(waiting.reason, program="kubectl --context=lab")
 AGENT = {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 
-from console import kubernetes_launch as launch
-from console.infra import kubernetes
-from console.infra.kubernetes_report import Report
+from console.infra.kubernetes import launch, settings
+from console.infra.kubernetes import node as kubernetes
+from console.infra.kubernetes.report import Report
 from console.infra.node import Silent
-from console.kubernetes import settings
 from tests.support import kube_rights
-from tests.unit.console.test_infra_kubernetes import NODE, Server
-from tests.unit.console.test_kubernetes_launch import HOSTS, PLAN
+from tests.unit.console.infra.kubernetes.test_launch import HOSTS, PLAN
+from tests.unit.console.infra.kubernetes.test_node import NODE, Server
 from train.errors import BadInput
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[5]
 
 
 @pytest.fixture
@@ -47,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], str]]:
 
 def verbs() -> Iterator[str]:
     """Of kubectl, as they stand in the code."""
-    for file in ("console/infra/kubernetes.py", "console/kubernetes_launch.py"):
+    for file in ("console/infra/kubernetes/node.py", "console/infra/kubernetes/launch.py"):
         for node in ast.walk(ast.parse((ROOT / file).read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "kube":
                 yield from (str(word.value) for word in node.args[:1] if isinstance(word, ast.Constant))

@@ -18,11 +18,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from console.infra.node import ROOT, Facts, Node, Silent
-from console.kubernetes import kubectl, waiting
-from console.kubernetes.objects import GRACE_S, PART, RUN
-from console.kubernetes.reader import reader_pod
-from console.kubernetes.shown import (
+from console.infra.kubernetes import kubectl, waiting
+from console.infra.kubernetes.objects import GRACE_S, PART, RUN
+from console.infra.kubernetes.reader import reader_pod
+from console.infra.kubernetes.shown import (
     LATE_S,
     WAITS,
     Object,
@@ -39,6 +38,7 @@ from console.kubernetes.shown import (
     rank,
     run_of,
 )
+from console.infra.node import ROOT, Facts, Node, Silent
 from console.processes import each_line, end_group
 
 ALL = "app.kubernetes.io/name=motley"
@@ -237,7 +237,7 @@ class KubernetesNode(Node):
     def events(self, run: str) -> subprocess.Popen[bytes]:
         about = json.dumps({"name": self.name, "kubectl": self.kubectl, "run": run})
         return subprocess.Popen(
-            [sys.executable, "-m", "console.infra.kubernetes_report", about],
+            [sys.executable, "-m", "console.infra.kubernetes.report", about],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from console.slurm_files import LEAVE_S
+from console.infra.slurm.job_files import LEAVE_S
 from plugins.module_utils.motley.slurm_job import named
 from train.errors import BadInput
 

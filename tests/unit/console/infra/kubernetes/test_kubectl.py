@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.kubernetes import kubectl
+from console.infra.kubernetes import kubectl
 
 LOG = (
     'E1127 03:26:44.883914   12008 memcache.go:265] "Unhandled Error" err="couldn\'t get current server API group list"'
