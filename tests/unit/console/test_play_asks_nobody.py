@@ -23,7 +23,7 @@ def test_a_machine_that_came_on_after_the_first_look_is_named_and_not_waited_for
     for name in ("plugins", "console", "roles"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "playbooks").mkdir()
-    asks = {"ansible.builtin.include_role": {"name": "motley_contact", "tasks_from": "pin"}}
+    asks = {"ansible.builtin.include_role": {"name": "motley_contact", "tasks_from": "ask_about_new_keys"}}
     book = {"hosts": "cluster", "gather_facts": False, "tasks": [asks], "vars": {"motley_contact_found": FOUND}}
     (tmp_path / "playbooks/trial.yml").write_text(yaml.safe_dump([book]))
     node = {"ansible_connection": "local", "ansible_python_interpreter": "{{ ansible_playbook_python }}"}
