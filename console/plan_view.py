@@ -30,7 +30,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
     steps = f"{settings['max_steps']} steps" if settings["max_steps"] else passes
     head = f"plan  {plan.run} · {plan.model['name']} · {config.about} {weights} · {config.row_words} a step · {steps}"
     table: list[tuple[str, ...]] = [("node", "computes on", "memory", "network", "free", "rows a step")]
-    entries = {entry.node.node: entry for entry in plan.fit.nodes}
+    entries = {entry.device.name: entry for entry in plan.fit.nodes}
     shares = shared_rows(plan)
     for node in plan.nodes:
         route = node.look["route"]
@@ -59,7 +59,7 @@ def lines(plan: Plan, cost: str = "") -> list[str]:
 def memory_words(fit: Fit, entry: NodeFit, has_bytes: int, *, known: bool) -> str:
     needs = f"{entry.memory.total / GIB:.1f}" if known else "?"
     how = ", streams" if entry.place.weights == "stream" else ""
-    if fit.cut and (own := fit.cut.layers.get(entry.node.node)):
+    if fit.cut and (own := fit.cut.layers.get(entry.device.name)):
         how = f", {own[1] - own[0]} of {fit.cut.room.layers} layers"
     return f"{needs} of {has_bytes / GIB:.0f} GB{how}"
 
@@ -112,7 +112,7 @@ def summary(plan: Plan) -> list[tuple[str, str]]:
     return [
         ("model", model),
         ("memory", "" if plan.fit.facts else unknown),
-        *(("streams", f"{entry.node.node}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
+        *(("streams", f"{entry.device.name}: {entry.place.why}") for entry in plan.fit.nodes if entry.place.why),
         ("pipes", f"{plan.settings['pipes']}: {plan.fit.cut.why}" if plan.fit.cut else ""),
         ("data", plan.request.dataset.reason),
         ("steps", "" if plan.request.config.length_is_set else length),

@@ -44,7 +44,7 @@ def cell(name: str, home: tuple[int, ...]) -> str:
 def together(name: str, home: tuple[int, ...]) -> str:
     """Cut over all cards of a home: how many layers each has."""
     facts, devices = facts_of(name), cards(home)
-    config = load_config({"model": name, "max_seq_length": TOKENS, "pipes": "+".join(one.node for one in devices)})
+    config = load_config({"model": name, "max_seq_length": TOKENS, "pipes": "+".join(one.name for one in devices)})
     found = fit.fit(config, choose(config, devices, facts), devices, model=name, facts=facts, mbit=1000)
     if not found.cut or found.lacking:
         return "cut too small"

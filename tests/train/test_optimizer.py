@@ -29,7 +29,7 @@ def test_gpus_and_cpus_together_step_on_the_processor():
 
 
 def card(capability, node="a", alike=()):
-    return replace(GPU, node=node, capability=capability, alike=alike)
+    return replace(GPU, name=node, capability=capability, alike=alike)
 
 
 def test_unlike_cards_step_on_the_processor_until_they_are_known_to_hold_the_same(monkeypatch):

@@ -68,7 +68,7 @@ def set_up(
     left_out.require_held_out(config, len(held_out))
     facts, names = agree(config, decisions, world, trains_on)
     workers, why_cut = arrange(settled, world, base, names)
-    nccl, why_nccl = over_nccl(config.exchange, [(found.node, found.is_gpu and not workers.cut) for found in devices])
+    nccl, why_nccl = over_nccl(config.exchange, [(found.name, found.is_gpu and not workers.cut) for found in devices])
     why_stepping = why_on_cpu(devices, config.optimizer)
     mixed = bool(why_stepping) or workers.cut
     if waits:

@@ -89,18 +89,18 @@ def ways(
 def _alike(kind: str, case: Case) -> Way:
     """Data parallel: all rows are shared, and each node computes all layers."""
     weights, facts, setup = "stream" if kind == "streamed" else "gpu", case.facts, case.setup
-    needs = {one.node: memory(facts, replace(on_node(setup, one), weights=weights)).total for one in case.devices}
+    needs = {one.name: memory(facts, replace(on_node(setup, one), weights=weights)).total for one in case.devices}
     notes = {}
     for one in case.devices:
-        if needs[one.node] > USABLE * one.memory_bytes:
-            notes[one.node] = "too small"
+        if needs[one.name] > USABLE * one.memory_bytes:
+            notes[one.name] = "too small"
         elif weights == "stream" and place("stream", facts, setup, one).weights != "stream":
-            notes[one.node] = "too little main memory"
+            notes[one.name] = "too little main memory"
     speed = None
     if case.tflops:
         each = pipeline_time.FLOP[kind == "streamed" or case.checkpoints]
         flop = each * case.tokens * (linear_parameters(facts) + facts.vocab * facts.hidden)
-        compute_s = flop / sum(case.tflops[one.node] * 1e12 for one in case.devices)
+        compute_s = flop / sum(case.tflops[one.name] * 1e12 for one in case.devices)
         speed = case.tokens / (compute_s + case.exchange_s)
     return Way(
         name=kind,
@@ -116,17 +116,17 @@ def _cut(case: Case) -> Way:
     """A pipe of all nodes."""
     facts, setup, devices, tflops = case.facts, case.setup, case.devices, case.tflops
     most = pipeline_split.room_of(facts, setup, devices, facts.layers)
-    speeds = [tflops[one.node] for one in devices] if tflops else [float(max(1, count)) for count in most]
+    speeds = [tflops[one.name] for one in devices] if tflops else [float(max(1, count)) for count in most]
     cost = pipeline_split.head_cost(facts)
     counts = pipeline_split.cut_layers(facts.layers, speeds, most, head_layers=cost if tflops else 0.0)
     shown = counts or pipeline_split.cut_layers(facts.layers, speeds) or []
     needs, notes, last = {}, {}, len(devices) - 1
     for at, (one, count) in enumerate(zip(devices, shown, strict=True)):
         own = on_node(setup, one)
-        needs[one.node] = pipeline_split.stage_memory(
+        needs[one.name] = pipeline_split.stage_memory(
             facts, own, count, first=not at, last=at == last, ahead=last - at
         ).total
-        notes[one.node] = f"{count} layers" if counts else "too small together"
+        notes[one.name] = f"{count} layers" if counts else "too small together"
     rows, speed = case.config.rows_per_step, None
     if tflops and counts:
         flop = pipeline_time.FLOP[case.checkpoints] * case.config.max_seq_length * linear_parameters(facts)
@@ -153,10 +153,10 @@ def _cut(case: Case) -> Way:
 
 def as_text(found: Sequence[Way], devices: Sequence[Device], source_gb: float) -> list[str]:
     """A table; `source_gb`: what the layers take where they are streamed from."""
-    head = ["way", *(one.node for one in devices), "link, s a step", "tokens/s"]
+    head = ["way", *(one.name for one in devices), "link, s a step", "tokens/s"]
     table = [head]
     for way in found:
-        cells = [f"{way.gb[one.node]:.1f} GB{_note(way.notes.get(one.node, ''))}" for one in devices]
+        cells = [f"{way.gb[one.name]:.1f} GB{_note(way.notes.get(one.name, ''))}" for one in devices]
         speed = f"{way.tokens_per_s:.0f}" if way.tokens_per_s and way.ok else "-" if not way.ok else "not measured"
         table.append([way.name, *cells, f"{way.link_s:.1f}", speed])
     widths = [max(len(row[at]) for row in table) for at in range(len(head))]

@@ -51,7 +51,7 @@ def faster_than_streamed(
     than the `step_s` of streaming; else None. `streaming`: rows per second of each node whose base is streamed."""
     if cut.lacking or not cut.ok or not isinstance(cut.facts, Facts):
         return None
-    devices = [node.node for node in cut.nodes]
+    devices = [node.device for node in cut.nodes]
     layers = cut.facts.layers + pipeline_split.head_cost(cut.facts)
     # Who streams computes each layer forward twice.
     saved = FLOP[True] / FLOP[pipeline_split.checkpoints(cut.setup, devices)]
@@ -70,7 +70,7 @@ def rows_in_pipe(found: Fit, config: RunConfig, node: str) -> int:
     """That go through at a time."""
     groups = parse_pipes(found.pipes)
     own = next(group for group in groups if node in group)
-    count = len(stages_of(own, [one.node for one in found.nodes]))
+    count = len(stages_of(own, [one.device for one in found.nodes]))
     return pipeline_split.rows_at_once(config, config.max_seq_length, len(groups), count)
 
 
@@ -79,10 +79,10 @@ def _seconds(found: Fit, config: RunConfig, group: Group, speeds: Mapping[str, f
     assert cut and isinstance(facts, Facts)
     if group not in cut.counts:
         return lambda rows: rows / speeds[group[0]]
-    devices = stages_of(group, [node.node for node in found.nodes])
+    devices = stages_of(group, [node.device for node in found.nodes])
     link_s = speedup.link_seconds(pipeline_split.hop_bytes(facts, config.max_seq_length, devices), found.link_mbit)
     pipe = Pipe(
-        speeds=[speeds[one.node] for one in devices],
+        speeds=[speeds[one.name] for one in devices],
         counts=cut.counts[group],
         head_layers=pipeline_split.head_cost(facts),
         hop_s=link_s if len(group) > 1 else 0.0,  # from card to card it takes next to nothing

@@ -25,7 +25,7 @@ def sizes(
     for name, other in config.sizes().items():
         facts = other.start_model().facts
         assert isinstance(facts, Facts) and isinstance(found.facts, Facts)
-        devices = [node.node for node in found.nodes]
+        devices = [node.device for node in found.nodes]
         one = fit.fit(other, found.decisions, devices, model=name, facts=facts, mbit=found.link_mbit)
         sync_s, wire = exchange(one, machines, config.wire)
         times = work(facts, config.max_seq_length) / work(found.facts, config.max_seq_length)

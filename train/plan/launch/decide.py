@@ -7,7 +7,7 @@ it is obeyed, whoever leaves or comes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,8 +47,8 @@ def decide(request: Request, facts: LaunchFacts) -> Plan:
     refuse(obstacles.does_not_fit(nodes, fitted) + obstacles.blocking(nodes, dict.fromkeys(lacking, size), kept))
     decided = {name: value for name, value in fitted.decisions.as_dict().items() if name in request.settings}
     settings = request.settings | decided  # once for all nodes, whoever leaves
-    streams = [node.node.node for node in fitted.nodes if node.place.weights == "stream"]
-    parts = staged(fitted.pipes, [node.node for node in fitted.nodes]) if fitted.cut else []
+    streams = [node.device.name for node in fitted.nodes if node.place.weights == "stream"]
+    parts = staged(fitted.pipes, [node.device for node in fitted.nodes]) if fitted.cut else []
     known = speeds(nodes, settings, facts.calibrated, request.config.COUNTED, streams=streams, staged=parts)
     fitted, known, computing, prediction = foresee(request.config, nodes, fitted, known, mbit)
     if settings.get("pipes") == "auto":
@@ -109,12 +109,12 @@ def cut_instead(
     config: RunConfig, nodes: list[PlanNode], streamed: Fit, known: Speeds, prediction: Mapping[str, Any]
 ) -> tuple[Fit, Speeds] | None:
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
-    all_stream = all(one.place.weights == "stream" and not one.node.weights for one in streamed.nodes)
+    all_stream = all(one.place.weights == "stream" and not one.device.weights for one in streamed.nodes)
     several = len(nodes) > 1 and all(node.processes == 1 for node in nodes)
     if not (all_stream and several and may_be_cut(config, streamed.setup)):
         return None
     own: dict[str, Any] = {"pipes": "+".join(node.name for node in nodes)}
-    config, devices = replace(config, **own), [node.node for node in streamed.nodes]
+    config, devices = replace(config, **own), [node.device for node in streamed.nodes]
     about: dict[str, Any] = {"model": streamed.model, "facts": streamed.facts, "mbit": streamed.link_mbit}
     cut = fit(config, streamed.decisions, devices, **about)
     step_s = prediction["together"]["step_s"]
@@ -271,7 +271,7 @@ def _load_in(
     small = next((device for device in devices if not _holds_16bit(device, shape, setup)), None)
     if small is None:
         return "16bit", "it fits every GPU"
-    return "4bit", f"in 16 bit it does not fit {small.node}'s {small.memory_bytes / GIB:.0f} GB"
+    return "4bit", f"in 16 bit it does not fit {small.name}'s {small.memory_bytes / GIB:.0f} GB"
 
 
 def _require_quantising(form: str, devices: Sequence[Device], setup: Setup, *, instead: str) -> None:
@@ -292,5 +292,5 @@ def _holds_16bit(device: Device, shape: catalogue.AnyFacts | None, setup: Setup)
     return fits(shape, setup, device.memory_bytes)
 
 
-def _names(devices: Any) -> str:
-    return ", ".join(sorted({device.node for device in devices}))
+def _names(devices: Iterable[Device]) -> str:
+    return ", ".join(sorted({device.name for device in devices}))

@@ -111,13 +111,13 @@ def does_not_fit(nodes: list[PlanNode], fit: Fit) -> list[str]:
     if not small:
         return []
     lines = [
-        f"{entry.node.node} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
-        f"it has {gb(entry.node.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
+        f"{entry.device.name} has too little memory for {fit.model}: {gb(entry.memory.total)} are needed, "
+        f"it has {gb(entry.device.memory_bytes)} (92 % of it is counted on){lacks(entry.place)}"
         for entry in small
     ]
     if fit.lacking:
         lines.append(fit.lacking)
-    fitting = [node.name for node in nodes if node.name not in {entry.node.node for entry in small}]
+    fitting = [node.name for node in nodes if node.name not in {entry.device.name for entry in small}]
     options = [f"-e nodes={','.join(fitting)}"] if fitting else []
     if all(entry.fix for entry in small):
         together = {name: value for entry in small for name, value in (entry.fix or {}).items()}

@@ -127,9 +127,11 @@ def own_calibrate_words(plan: Plan, entry: fit.NodeFit) -> list[str]:
     words = [f"--weights={entry.place.weights}", *([f"--pipes={plan.settings['pipes']}"] if cut else [])]
     if entry.place.weights == "stream":  # it tries no more rows at a time than an even share
         words.append(f"--rows-per-step={-(-plan.settings['rows_per_step'] // sum(n.processes for n in plan.nodes))}")
-    if cut and (part := cut.layers.get(entry.node.node)):
-        rows = rows_in_pipe(plan.fit, plan.request.config, entry.node.node)
-        count = (part[1] - part[0]) // entry.node.processes  # where it has several cards, one of them measures its part
+    if cut and (part := cut.layers.get(entry.device.name)):
+        rows = rows_in_pipe(plan.fit, plan.request.config, entry.device.name)
+        count = (
+            part[1] - part[0]
+        ) // entry.device.processes  # where it has several cards, one of them measures its part
         words += [f"--part={part[0]}-{part[0] + count}", f"--micro-batch={rows}"]
     return words
 

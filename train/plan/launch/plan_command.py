@@ -92,7 +92,7 @@ def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], args: argpar
         tflops = parse_speeds(args.tflops)
     except ValueError as error:
         raise BadInput(f"tflops: {str(error).split(' is not')[0]} is not NAME=NUMBER") from None
-    if tflops and (missing := sorted({node.node for node in nodes} ^ set(tflops))):
+    if tflops and (missing := sorted({node.name for node in nodes} ^ set(tflops))):
         raise BadInput(f"tflops: {', '.join(missing)}: name exactly the nodes", fix="one for each of --nodes")
     options = compare_placements.ways(config, found.facts, found.setup, nodes, mbit=args.link_mbit, tflops=tflops)
     lines = ["", *compare_placements.as_text(options, nodes, compare_placements.source_gb(found.facts, found.setup))]
@@ -157,7 +157,7 @@ def parse_nodes(args: argparse.Namespace) -> list[Device]:
         }
         beside = int(main.get(name, PLENTY_GB) * GIB)
         nodes.append(Device(name, device, int(gigabytes * GIB), main_bytes=beside, **has))
-    if unknown := sorted(main.keys() - {node.node for node in nodes}):
+    if unknown := sorted(main.keys() - {node.name for node in nodes}):
         raise BadInput(f"main_memory: {', '.join(unknown)} is not among the nodes", fix="name it in --nodes")
     return nodes
 
@@ -194,4 +194,4 @@ def node_line(node: fit.NodeFit) -> str:
     figures = "".join(f"{part / GIB:>10.2f}" for part in parts)
     mark = f"✓ up to {node.micro_batch_up_to} rows at a time" if node.fits else f"✗ {node.fix_text}{lacks(node.place)}"
     mark += f", streams: {node.place.why}" if node.place.why else ""
-    return f"{node.node.node:14}{node.node.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"
+    return f"{node.device.name:14}{node.device.memory_bytes / GIB:>8.1f}{m.total / GIB:>10.2f}{figures}   {mark}"

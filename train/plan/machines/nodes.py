@@ -21,7 +21,8 @@ COUNTED_ALIKE = (
 class Device:
     """What one process computes on."""
 
-    node: str
+    name: str
+    """Of the node."""
     device: str
     """cpu, cuda or cuda:N."""
     memory_bytes: int

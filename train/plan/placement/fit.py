@@ -56,7 +56,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    node: Device
+    device: Device
     memory: Memory
     fits: bool
     micro_batch_up_to: int
@@ -149,7 +149,7 @@ def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | N
         return config, ""
     setup = setup_for(config, config.gradient_checkpointing, smallest_form(config, facts, devices))
     pipes, why = resolve(config, facts, setup, devices)
-    check_names(parse_pipes(pipes), [device.node for device in devices])
+    check_names(parse_pipes(pipes), [device.name for device in devices])
     own: dict[str, Any] = {"pipes": pipes}
     return replace(config, **own), why
 
@@ -191,35 +191,35 @@ def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> 
     """As a run cuts that knows how fast its stages are. `speeds`: layers of a row per second."""
     assert found.cut
     own: dict[str, Any] = {"pipes": found.pipes}
-    devices = [node.node for node in found.nodes]
+    devices = [node.device for node in found.nodes]
     again = cut(replace(config, **own), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
     return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
 
 
 def as_stages(nodes: list[NodeFit], pipes: str, found: Cut | None) -> list[NodeFit]:
-    members = staged(pipes, [node.node for node in nodes])
-    return [as_stage(node, found) if found and node.node.node in members else node for node in nodes]
+    members = staged(pipes, [node.device for node in nodes])
+    return [as_stage(node, found) if found and node.device.name in members else node for node in nodes]
 
 
 def as_stage(node: NodeFit, found: Cut) -> NodeFit:
-    name = node.node.node
+    name = node.device.name
     if name not in found.layers:
         return replace(node, fits=False, fix=None, place=HELD)
     return replace(node, memory=found.memory[name], fits=True, micro_batch_up_to=1, fix=None, place=HELD)
 
 
-def fit_node(facts: AnyFacts | None, setup: Setup, node: Device, where: Place) -> NodeFit:
+def fit_node(facts: AnyFacts | None, setup: Setup, device: Device, where: Place) -> NodeFit:
     if facts is None:
         nothing = Memory(base=0, adapter=0, gradients=0, optimizer=0, activations=0, logits=0, runtime=0)
-        return NodeFit(node=node, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
-    own = replace(on_node(setup, node), weights=where.weights)
-    enough = fits(facts, own, node.memory_bytes)
-    changes = None if enough else changes_that_fit(facts, own, node.memory_bytes)
+        return NodeFit(device=device, memory=nothing, fits=True, micro_batch_up_to=0, fix=None, place=where)
+    own = replace(on_node(setup, device), weights=where.weights)
+    enough = fits(facts, own, device.memory_bytes)
+    changes = None if enough else changes_that_fit(facts, own, device.memory_bytes)
     return NodeFit(
-        node=node,
+        device=device,
         memory=memory(facts, own),
         fits=enough,
-        micro_batch_up_to=largest_micro_batch(facts, own, node.memory_bytes),
+        micro_batch_up_to=largest_micro_batch(facts, own, device.memory_bytes),
         fix=changes and {FLAGS.get(name, name): value for name, value in changes.items()},
         place=where,
     )
@@ -229,7 +229,7 @@ def as_json(fit: Fit) -> dict[str, Any]:
     return {
         "ok": fit.ok,
         "failures": [
-            *(f"{node.node.node}: {node.fix_text}" for node in fit.nodes if not node.fits),
+            *(f"{node.device.name}: {node.fix_text}" for node in fit.nodes if not node.fits),
             *([fit.lacking] if fit.lacking else []),
         ],
         "model": fit.model,
@@ -241,9 +241,9 @@ def as_json(fit: Fit) -> dict[str, Any]:
         "micro_batch": fit.setup.micro_batch,
         "nodes": [
             {
-                "name": node.node.node,
-                "device": node.node.device,
-                "has_bytes": node.node.memory_bytes,
+                "name": node.device.name,
+                "device": node.device.device,
+                "has_bytes": node.device.memory_bytes,
                 "needs_bytes": node.memory.total if fit.facts else None,
                 "parts": asdict(node.memory) if fit.facts else None,
                 "fits": node.fits,
@@ -252,8 +252,8 @@ def as_json(fit: Fit) -> dict[str, Any]:
                 "weights": node.place.weights,
                 "weights_why": node.place.why,
                 "main_memory_missing_bytes": node.place.missing_bytes,
-                "layers": list(fit.cut.layers[node.node.node])
-                if fit.cut and node.node.node in fit.cut.layers
+                "layers": list(fit.cut.layers[node.device.name])
+                if fit.cut and node.device.name in fit.cut.layers
                 else None,
             }
             for node in fit.nodes

@@ -41,7 +41,7 @@ def room_of(config: RunConfig, facts: Facts, setup: Setup, devices: Sequence[Dev
         return facts.layers if whole else pipeline_split.holds(facts, setup, device, facts.layers)
 
     largest = max(layer_bytes(facts, on_node(setup, device)) // facts.layers for device in devices)
-    return Room(facts.layers, largest, {device.node: holds(device) for device in devices})
+    return Room(facts.layers, largest, {device.name: holds(device) for device in devices})
 
 
 def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
     if not isinstance(facts, Facts) or not may_be_cut(config, setup):
         return "off", ""
     room = room_of(config, facts, setup, devices)
-    names = [device.node for device in devices]
+    names = [device.name for device in devices]
     small = [name for name in names if room.missing([name])]
     if not small:
         return "off", ""
@@ -64,7 +64,7 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
     groups = fewest(small, room, enough)
     if not all(enough(group) for group in groups):
         return "off", "" if len(small) < len(names) else too_small_together(small, room)
-    groups += [(device.node,) for device in devices if device.node not in small and device.processes == 1]
+    groups += [(device.name,) for device in devices if device.name not in small and device.processes == 1]
     who = " and ".join(small) if len(small) < 3 else f"{', '.join(small[:-1])} and {small[-1]}"
     why = f"{who} can neither hold the base nor stream it"
     return ",".join("+".join(group) for group in groups), why
@@ -80,7 +80,7 @@ def may_be_cut(config: RunConfig, setup: Setup) -> bool:
 
 def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
     """A machine with several cards is as many stages, one behind the other."""
-    by_name = {device.node: device for device in devices}
+    by_name = {device.name: device for device in devices}
     return [by_name[name] for name in group for _ in range(by_name[name].processes)]
 
 
@@ -139,21 +139,21 @@ def cut(
         if speeds:
             cost = pipeline_split.head_cost(facts)
             counts = pipeline_split.cut_layers(
-                facts.layers, [speeds[one.node] for one in parts], most, head_layers=cost
+                facts.layers, [speeds[one.name] for one in parts], most, head_layers=cost
             )
         else:
             counts = pipeline_split.cut_layers(facts.layers, [max(1, count) for count in most], most)
         if counts is None:
             held = Room(room.layers, room.layer_bytes, {})
             for one, count in zip(parts, most, strict=True):
-                held = replace(held, holds={**held.holds, one.node: held.holds.get(one.node, 0) + count})
-            others = [device.node for device in devices if device.node not in group]
+                held = replace(held, holds={**held.holds, one.name: held.holds.get(one.name, 0) + count})
+            others = [device.name for device in devices if device.name not in group]
             found = replace(found, lacking=pipeline_split.why_too_small(group, others, held))
             continue
         layers, memory = spread(facts, setup, parts, counts)
         counted = {**found.counts, group: counts}
         found = replace(found, layers={**found.layers, **layers}, counts=counted, memory={**found.memory, **memory})
-        holds |= {name: max(c for one, c in zip(parts, counts, strict=True) if one.node == name) for name in group}
+        holds |= {name: max(c for one, c in zip(parts, counts, strict=True) if one.name == name) for name in group}
     planned = {name: max(count, holds.get(name, 0)) for name, count in room.holds.items()}
     return replace(found, room=replace(room, holds=planned))
 
@@ -168,8 +168,8 @@ def spread(
     for stage, (one, count) in enumerate(zip(parts, counts, strict=True)):
         own, behind = on_node(setup, one), last - stage
         need = pipeline_split.stage_memory(facts, own, count, first=stage == 0, last=not behind, ahead=behind)
-        needs[one.node] = max(need, needs.get(one.node, need), key=lambda memory: memory.total)
-        layers[one.node] = (layers.get(one.node, (at, 0))[0], at + count)
+        needs[one.name] = max(need, needs.get(one.name, need), key=lambda memory: memory.total)
+        layers[one.name] = (layers.get(one.name, (at, 0))[0], at + count)
         at += count
     return layers, needs
 

@@ -76,7 +76,7 @@ def smallest_form(config: RunConfig, facts: AnyFacts | None, devices: Sequence[D
 def who_streams(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Sequence[Device]) -> list[str]:
     form = replace(setup, load_in=smallest_form(config, facts, devices))
     wanted = config.holding.weights
-    return sorted({one.node for one in devices if place(wanted, facts, form, one).weights == "stream"})
+    return sorted({one.name for one in devices if place(wanted, facts, form, one).weights == "stream"})
 
 
 def lacks(place: Place) -> str:

@@ -133,7 +133,7 @@ def test_every_stage_has_the_memory_for_its_layers(model: str, cards: list[int],
     found = planned(model, *devices)
     if not found.cut:
         return
-    by_name = {device.node: device for device in devices}
+    by_name = {device.name: device for device in devices}
     for group in (group for group in parse_pipes(found.pipes) if len(group) > 1):
         ends = [found.cut.layers[name] for name in group]
         assert ends[0][0] == 0 and ends[-1][1] == facts_of(model).layers

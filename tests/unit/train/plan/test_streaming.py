@@ -82,7 +82,7 @@ def test_who_streams_has_the_room_for_it(name: str, gb: int, main_gb: int, lengt
 
 def test_one_that_streams_gives_all_the_backend_that_can() -> None:
     config, facts = load_config({"model": "llama2-13b"}), facts_of("llama2-13b")
-    both = [card(24), replace(card(8), node="b")]
+    both = [card(24), replace(card(8), name="b")]
     found = choose(config, both, facts)
     assert found.backend == "hf" and "backend hf: unsloth cannot stream, and b must" in found.reasons
     assert choose(config, both[:1], facts).backend == "unsloth"
