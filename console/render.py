@@ -58,7 +58,7 @@ def files(
         "node": node,
         "token": token,
         "nodes": plan["nodes"],
-        "nic": own["card"],
+        "nic": own["interface"],
         "aside": aside or {},
         "pipe": plan.get("pipe") or {},
         "settings": settings_of(plan, own),
@@ -95,8 +95,10 @@ def launch_script(
     values = {
         "run": plan["run"],
         "node": node,
-        "nic": own["card"],
-        "route": f"{own['card']!r} leads to {', '.join(others)} (ip route get)" if others else "this node trains alone",
+        "nic": own["interface"],
+        "route": f"{own['interface']!r} leads to {', '.join(others)} (ip route get)"
+        if others
+        else "this node trains alone",
         "cores": own["cores"],
         "processes": own["processes"],
         "threads": max(1, own["cores"] // own["processes"]),
@@ -157,7 +159,7 @@ def launched(plan: dict[str, Any], **more: Any) -> dict[str, Any]:
         "time": plan["time"],
         "given": {name: value for name, value in plan["given"].items() if name != "resume"},
         "all": plan["settings"],
-        "foretold": plan["foretold"],
+        "predicted": plan["predicted"],
         "electricity": {name: plan["electricity"][name] for name in ("kwh_price", "idle_watts")},
         "model": {name: plan["model"].get(name) for name in ("name", "hub", "folder_name")},
         "rows": plan["dataset"]["folder_name"],

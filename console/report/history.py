@@ -101,7 +101,7 @@ def read_history(folder: Path) -> History:
         launch=launched[0] if launched else {},
         fetched=any((folder / name).is_dir() for name in MADE),
         trace=TRACE if (folder / TRACE).exists() else "",
-        plan=next(filter(None, (launch.get("foretold") for launch in launched)), {}),
+        plan=next(filter(None, (launch.get("predicted") for launch in launched)), {}),
         answers=_json(folder / ANSWERS),
     )
 

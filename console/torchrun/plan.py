@@ -18,7 +18,7 @@ def lines(plan: dict[str, Any]) -> list[str]:
     for node in plan["nodes"]:
         last = first + node["processes"] - 1
         ranks = f"rank {first}" if first == last else f"ranks {first}–{last}"
-        table.append((node["name"], node["computes_on"], node["card"], f"{node['processes']}: {ranks}"))
+        table.append((node["name"], node["computes_on"], node["interface"], f"{node['processes']}: {ranks}"))
         first = last + 1
     files = f"{counted(len(plan['files']), 'file')}, {size / 1e3:.0f} kB, to {plan['folder']}"
     rows = [
@@ -51,7 +51,7 @@ def files(plan: dict[str, Any], node: str, more: dict[str, Any]) -> list[dict[st
         f"run: {render.as_yaml(plan['run'])}",
         f"node: {render.as_yaml(node)}",
         f"script: {render.as_yaml(plan['script'])}",
-        f"interface: {render.as_yaml(own['card'])}",
+        f"interface: {render.as_yaml(own['interface'])}",
         "nodes:",
         *(
             f"  - {{name: {render.as_yaml(entry['name'])}, address: {render.as_yaml(entry['address'])}, "

@@ -270,7 +270,7 @@ NODE = {
     "address": "127.0.0.1",
     "processes": 1,
     "cores": 2,
-    "card": "lo",
+    "interface": "lo",
     "device": "cpu",
     "weights": "gpu",
 }
@@ -280,7 +280,7 @@ PLAN = {
     "settings": {"run": "r", "model": "tiny", "dataset": "qa", "device": "cpu"},
     "help": dict.fromkeys(("run", "model", "dataset", "device", "home"), "what it is"),
     "given": {},
-    "foretold": {},
+    "predicted": {},
     "model": {"name": "tiny", "source": "catalogue", "folder_name": "tiny"},
     "dataset": {"folder_name": "qa"},
     "electricity": {"kwh_price": None, "idle_watts": {}},

@@ -149,7 +149,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "settings": plan.settings,
         "help": HELP | {spec.name: spec.metadata["help"] for spec in fields(plan.request.config)},
         "given": {name: plan.settings[name] for name in plan.request.given},
-        "foretold": predicted(plan),
+        "predicted": predicted(plan),
         "model": plan.model,
         "dataset": about_dataset(plan.request.dataset),
         "memory": fit.as_json(plan.fit),
@@ -167,7 +167,7 @@ def as_data(plan: Plan) -> dict[str, Any]:
         "warnings": plan.warnings,
         "nodes": [
             {key: value for key, value in asdict(node).items() if key != "look"}
-            | {"card": node.look["route"].get("nic"), "home": node.look["home"], "cores": node.look["cores"]}
+            | {"interface": node.look["route"].get("nic"), "home": node.look["home"], "cores": node.look["cores"]}
             | {"weights": entry.place.weights, "calibrate": own_calibrate_words(plan, entry)}
             for node, entry in zip(plan.nodes, plan.fit.nodes, strict=True)
         ],

@@ -65,7 +65,7 @@ def decide(script: Script, facts: LaunchFacts, port: int = HEARTBEAT_PORT) -> di
                 "name": node.name,
                 "address": node.address,
                 "home": node.look["home"],
-                "card": node.look["route"]["nic"],
+                "interface": node.look["route"]["nic"],
                 "cores": node.look["cores"],
                 "computes_on": node.computes_on,
                 "processes": node.processes,

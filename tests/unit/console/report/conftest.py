@@ -29,8 +29,8 @@ def fetched(tmp_path: Path) -> Path:
         write(tmp_path / "qa" / "nodes" / node, "gpu.jsonl", cards)
     asked = {"question": "What is <b>?", "wanted": "A tag.", "base": "No </script> idea.", "adapter": "A tag."}
     (tmp_path / "qa" / "answers.json").write_text(json.dumps({"questions": [asked]}))
-    foretold = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
-    (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "foretold": foretold}))
+    predicted = {"step_s": 1.5, "shares": {HEAD: 5, WORKER: 3}}
+    (tmp_path / "qa" / "nodes" / HEAD / "launch.json").write_text(json.dumps({"run": "qa", "predicted": predicted}))
     return tmp_path / "qa"
 
 

@@ -107,7 +107,7 @@ def test_it_is_watched_to_its_end_on_nodes_that_are_folders(tmp_path: Path, caps
 
 
 def test_a_node_runs_it_by_a_script_that_says_what_is_set() -> None:
-    node = {"name": "a", "address": "10.0.0.1", "card": "enp3s0", "cores": 8, "processes": 2, "home": "/h"}
+    node = {"name": "a", "address": "10.0.0.1", "interface": "enp3s0", "cores": 8, "processes": 2, "home": "/h"}
     node |= {"computes_on": "CPU, 8 cores", "words": ["--nnodes=1", "train.py", "a b"]}
     plan = {"run": "mnist", "script": "train.py 'a b'", "nodes": [node], "folder": "scripts/torchrun/mnist"}
     plan |= {"source": "/here", "files": {"train.py": {"size": 2000}}, "warnings": ["b is off; it is skipped"]}

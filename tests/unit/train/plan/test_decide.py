@@ -135,7 +135,7 @@ def decided(name: str) -> dict[str, Any]:
     except BadInput as refused:
         return {"refused": str(refused).splitlines()}
     data = plan.as_data(found)
-    kept = ("run", "step", "given", "foretold", "lack_model", "old_code", "raw", "prepare", "speeds")
+    kept = ("run", "step", "given", "predicted", "lack_model", "old_code", "raw", "prepare", "speeds")
     chosen = {name: data["settings"][name] for name in ("resume", "wire", "sync", *OLD_PLAN)}
     return {"lines": plan_view.lines(found), "chosen": chosen} | {name: data[name] for name in kept}
 

@@ -27,7 +27,7 @@ def plan_of(run: str = "qa", pods: int = 3, **changes: Any) -> dict[str, Any]:
         for name, address in objects.nodes_of(run, pods).items()
     ]
     return {
-        **{"run": run, "nodes": nodes, "time": "", "given": {}, "foretold": {}, "help": HELP, "raw": "", "recipe": {}},
+        **{"run": run, "nodes": nodes, "time": "", "given": {}, "predicted": {}, "help": HELP, "raw": "", "recipe": {}},
         "settings": {"recipe": "sft", "model": "tiny", "dataset": "stdlib-qa", "max_steps": 8},
         "electricity": {"kwh_price": None, "idle_watts": {}},
         "model": {"name": "tiny", "source": "catalogue", "hub": None, "folder_name": "tiny", "folder": ""},

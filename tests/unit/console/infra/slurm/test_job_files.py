@@ -14,7 +14,7 @@ from console.infra.slurm import job_files
 from train.errors import BadInput
 
 PLAN: dict[str, Any] = {
-    **{"run": "qa", "home": "/shared/me/ai-cluster", "time": "now", "foretold": {}, "help": {"run": "its name"}},
+    **{"run": "qa", "home": "/shared/me/ai-cluster", "time": "now", "predicted": {}, "help": {"run": "its name"}},
     "settings": {"run": "qa", "dataset": "stdlib-qa", "model": "tiny", "device": "auto"},
     "given": {"model": "tiny"},
     "model": {"source": "catalogue", "name": "tiny", "folder_name": "tiny"},
