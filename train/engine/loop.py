@@ -98,6 +98,8 @@ def train(run: Run) -> None:
         rate = set_learning_rate(run)
 
         run.position = run.step * config.rows_per_step + first
+        # Each rank divides its summed loss by the target tokens of the whole step, not by its own: then the sum of all
+        # ranks' gradients is the gradient of the step's mean loss, however its rows and padding were shared.
         timing, fed = compute(run, rows[first:end], weight=1 / max(1, strategy.divisor(targets, world.rank)))
         fed.first = run.position
         norm = run.trained.gradient_norm()
