@@ -25,6 +25,7 @@ from train.plan.placement.pipeline_placement import bubbles, may_be_cut, staged
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import parse_pipes
 from train.plan.settings.request import Request, about_model
+from train.plan.settings.sft import SftConfig
 from train.plan.speed import speedup
 
 MIXES = "unsloth lets samples of a gemma2 model that are computed together see each other"
@@ -111,10 +112,10 @@ def cut_instead(
     """A pipe of all nodes, where that is faster than to stream the base; for who has set neither."""
     all_stream = all(one.place.weights == "stream" and not one.device.weights for one in streamed.nodes)
     several = len(nodes) > 1 and all(node.processes == 1 for node in nodes)
-    if not (all_stream and several and may_be_cut(config, streamed.setup)):
+    if not (isinstance(config, SftConfig) and all_stream and several and may_be_cut(config, streamed.setup)):
         return None
-    own: dict[str, Any] = {"pipes": "+".join(node.name for node in nodes)}
-    config, devices = replace(config, **own), [node.device for node in streamed.nodes]
+    config = replace(config, pipes="+".join(node.name for node in nodes))
+    devices = [node.device for node in streamed.nodes]
     about: dict[str, Any] = {"model": streamed.model, "facts": streamed.facts, "mbit": streamed.link_mbit}
     cut = fit(config, streamed.decisions, devices, **about)
     step_s = prediction["together"]["step_s"]
@@ -142,10 +143,9 @@ def fit_base(
         return fit_new(request, facts, nodes, mbit)
     devices = [node.as_device(unsloth=bool(facts.versions[node.name].get("unsloth"))) for node in nodes]
     gpu = all(device.is_gpu for device in devices)
-    if gpu and model["hub_4bit"] and config.holding.load_in in ("auto", "4bit"):
-        settled: dict[str, Any] = {"load_in": choose(config, devices, shape).load_in}
-        config = replace(config, **settled)
-        model["in_4bit"] = settled["load_in"] == "4bit"
+    if isinstance(config, SftConfig) and gpu and model["hub_4bit"] and config.load_in in ("auto", "4bit"):
+        config = replace(config, load_in=choose(config, devices, shape).load_in)
+        model["in_4bit"] = config.load_in == "4bit"
     model["folder_name"] = model["local_name"] + ("-4bit" if model.get("in_4bit") else "")
     lacking = who_lacks(f"model {model['folder_name']}", facts.versions)
     found, size = None, 0

@@ -28,6 +28,7 @@ from train.plan.placement.pipeline_placement import Cut, cut, resolve, staged
 from train.plan.placement.streaming import HELD, Place, on_node, place, smallest_form
 from train.plan.settings.config import RunConfig
 from train.plan.settings.pipes import check_names, parse_pipes
+from train.plan.settings.sft import SftConfig
 from train.plan.speed import speedup
 
 CHECKPOINTING = {"auto": None, "true": True, "unsloth": True, "false": False}
@@ -116,14 +117,12 @@ def placed(
     config: RunConfig, decisions: Decisions, node: Device, facts: AnyFacts | None
 ) -> tuple[RunConfig, list[str]]:
     """The settings of one node, with where its base is in place of `auto`, and why."""
-    if not hasattr(config, "weights"):
+    if not isinstance(config, SftConfig):  # no other recipe has a frozen base
         return config, []
-    if parse_pipes(config.holding.pipes):
-        held: dict[str, Any] = {"weights": "gpu"}
-        return replace(config, **held), []
+    if parse_pipes(config.pipes):
+        return replace(config, weights="gpu"), []
     where = place(config.weights, facts, setup_for(config, decisions.gradient_checkpointing, decisions.load_in), node)
-    own: dict[str, Any] = {"weights": where.weights}
-    return replace(config, **own), [f"weights {where.weights}: {where.why}"] if where.why else []
+    return replace(config, weights=where.weights), [f"weights {where.weights}: {where.why}"] if where.why else []
 
 
 def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> Setup:
@@ -145,13 +144,12 @@ def setup_for(config: RunConfig, checkpointing: str, load_in: str = "16bit") -> 
 
 def with_pipes(config: RunConfig, devices: Sequence[Device], facts: AnyFacts | None) -> tuple[RunConfig, str]:
     """The settings with `pipes` as it will be, and why."""
-    if not hasattr(config, "pipes"):
+    if not isinstance(config, SftConfig):
         return config, ""
     setup = setup_for(config, config.gradient_checkpointing, smallest_form(config, facts, devices))
     pipes, why = resolve(config, facts, setup, devices)
     check_names(parse_pipes(pipes), [device.name for device in devices])
-    own: dict[str, Any] = {"pipes": pipes}
-    return replace(config, **own), why
+    return replace(config, pipes=pipes), why
 
 
 def fit(
@@ -189,10 +187,9 @@ def fit(
 
 def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
     """As a run cuts that knows how fast its stages are. `speeds`: layers of a row per second."""
-    assert found.cut
-    own: dict[str, Any] = {"pipes": found.pipes}
+    assert found.cut and isinstance(config, SftConfig)
     devices = [node.device for node in found.nodes]
-    again = cut(replace(config, **own), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
+    again = cut(replace(config, pipes=found.pipes), found.facts, found.setup, devices, found.cut.why, speeds=speeds)
     return replace(found, cut=again, nodes=as_stages(found.nodes, found.pipes, again))
 
 

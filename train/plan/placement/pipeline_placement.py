@@ -75,7 +75,7 @@ def may_be_cut(config: RunConfig, setup: Setup) -> bool:
     held = config.holding
     if setup.full or setup.load_in == "8bit" or config.sync == "local":
         return False
-    return getattr(held, "pipes", "off") == held.weights == "auto" and held.backend != "unsloth"
+    return held.pipes == held.weights == "auto" and held.backend != "unsloth"
 
 
 def stages_of(group: Sequence[str], devices: Sequence[Device]) -> list[Device]:
