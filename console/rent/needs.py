@@ -10,7 +10,7 @@ from typing import Any
 
 from console.rent.market import Offer
 from train.errors import BadInput
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines import architectures
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts

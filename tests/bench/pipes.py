@@ -29,7 +29,7 @@ from tests.bench.page import Figures, bench, spread
 from tests.support import torchrun
 from tests.support.torchrun import AT, environment, on_disk
 from train.plan.estimate import pipeline_prediction
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.placement import fit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, resolve_model
 from train.plan.model.memory import GIB, Setup, layer_bytes, memory

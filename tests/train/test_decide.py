@@ -11,7 +11,7 @@ from tests.train import cluster
 from train.__main__ import main
 from train.errors import BadInput
 from train.plan.launch import decided
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import model_facts, resolve_model
 from train.plan.model.memory import GIB

@@ -11,7 +11,7 @@ from train.engine.micro_batch_search import whole_step
 from train.engine.optimizer import AdamWOnCpu, make_optimizer, why_on_cpu
 from train.errors import BadInput
 from train.models.weights import optimizer_state, set_optimizer_state
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.settings.config import SftConfig
 

@@ -17,7 +17,7 @@ from train.engine.batches import to_tensors
 from train.errors import BadInput
 from train.models.backends import ModelSpec, get
 from train.models.model_files import model_folder
-from train.plan.launch import decide
+from train.plan.launch import auto_settings
 from train.plan.settings.config import SftConfig
 
 IDS = torch.arange(3, 40)[None]
@@ -91,14 +91,14 @@ def test_a_model_quantised_on_disk_is_called_so(on_disk, tmp_path):
 def test_how_the_files_are_quantised_stands_above_the_choice():
     four = replace(LLAMA, on_disk="4bit")
     for device in (card(gib=80), card(device="cpu")):
-        made = decide.choose(SftConfig(), [device], four)
+        made = auto_settings.choose(SftConfig(), [device], four)
         assert made.load_in == "4bit" and any("so are the model's files" in reason for reason in made.reasons)
     with pytest.raises(BadInput, match=r"load_in: 8bit, but the model's files are in 4bit.*\n.*load_in: 4bit"):
-        decide.choose(SftConfig(load_in="8bit"), [card()], four)
+        auto_settings.choose(SftConfig(load_in="8bit"), [card()], four)
     with pytest.raises(BadInput, match=r"cannot be trained in full\n.*before it was quantised"):
-        decide.choose(SftConfig(method="full"), [card()], four)
+        auto_settings.choose(SftConfig(method="full"), [card()], four)
     with pytest.raises(BadInput, match=r"needs bitsandbytes, which b has not\n.*before it was quantised, or only"):
-        decide.choose(SftConfig(), [card(), card("b", device="cpu", bitsandbytes=False)], four)
+        auto_settings.choose(SftConfig(), [card(), card("b", device="cpu", bitsandbytes=False)], four)
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ def test_eight_bit_runs_and_says_once_what_it_costs(tmp_path):
     data = cluster.make_rows(tmp_path, 12, 2)
     options = {"model": "tiny", "dataset": data, "max_steps": 2, "rows_per_step": 4, "load_in": "8bit", "eval_every": 1}
     run = cluster.train(tmp_path, options, 1)
-    assert run.said().count(decide.EIGHT_BIT) == 1
+    assert run.said().count(auto_settings.EIGHT_BIT) == 1
     assert run.losses()[0] == pytest.approx(6.97, abs=0.1) and len(run.losses()) == 2
 
 
@@ -117,7 +117,7 @@ def test_a_cpu_is_never_given_4_bit_unasked(gibs, has, shape):
     """Whether bitsandbytes is there, and however small its memory."""
     nodes = [card(f"n{number}", gib=gib) for number, gib in enumerate(gibs[1:])]
     nodes.append(card("cpu", device="cpu", gib=gibs[0], bitsandbytes=has))
-    assert decide.choose(SftConfig(), nodes, shape).load_in == "16bit"
+    assert auto_settings.choose(SftConfig(), nodes, shape).load_in == "16bit"
 
 
 @pytest.mark.parametrize("form", ["4bit", "8bit"])

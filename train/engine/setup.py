@@ -33,7 +33,7 @@ from train.parallel.row_takers import Workers
 from train.parallel.strategy import Strategy
 from train.parallel.world import World, over_nccl
 from train.plan.launch import decided
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import AnyFacts
 from train.plan.placement.fit import Decisions, placed, setup_for

@@ -133,7 +133,7 @@ def measure(config: RunConfig, part: tuple[int, int] | None = None) -> Speed:
     from train import recipes
     from train.engine.device import look
     from train.engine.setup import choose_micro_batch, make_trained
-    from train.plan.launch.decide import choose
+    from train.plan.launch.auto_settings import choose
     from train.plan.placement.fit import placed
 
     recipe = recipes.of(config)

@@ -72,7 +72,7 @@ def versions() -> str:
 def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
     from train.engine.device import look
     from train.models.model_files import model_folder, shape_of
-    from train.plan.launch.decide import choose
+    from train.plan.launch.auto_settings import choose
 
     bench.config = config_of(args)
     bench.base = Path(model_folder(bench.config.model))

@@ -19,7 +19,7 @@ from typing import Any
 
 from train.errors import BadInput
 from train.plan.estimate import compare_placements, sizes
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts, Model
 from train.plan.model.catalogue import config_of as model_config

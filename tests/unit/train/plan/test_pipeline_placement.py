@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
 from train.errors import BadInput
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import Facts
 from train.plan.model.memory import GIB, USABLE

@@ -14,8 +14,8 @@ import yaml
 from console import electricity, hub, launched, plan_view, receipt, render
 from train.errors import BadInput
 from train.plan.launch import new_or_resumed, obstacles, plan
+from train.plan.launch.auto_settings import choose
 from train.plan.launch.cluster_config import read_cluster
-from train.plan.launch.decide import choose
 from train.plan.machines.nodes import LaunchFacts, PlanNode, Speeds, link, machines, nodes_of, speeds
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import Memory

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from train.plan.estimate import sizes
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.memory import GIB
 from train.plan.placement import fit

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.too_big import MODELS, facts_of
-from train.plan.launch.decide import choose
+from train.plan.launch.auto_settings import choose
 from train.plan.machines.nodes import Device
 from train.plan.model.catalogue import resolve_model
 from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
