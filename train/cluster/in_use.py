@@ -39,7 +39,7 @@ class InUse:
             time.sleep(every_s)
 
     def look(self, at: float) -> str:
-        """Who uses it, while that counts; empty otherwise."""
+        """Names who uses the machine, while that counts; empty otherwise."""
         who = self.who
         if who:
             self.name, self.quiet_since = who, None
@@ -57,7 +57,7 @@ def who_uses_it(programs: Collection[str]) -> str:
 
 
 def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> str:
-    """The kernel keeps the first 15 characters of a name."""
+    """One of `programs` that runs, else empty; the kernel keeps the first 15 characters of a name."""
     short = {name[:15]: name for name in programs}
     for file in proc.glob("[0-9]*/comm") if short else ():
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> st
 
 
 def game_mode() -> str:
-    """Feral's GameMode of this user's session, where there is one."""
+    """Asks Feral's GameMode of this user's session, where there is one; empty where it is not active."""
     env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"} | os.environ
     try:
         said = subprocess.run(
