@@ -25,7 +25,7 @@ class Disagreement(CheckFailed):
 
 
 Claims = list[tuple[str, dict[str, Any]]]
-"""Of each rank its node, and facts that all must have alike."""
+"""The node of each rank, and the facts that all must have alike."""
 
 
 def differing(claims: Claims) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:

@@ -35,13 +35,13 @@ from train.recipes.own_file import Functions, functions_of, load
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
     model: nn.Module
-    """Trained, in eval mode, where it was trained."""
+    """The trained model, in eval mode, on the device where it was trained."""
     folder: Path | None
-    """Its weights, the recipe, the settings and a card; None on a process that writes no files."""
+    """The folder of its weights, the recipe, the settings and a card; None on a process that writes no files."""
     loss: float | None
-    """Of the last step."""
+    """The loss of the last step; None on a process that writes no files."""
     held_out: float | None
-    """Of the last evaluation; None where nothing is held out, and where the run was done before."""
+    """The loss of the last evaluation; None where nothing is held out, and where the run was done before."""
     steps: int
 
 

@@ -48,7 +48,7 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
 
 
 def room(trial: Trial, micro_batch: int, *, ceiling_bytes: int) -> int:
-    """What is left beside so many rows."""
+    """The bytes that are left beside so many rows."""
     try:
         return max(0, ceiling_bytes - trial(micro_batch))
     except OutOfMemoryError:

@@ -26,11 +26,11 @@ class Milestones:
     """Steps after which something was done."""
 
     settled: int = 0
-    """The last one at which all of it had its turn."""
+    """The last step at which all of it had its turn."""
     proven: int = -1
     saved: int = -1
     evaluated: int = 0
-    """An evaluation that a signal broke off is made again when the run resumes."""
+    """The last step that was evaluated; an evaluation that a signal broke off is made again when the run resumes."""
     best: dict[str, Any] | None = None
     """Step, loss and metrics of the best evaluation."""
     gains: Gains = field(default_factory=Gains)
@@ -58,8 +58,8 @@ def between_steps(run: Run) -> bool:
 
 
 def make_up(run: Run) -> None:
-    """What was broken off behind a step, where the run resumes there: an evaluation, which `patience` counts, or what
-    is saved after it."""
+    """Makes up for what was broken off behind a step, where the run resumes there: an evaluation, which `patience`
+    counts, or what is saved after it."""
     made = run.milestones
     if not run.step:
         return
@@ -133,7 +133,7 @@ def show_samples(run: Run) -> None:
 
 
 def evaluate_base(run: Run) -> None:
-    """What there was to improve on; where all weights are trained the base is gone."""
+    """Evaluates what there was to improve on; where all weights are trained the base is gone."""
     model: Any = run.module.model
     if hasattr(model, "disable_adapter"):
         with model.disable_adapter():
@@ -142,7 +142,7 @@ def evaluate_base(run: Run) -> None:
 
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
-    """And its target tokens, and the recipe's metrics; None where nothing is held out."""
+    """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
         return None
@@ -157,14 +157,15 @@ def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
 
 
 def save(run: Run) -> None:
-    """A proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
+    """Saves a proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
     prove(run)
     if run.world.writes:
         write_checkpoint(run)
 
 
 def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
-    """On leaving into main memory where there is room: the GPU must be free within seconds, the disk may be slow."""
+    """Writes a checkpoint: on leaving into main memory where there is room, as the GPU must be free within seconds and
+    the disk may be slow."""
     root, made = run.config.checkpoint_folder(), run.milestones
     with run.trained.lock:
         run.step = run.strategy.rollback()  # where not all ranks hold the same, the run ends: what all shared is kept
