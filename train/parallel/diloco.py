@@ -62,7 +62,7 @@ class DiLoCo(Strategy):
         """Whether the number of steps follows from what they take; else it is as set."""
         self.steps = speedup.first_round(total_steps) if self.measured else int(config.local_steps)
         self.known = False
-        """A round has shown what a step and an exchange take."""
+        """Whether a round has shown what a step and an exchange take."""
         self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
@@ -105,7 +105,7 @@ class DiLoCo(Strategy):
     def exchange(
         self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
     ) -> StepTiming:
-        """The inner step, and the sync where the round ends; nothing that all share changes here."""
+        """Takes the inner step, and syncs where the round ends; nothing that all share changes here."""
         with self.trained.changing():
             self.tokens = [a + b for a, b in zip(self.tokens or [0] * len(targets), targets, strict=True)]
             if targets[self.world.rank]:
@@ -151,7 +151,7 @@ class DiLoCo(Strategy):
             self.begin(step)
 
     def outer_step(self) -> None:
-        """The Nesterov step, from the weights that all shared."""
+        """Takes the Nesterov step, from the weights that all shared."""
         with torch.no_grad():
             for name, parameter in self.trained.named.items():
                 place = torch.device("cpu") if self.on_cpu else parameter.device
@@ -183,7 +183,7 @@ class DiLoCo(Strategy):
             state[p]["step"] = torch.tensor(float(furthest.item()))
 
     def _agree_on_scale(self) -> None:
-        """The most careful rank's: an overflow on one of them is an overflow on all."""
+        """Takes the most careful rank's scale: an overflow on one of them is an overflow on all."""
         state = self.trained.scaler.state_dict()
         names = ("scale", "_growth_tracker")
         everyone = self.world.numbers([float(state[name]) for name in names])

@@ -37,7 +37,7 @@ WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PIECE = 1 << 20
 """Weights that gloo exchanges at a time: while some travel, others are converted. NCCL splits by itself."""
 BUCKET_MB = 4
-"""Of ddp. With torch's 25 MB an adapter of 16 MB would travel only once its last gradient is there."""
+"""The size of a ddp bucket: with torch's 25 MB an adapter of 16 MB travels only once its last gradient is there."""
 
 
 class Stopwatch:
@@ -83,7 +83,7 @@ def begun(piece: Tensor, wire: str) -> tuple[Tensor, Any]:
 
 
 class FlatSync:
-    """Also for one process, and for a rank's own gradients, where nothing is exchanged."""
+    """The method `flat`; also for one process, and for a rank's own gradients, where nothing is exchanged."""
 
     kind = "flat"
     interrupted_exchange = False  # an out-of-memory cannot leave a collective half done
@@ -208,7 +208,7 @@ class ExactSync(Strategy):
 
     @property
     def outlives_its_group(self) -> bool:
-        """Muon's exchanges, and NCCL's, cannot be left."""
+        """Whether its exchanges can be left: Muon's, and NCCL's, cannot."""
         return not (isinstance(self.trained.optimizer, Muon) or self.world.nccl)
 
     def leave_group(self) -> None:
