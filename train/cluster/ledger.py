@@ -56,7 +56,7 @@ class Ledger:
         return replace(newest, sent=tuple(sorted(filter(newest._may_come_again, {*self.sent, *other.sent}))))
 
     def _may_come_again(self, key: str) -> bool:
-        """Whether this notice may come again; what cannot is forgotten, so that no long run makes heartbeats longer."""
+        """Whether this notice may come again; else it is forgotten, or a run of weeks would make heartbeats longer."""
         kind, _, about = key.partition("-")
         if kind == "lost":
             return any(about == f"{loss.number}-{loss.name}" for loss in self.lost)
