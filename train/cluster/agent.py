@@ -247,7 +247,7 @@ class Agent:
             progress.note_loading(seen.at)
 
     def _note_stuck(self, pids: Sequence[int]) -> None:
-        """What cannot be ended holds the GPU: nothing can start here, and the others must not wait for it."""
+        """Notes processes that cannot be ended. They hold the GPU: nothing can start here, nor must the others wait."""
         was, self.fitness.stuck = self.fitness.stuck, ""
         if pids:
             self.fitness.stuck = stuck_words(pids, card=CARDS.exists())
@@ -275,7 +275,7 @@ class Agent:
                 self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
 
     def _whose(self, failure: Failure, seen: Observed) -> str:
-        """An abort is most often the node's own card; else a library gave up on a lost peer, and a member is silent."""
+        """Whose failure it is. An abort is most often the node's own card; else a library gave up on a silent peer."""
         if failure.kind != "aborted":
             return failure.kind
         members = self.generation.members if self.generation else ()

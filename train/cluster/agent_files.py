@@ -200,12 +200,12 @@ class TrainerProgress:
             self.best_step = max(self.best_step, self.step)
 
     def note_loading(self, at: float) -> None:
-        """Until the first step loading is a sign of life: a joining node's disk is cold."""
+        """Takes loading for a sign of life until the first step: a joining node's disk is cold."""
         if not self.stepped and at - self.started < TIMING.first_step_s:
             self.since = at
 
     def leaving_s(self, *, in_memory: bool) -> float:
-        """What workers that are told to go have for saving, by what there is to save."""
+        """Seconds that workers which are told to go have for saving, by what there is to save."""
         return max(TIMING.save_s, self.saved_bytes / self.MEMORY if in_memory else self.save_s)
 
     @property

@@ -53,7 +53,7 @@ class Fitness:
 
 
 def stuck_words(pids: Sequence[int], *, card: bool) -> str:
-    """`card`: this machine has one whose driver runs."""
+    """What is said of workers that do not end; `card`: this machine has one whose driver runs."""
     one = len(pids) == 1
     who = f"process {pids[0]} does" if one else f"processes {', '.join(map(str, pids))} do"
     what = f"{who} not end though {'it was' if one else 'they were'} killed"

@@ -30,7 +30,7 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 ROUNDS = 3
 NO_AGENT = "its machine answers, but no agent runs on it"
 WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
-"""What a status calls some things between nodes."""
+"""The names that some fields of a status have between nodes."""
 OURS = {wire: ours for ours, wire in WIRE.items()}
 
 
@@ -103,7 +103,7 @@ class Heartbeat:
             self.clock.start(self._ask_for_ever, self.config.of(name))
 
     def send_now(self) -> None:
-        """Something changed here: do not wait for the next round."""
+        """Asks all peers at once, as something changed here, and does not wait for the next round."""
         for event in self.ask_now.values():
             event.set()
 
@@ -160,7 +160,7 @@ class Heartbeat:
             self.news.set()
 
     def _notice_pauses(self) -> None:
-        """A thread that only checks the clock: nothing but a sleeping, frozen or starved machine makes it late."""
+        """Checks the clock in a thread of its own: only a sleeping, frozen or starved machine makes it late."""
         last = self.clock.now()
         while True:
             self.clock.sleep(TIMING.ask_s)

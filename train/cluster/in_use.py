@@ -32,7 +32,7 @@ class InUse:
         threading.Thread(target=self._read_for_ever, args=(every_s,), daemon=True).start()
 
     def _read_for_ever(self, every_s: float) -> None:
-        """In a thread of its own: with a broken card nvidia-smi may never return."""
+        """Reads who uses the machine, in a thread of its own: with a broken card nvidia-smi may never return."""
         while True:
             with contextlib.suppress(Exception):
                 self.who = self.read(self.programs)

@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def prepare(home: Path, job: Mapping[str, Any]) -> int:
-    """Each step is a command of this package that does nothing where its result is there; the last makes the rows."""
+    """Runs the job's steps: commands that do nothing where their result is there; the last one makes the rows."""
     folder = home / "jobs" / job["run"]
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"launch": job["launch"]}
@@ -108,7 +108,7 @@ def prepared(home: Path, job: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def shown_alive(folder: Path) -> Iterator[None]:
-    """Whoever waits on another machine sees this file change while the steps run."""
+    """Changes a file while the steps run, so that whoever waits on another machine sees it."""
     over = threading.Event()
 
     def touch() -> None:

@@ -19,7 +19,7 @@ class Lost:
     """Why a member cannot be one any more."""
 
     how: str
-    """silent, apart (a link between it and another member is cut), or its own condition."""
+    """How it was lost: silent, apart (a link between it and another member is cut), or its own condition."""
     why: str
 
     def __str__(self) -> str:

@@ -94,7 +94,7 @@ class Group:
 
     @property
     def state(self) -> str:
-        """running, failed or done. How a process exits once the run is done does not count."""
+        """The group's state: running, failed or done. How a process exits once the run is done does not count."""
         codes, done = [process.poll() for process in self.processes], self.progress.done
         if all(code == 0 for code in codes) or (done and None not in codes):
             return "done"

@@ -54,8 +54,8 @@ class NodeStatus:
     is_new: bool = False
     """Whether it started, or woke, a moment ago, and may not have asked all others yet."""
     condition: str = "fit"
-    """fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps aside for whoever
-    uses the machine) or leaving."""
+    """Its condition: fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps
+    aside for whoever uses the machine) or leaving."""
     cause: str = ""
     until: float = 0.0
     """When it will no longer be away, where that is known."""
@@ -139,7 +139,7 @@ class Propose:
     members: tuple[str, ...]
     reason: str
     kind: str = "plan"
-    """plan, lost, joined, failed or stalled: its event in members.jsonl."""
+    """Its event in members.jsonl: plan, lost, joined, failed or stalled."""
     nodes: tuple[str, ...] = ()
     """The nodes that the reason is about."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
@@ -161,7 +161,7 @@ Action = Keep | Idle | Follow | Propose | End | Leave
 
 
 def majority(names: Collection[str], order: Sequence[str]) -> bool:
-    """More than half, or exactly half with the head among them."""
+    """Whether these are more than half, or exactly half with the head among them."""
     count = len(set(names) & set(order))
     return 2 * count > len(order) or (2 * count == len(order) and order[0] in names)
 
@@ -205,7 +205,8 @@ def too_few(fit: Collection[str], order: Sequence[str]) -> Idle:
 
 
 def is_over_elsewhere(view: NodeView) -> bool:
-    """All agents of a run that goes on are started again within seconds, whatever happens to them."""
+    """Whether the run has ended: agents of one that goes on are started again within seconds, whatever happens to
+    them."""
     gone_s = view.no_agent_s.values()
     return view.me.begun and not view.peers and min(gone_s, default=0) > TIMING.over_s
 
@@ -235,7 +236,7 @@ def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
 
 
 def backoff_s(failures: int) -> float:
-    """The first failures are retried at once, later ones after 1, 2, 4 … seconds."""
+    """Seconds until the next try: the first failures are retried at once, later ones after 1, 2, 4 … seconds."""
     return 0.0 if failures < 3 else min(TIMING.backoff_most_s, TIMING.backoff_s * 2.0 ** (failures - 3))
 
 

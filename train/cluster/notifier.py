@@ -58,7 +58,7 @@ class NodeNotifier:
         self.retry_at, self.pause_s = 0.0, TIMING.retry_s  # it cannot wait until an older message goes out
 
     def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], too_few: str = "") -> bool:
-        """One round of the agent, which may say why too few answer. Whether it has to wait for the last message."""
+        """Does one round of the agent, which may say why too few answer. Whether it must wait for the last message."""
         self._hear_of_it()
         me = replace(me, **self.status)  # who has just failed leaves the next try to another
         self._note_wait(me, too_few)

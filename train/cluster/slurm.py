@@ -39,7 +39,7 @@ SIOCGIFCONF = 0x8912
 DONE, FAILED, GOES_ON = 0, 1, 3
 STARTS = "starts.json"
 IN_VAIN = 3
-"""So many starts of a job after one another that made no new step are enough."""
+"""How many starts of a job after one another that made no new step are enough."""
 WHY = """three starts after one another made no new step (saved: step {step}), so it is not queued again
 see: ./motley logs
 fix: a longer --time in slurm_options"""

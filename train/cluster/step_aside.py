@@ -87,7 +87,7 @@ class StepAside:
         return word
 
     def _let_sleep(self, may: bool) -> None:
-        """Only root can lift what keeps it awake: the unit motley-asked does, by this file."""
+        """Lets it sleep, or not: only root can lift what keeps it awake; the unit motley-asked does, by this file."""
         if may != self.may_sleep.exists():
             with contextlib.suppress(OSError):  # a full disk must not end the run
                 self.may_sleep.touch() if may else self.may_sleep.unlink()

@@ -22,12 +22,12 @@ class Timing:
     ask_s: float = 0.5
     reply_s: float = 1.0
     late_s: float = 0.5
-    """A round that took so much longer than a reply may take proves nothing."""
+    """How much longer than a reply may take a round must take to prove nothing."""
     absent_s: float = 3.0
     mute_s: float = 5.0
     pause_s: float = 6.0
-    """More than mute_s. Away for longer than the others wait: they continue without this node, so its generation is
-    void."""
+    """The pause that voids a generation: more than mute_s, so longer than the others wait before they continue without
+    this node."""
 
     # membership
     settle_s: float = 2.0
@@ -37,7 +37,7 @@ class Timing:
     backoff_most_s: float = 30.0
 
     over_s: float = 600.0
-    """No other machine that answers has an agent for so long: the run is over."""
+    """How long no other machine that answers must have had an agent for the run to be over."""
 
     # fitness
     again_s: tuple[float, ...] = (120.0, 300.0, 900.0, 1800.0, 3600.0)
