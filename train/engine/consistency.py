@@ -29,7 +29,7 @@ Claims = list[tuple[str, dict[str, Any]]]
 
 
 def differing(claims: Claims) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Each fact that differs, what most have, and who has what instead. The majority is taken to be right."""
+    """Yields each fact that differs, what most have, and who has what instead. The majority is taken to be right."""
     for fact in claims[0][1] if claims else ():
         values = [(node, json.dumps(facts.get(fact), sort_keys=True)) for node, facts in claims]
         usual = Counter(value for _, value in values).most_common(1)[0][0]

@@ -60,7 +60,7 @@ def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | N
 
 
 def trained(config: RunConfig, recipe: Recipe | None = None) -> Fitted:
-    """Ctrl-C saves what is finished, and then is a KeyboardInterrupt as everywhere."""
+    """Trains a run to its end. Ctrl-C saves what is finished, and then is a KeyboardInterrupt as everywhere."""
     if distributed.is_initialized():
         raise BadInput("a run was made before in this process", fix="under torchrun: one call a process")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

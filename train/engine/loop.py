@@ -140,7 +140,7 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
 
 
 def less_on_card(run: Run) -> str:
-    """Layers of a streamed base leave it first, then fewer rows go through at a time. Kept, for a restart as well."""
+    """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
     stream = stream_of(run.module.model)
     if stream and stream.let_go():
         decided.keep(run.config, **{run.micro_batch_name + decided.ALL_STREAMED: "true"})

@@ -73,7 +73,7 @@ def make_up(run: Run) -> None:
 
 
 def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
-    """What has its turn after this step, the first since the last settled one at which all ranks hold the same."""
+    """What is due after this step, the first since the last settled one at which all ranks hold the same."""
     config, made, last = run.config, run.milestones, step == run.total_steps
     settled, eval_every = made.settled, early_stop.eval_every(config, run.total_steps)
 
@@ -94,7 +94,7 @@ def saves_after(run: Run, step: int) -> bool:
 
 
 def prove(run: Run) -> None:
-    """All ranks hold the same adapter, bit for bit, or the run ends here."""
+    """Proves that all ranks hold the same adapter, bit for bit; else the run ends here."""
     if run.milestones.proven == run.step:
         return
     mine = consistency.tensors_hash(run.trained.named.items())
@@ -107,7 +107,7 @@ def prove(run: Run) -> None:
 
 
 def evaluate(run: Run) -> None:
-    """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    """Evaluates on the held-out rows, each rank looking at its part; a new best is saved at once."""
     made = run.milestones
     if not (found := held_out_loss(run)):
         made.evaluated = run.step
@@ -126,7 +126,7 @@ def evaluate(run: Run) -> None:
 
 
 def show_samples(run: Run) -> None:
-    """One process writes them, and all nodes log the same."""
+    """Logs the recipe's samples: one process makes them, and all nodes log the same."""
     lines = run.world.gather(run.recipe.samples(run) if run.world.speaks else None)[0]
     if lines:
         run.reporter.samples(run.step, lines)

@@ -35,7 +35,7 @@ TIMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a cut follows from; of each rank, in rank order."""
+    """What a cut follows from; lists have one entry for each rank, in rank order."""
 
     names: Sequence[str]
     devices: Sequence[Device]

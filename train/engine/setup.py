@@ -178,7 +178,7 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
 
 
 def arrange(settled: Settled, world: World, base: Path, names: list[str]) -> tuple[Workers, list[str]]:
-    """Which ranks hold the model together, and why."""
+    """The workers, each of ranks that hold the model together, and why they are so."""
     config, decisions = settled.config, settled.decisions
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
     cluster = pipes.Cluster(names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known)
@@ -366,7 +366,7 @@ def agree(
 
 
 def make_scaler(precision: str, device: str) -> Any:
-    """fp16 alone needs its gradients scaled up, so that small ones do not vanish."""
+    """The scaler of gradients, which fp16 alone needs, so that small ones do not vanish; else None."""
     if precision != "fp16":
         return None
     scaler = torch.amp.GradScaler(torch.device(device).type)

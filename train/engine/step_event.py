@@ -58,8 +58,8 @@ class RankStep:
 
 
 def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: int, kept: str) -> None:
-    """The slices of all workers are the rows of this step, none skipped and none twice: shares are no rank's own. The
-    stages of a pipe compute the same ones, as many at a time."""
+    """Requires that the slices of all workers are the rows of this step, none skipped and none twice: shares are no
+    rank's own. The stages of a pipe compute the same ones, as many at a time."""
     due = (step - 1) * rows_per_step
     where = (f"found: at step {step}", kept)
     for group in workers.groups:
@@ -79,7 +79,7 @@ def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: 
 
 
 def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
-    """`scaled`: fp16's scaler skips a step whose gradient overflows."""
+    """Requires a finite loss and gradient; `scaled`: fp16's scaler skips a step whose gradient overflows."""
 
     def on(values: list[float]) -> str:
         return ", ".join(name for name, value in zip(names, values, strict=True) if not math.isfinite(value))

@@ -201,7 +201,7 @@ def train_part(
 
 
 def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -> Speed:
-    """Steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
+    """Takes steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
     warm_s = step(1)
     if warm_s > budget_s / 2:  # a large model: one more step, and no line
         return Speed(rows / step(1), 0.0)

@@ -90,7 +90,7 @@ def cases(world: Any, count: int, device: str) -> dict[str, Case]:
 
 
 def void(_: Any) -> None:
-    """What torch returns of a collective is for those that do not wait."""
+    """Drops what torch returns of a collective: it is for those that do not wait."""
 
 
 def timed(world: Any, prepare: Callable[[], None], exchange: Callable[[], None], right: Any, what: str) -> float:

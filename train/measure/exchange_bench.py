@@ -25,7 +25,7 @@ from train.plan.speed.speedup import LINK_EFFICIENCY, ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536
-"""Numbers of a tensor: LoRA has many small ones. The first four open the connections; they are not counted."""
+"""How many numbers a tensor has: LoRA has many small ones. The first four open the connections, and do not count."""
 Found = tuple[Any, list[str]]
 """What was measured, as data and as lines."""
 

@@ -66,7 +66,7 @@ class DiLoCo(Strategy):
         self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
-        """What the last exchange of deltas took, the same on all ranks."""
+        """Seconds that the last exchange of deltas took, the same on all ranks."""
         self.seconds: list[float] = []
         self.begin(0)
 
@@ -76,7 +76,7 @@ class DiLoCo(Strategy):
         return f"rounds of {self.steps} steps{until}; the curve depends on the cluster"
 
     def begin(self, step: int) -> None:
-        """All hold the same after this step: a new round starts here."""
+        """Starts a new round: all hold the same after this step."""
         self.shared_step = step
         self.weights = {name: p.detach().clone() for name, p in self.trained.named.items()}
         tensors, self.numbers = optimizer_state(self.trained.named, self.trained.optimizer)
@@ -166,7 +166,7 @@ class DiLoCo(Strategy):
         return dict(zip(named, all_reduce(list(named.values()), self.wire), strict=True))
 
     def _average_moments(self, weight: float) -> None:
-        """A process without rows has none yet: it takes the others'. The count of steps is that of the furthest."""
+        """Averages the moments; a process without any takes the others'. The count of steps is that of the furthest."""
         if not dist.is_initialized():
             return
         named, state = self.trained.named, self.trained.optimizer.state

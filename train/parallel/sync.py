@@ -168,7 +168,7 @@ class DdpSync:
         )
 
     def _all_reduce(self, bucket: Any) -> Any:
-        """One bucket of gradients. The last call of a step marks the end of the rank's own computing."""
+        """Sums one bucket of gradients. The last call of a step marks the end of the rank's own computing."""
         self.computed = self.watch.mark()
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
@@ -212,7 +212,7 @@ class ExactSync(Strategy):
         return not (isinstance(self.trained.optimizer, Muon) or self.world.nccl)
 
     def leave_group(self) -> None:
-        """What hangs on the weights to exchange their gradients goes with its last holder."""
+        """Drops what hangs on the weights to exchange their gradients: it goes with its last holder."""
         del self._make, self.now, self._ddp
 
     def _use(self, sync: Sync) -> None:
@@ -261,7 +261,7 @@ class ExactSync(Strategy):
 
 
 def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tuple[str, str]:
-    """fp32 keeps the sum exact; bf16 halves the traffic where that would take long."""
+    """The wire, and why: fp32 keeps the sum exact; bf16 halves the traffic where that would take long."""
     if wanted != "auto":
         return wanted, "as set"
     if world.size == 1:

@@ -38,7 +38,7 @@ FAILED = "motley/failed"
 PART_BYTES = 64 << 20
 ABANDONED: list[Any] = []
 BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state")
-"""What torch knows of its groups."""
+"""The names by which torch keeps what it knows of its groups."""
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
 
@@ -130,7 +130,7 @@ class World:
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, nccl: bool) -> None:
-        """`nccl`: each rank has a card, and the cards exchange by themselves."""
+        """Starts the process group; `nccl`: each rank has a card, and the cards exchange by themselves."""
         if self.size == 1:
             return
         prepare_nccl()
@@ -185,7 +185,7 @@ class World:
         return rows
 
     def _exchange_failed(self) -> bool:
-        """NCCL's own thread ends an exchange that fails, and says so to nobody but who asks once the card is done."""
+        """Whether NCCL's own thread ended a failed exchange: it says so only to who asks once the card is done."""
         if self.nccl is None:
             return False
         torch.cuda.synchronize()
@@ -233,7 +233,7 @@ class World:
 
 
 def in_parts(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """The same on all ranks: tensors of one type, some megabytes together."""
+    """Yields parts, the same on all ranks: tensors of one type, some megabytes together."""
     part: list[torch.Tensor] = []
     size = 0
     for tensor in tensors:
