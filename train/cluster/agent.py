@@ -247,7 +247,7 @@ class Agent:
             progress.note_loading(seen.at)
 
     def _note_stuck(self, pids: Sequence[int]) -> None:
-        """Notes processes that cannot be ended. They hold the GPU: nothing can start here, nor must the others wait."""
+        """Notes processes that cannot end: they hold the GPU, nothing can start here, and the others must not wait."""
         was, self.fitness.stuck = self.fitness.stuck, ""
         if pids:
             self.fitness.stuck = stuck_words(pids, card=CARDS.exists())

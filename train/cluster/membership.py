@@ -205,8 +205,7 @@ def too_few(fit: Collection[str], order: Sequence[str]) -> Idle:
 
 
 def is_over_elsewhere(view: NodeView) -> bool:
-    """Whether the run has ended: agents of one that goes on are started again within seconds, whatever happens to
-    them."""
+    """Whether the run has ended: agents of one that goes on are back within seconds, whatever happens to them."""
     gone_s = view.no_agent_s.values()
     return view.me.begun and not view.peers and min(gone_s, default=0) > TIMING.over_s
 

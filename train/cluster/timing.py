@@ -22,7 +22,7 @@ class Timing:
     ask_s: float = 0.5
     reply_s: float = 1.0
     late_s: float = 0.5
-    """How much longer than a reply may take a round must take to prove nothing."""
+    """How much longer than a reply may take a round lasts before it proves nothing."""
     absent_s: float = 3.0
     mute_s: float = 5.0
     pause_s: float = 6.0
