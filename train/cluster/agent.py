@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
 
 class Gpus(Protocol):
     now: list[dict[str, str]]
-    """As nvidia-smi sees them."""
+    """This node's GPUs as nvidia-smi sees them."""
 
 
 class Agent:
@@ -247,7 +247,7 @@ class Agent:
             progress.note_loading(seen.at)
 
     def _note_stuck(self, pids: Sequence[int]) -> None:
-        """What cannot be ended holds the GPU: nothing can start here, and the others must not wait for it."""
+        """Notes processes that cannot end: they hold the GPU, nothing can start here, and the others must not wait."""
         was, self.fitness.stuck = self.fitness.stuck, ""
         if pids:
             self.fitness.stuck = stuck_words(pids, card=CARDS.exists())
@@ -275,7 +275,7 @@ class Agent:
                 self._record("unfit", f"its workers cannot run here: {cause}{retry}", [name])
 
     def _whose(self, failure: Failure, seen: Observed) -> str:
-        """An abort is most often the node's own card; else a library gave up on a lost peer, and a member is silent."""
+        """Whose failure it is. An abort is most often the node's own card; else a library gave up on a silent peer."""
         if failure.kind != "aborted":
             return failure.kind
         members = self.generation.members if self.generation else ()
@@ -333,7 +333,7 @@ class Agent:
         self._record("plan", reason, new.members)
 
     def _note_lost(self, gone: Sequence[str], host: str, lost: Mapping[str, Lost]) -> None:
-        """As the host knows it; of others this node knows only who says itself that it steps aside."""
+        """Records who is lost. The host knows why; another node knows it only of those that say they step aside."""
         lost = lost or stepped_aside({name: peer.status for name, peer in self.heartbeat.snapshot().items()})
         lost = {name: lost[name] for name in gone if name in lost}
         words = lost_words(lost) if len(lost) == len(gone) else f"{', '.join(gone)} dropped by {host}"
@@ -380,7 +380,7 @@ class Agent:
         return 128 + self.stop_signal if self.stop_signal else FAILED_ITSELF
 
     def _end(self, verdict: Verdict) -> int:
-        """Over, for whatever reason: all peers learn of it before this agent is gone."""
+        """Ends the run here, for whatever reason: all peers learn of it before this agent is gone."""
         self._remember(verdict)
         self.reason = verdict.reason
         group, progress = self.workers.of(self.generation), self.workers.progress

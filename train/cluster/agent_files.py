@@ -141,19 +141,19 @@ class TrainerProgress:
     stepped: bool = False
     touched_ns: int = 0
     save_s: float = 0.0
-    """What a checkpoint may take: by its size, until one has been seen."""
+    """Seconds that a checkpoint may take: by its size, until one has been seen."""
     saved_bytes: float = 0.0
-    """What a checkpoint holds: all that is trained, with the optimizer's moments."""
+    """Bytes that a checkpoint holds: all that is trained, with the optimizer's moments."""
     saved: bool = False
     old: bool = True
     """Whether what is read was there before this agent: it shows the step, it is no progress."""
 
     SLOW_DISK = 30e6
-    """Bytes a second, written, hashed and on the disk."""
+    """Bytes a second that a slow disk takes: written, hashed and on the disk."""
     MEMORY = 150e6
-    """The same into main memory: a seventh of what two old cores did beside ten busy processes. The agent hashes it."""
+    """Bytes a second to memory: a seventh of what two old cores did beside ten busy processes. The agent hashes it."""
     SAVED_BYTES = 12
-    """Of each trained weight: itself and the optimizer's two moments."""
+    """Bytes saved for each trained weight: itself and the optimizer's two moments."""
 
     def begin(self) -> None:
         self.read()
@@ -200,12 +200,12 @@ class TrainerProgress:
             self.best_step = max(self.best_step, self.step)
 
     def note_loading(self, at: float) -> None:
-        """Until the first step loading is a sign of life: a joining node's disk is cold."""
+        """Takes loading for a sign of life until the first step: a joining node's disk is cold."""
         if not self.stepped and at - self.started < TIMING.first_step_s:
             self.since = at
 
     def leaving_s(self, *, in_memory: bool) -> float:
-        """What workers that are told to go have for saving, by what there is to save."""
+        """Seconds that workers which are told to go have for saving, by what there is to save."""
         return max(TIMING.save_s, self.saved_bytes / self.MEMORY if in_memory else self.save_s)
 
     @property

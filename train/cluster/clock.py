@@ -24,5 +24,5 @@ class Clock:
         return threading.Event()
 
     def start(self, target: Callable[..., object], *args: Any) -> None:
-        """In a thread of its own, which does not keep the process alive."""
+        """Runs `target` in a thread of its own, which does not keep the process alive."""
         threading.Thread(target=target, args=args, daemon=True).start()

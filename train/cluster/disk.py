@@ -26,11 +26,11 @@ class Disk:
         return Tail(file, last_bytes=last_bytes)
 
     def write(self, file: Path, text: str) -> None:
-        """It survives a power cut, or the old one does; and nobody else can read it."""
+        """Writes a file that survives a power cut, or the old one does; and nobody else can read it."""
         write_atomic(file, text.encode(), mode=0o600)
 
     def show(self, file: Path, text: str) -> None:
-        """Whole too, but not worth an fsync."""
+        """Writes a file whole too, but it is not worth an fsync."""
         draft = file.with_name(f".{file.name}.draft")
         draft.write_text(text)
         draft.replace(file)

@@ -18,16 +18,16 @@ OWN_FAILURES = 3
 @dataclass
 class Fitness:
     failures: int = 0
-    """Of its own, in a row without a new step."""
+    """Failures of its own workers in a row, without a new step."""
     cause: str = ""
     """Why its workers failed last, or what holds them up now."""
     rests: int = 0
     """How often it was skipped since it last trained a step."""
     rests_until: float = 0.0
     unfit: bool = False
-    """Permanent: nothing here changes by waiting."""
+    """Whether it is unfit for good: nothing here changes by waiting."""
     stuck: str = ""
-    """A worker that does not even end by SIGKILL, as long as that lasts."""
+    """What is said of a worker that does not even end by SIGKILL, as long as that lasts."""
 
     def condition(self, at: float) -> str:
         if self.unfit:
@@ -53,7 +53,7 @@ class Fitness:
 
 
 def stuck_words(pids: Sequence[int], *, card: bool) -> str:
-    """`card`: this machine has one whose driver runs."""
+    """What is said of workers that do not end; `card`: this machine has one whose driver runs."""
     one = len(pids) == 1
     who = f"process {pids[0]} does" if one else f"processes {', '.join(map(str, pids))} do"
     what = f"{who} not end though {'it was' if one else 'they were'} killed"
@@ -70,9 +70,9 @@ class Failures:
     since: float = 0.0
     """When the first failure in the present generation was seen; 0: none."""
     step: int = -1
-    """The highest that was trained when a worker here failed last."""
+    """The highest step that was trained when a worker here failed last."""
     host_step: int = -1
-    """And when this host last started a generation because of a failure."""
+    """The highest step that was trained when this host last started a generation because of a failure."""
 
     def next_generation(self, best_step: int) -> None:
         self.count = self.count + 1 if best_step <= self.host_step else 1
@@ -89,7 +89,7 @@ class Newcomers:
     lost_at: dict[str, float] = field(default_factory=dict)
 
     def note(self, members: Sequence[str], at: float) -> None:
-        """Of each generation, also one that was over within a moment."""
+        """Takes in the members of each generation, also of one that was over within a moment."""
         joined = at if self.since else -math.inf
         for name in [name for name in self.since if name not in members]:
             self.lost_at[name] = at
@@ -101,6 +101,6 @@ class Newcomers:
             self.since.setdefault(name, joined)
 
     def welcome(self, peers: Mapping[str, Peer], at: float) -> list[str]:
-        """It waits from its loss on, too: one that was back within three seconds was never silent."""
+        """Peers that may join. Each waits from its loss on, too: one back within three seconds was never silent."""
         out_since = {name: max(peer.since, self.lost_at.get(name, 0.0)) for name, peer in peers.items()}
         return [name for name, since in out_since.items() if at - since >= self.hold_s.get(name, 0.0)]

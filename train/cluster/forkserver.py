@@ -72,7 +72,7 @@ class Worker:
                     os.killpg(self.pid, self.first_signal)
 
     def send_signal(self, number: int) -> None:
-        """To its whole session; as soon as it runs."""
+        """Sends the signal to the worker's whole session, as soon as it runs."""
         self.poll()
         if self.pid is None:
             self.first_signal = number

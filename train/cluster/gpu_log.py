@@ -13,7 +13,7 @@ FIELDS = "index,name,temperature.gpu,utilization.gpu,power.draw,memory.used,memo
 
 
 class GpuReadings:
-    """Read every few seconds in a thread of its own: with a broken GPU nvidia-smi may never return."""
+    """The GPUs, read every few seconds in a thread of its own: with a broken GPU nvidia-smi may never return."""
 
     def __init__(self, history: Path, node: str, every_s: float = 5.0) -> None:
         self.now: list[dict[str, str]] = []
@@ -55,7 +55,7 @@ def summary(gpus: list[dict[str, str]]) -> dict[str, float | None]:
 
 
 def _numbers(gpus: list[dict[str, str]], name: str) -> list[float]:
-    """Laptop GPUs answer `[N/A]` to some questions."""
+    """The known values of one field; laptop GPUs answer `[N/A]` to some questions."""
     numbers = []
     for gpu in gpus:
         with contextlib.suppress(ValueError):

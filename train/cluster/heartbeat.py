@@ -30,7 +30,7 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 ROUNDS = 3
 NO_AGENT = "its machine answers, but no agent runs on it"
 WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
-"""What a status calls some things between nodes."""
+"""The names that some fields of a status have between nodes."""
 OURS = {wire: ours for ours, wire in WIRE.items()}
 
 
@@ -42,7 +42,7 @@ class Peer:
     answered_at: float = 0.0
     """When it answered last."""
     since: float = 0.0
-    """Reachable without a break since then."""
+    """Since when it has been reachable without a break."""
     beat: tuple[int, int] = (0, 0)
     answered_boot: int = 0
     """Which life of its agent has answered a number of ours: only that one is believed unasked."""
@@ -50,14 +50,14 @@ class Peer:
     mute_rounds: int = 0
     how: str = "no answer yet"
     no_agent_since: float | None = None
-    """Its machine answers, and no agent of this run is on it."""
+    """Since when its machine answers without an agent of this run on it."""
 
     def answered(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
         self.heard(status, at, beat)
         self.answered_at, self.absent_rounds, self.how, self.no_agent_since = at, 0, "answers", None
 
     def heard(self, status: NodeStatus, at: float, beat: tuple[int, int]) -> None:
-        """Unasked. So its agent lives; but whether its machine can be reached only an answer shows."""
+        """Takes in a status, also one unasked: the agent lives; that its machine is reachable only an answer shows."""
         if not self.reachable(at):
             self.since = at
         self.status, self.at, self.beat, self.mute_rounds = status, at, beat, 0
@@ -76,7 +76,7 @@ class Peer:
         return self.status is not None and not self.lost(at)
 
     def facts(self, at: float) -> dict[str, Any]:
-        """For agent.json."""
+        """This peer as agent.json shows it."""
         silent_s = round(at - self.at, 1) if self.at else None
         status = {"condition": "", "cause": "", "step": 0} if self.status is None else vars(self.status)
         own = {name: status[name] for name in ("condition", "cause", "step")}
@@ -103,7 +103,7 @@ class Heartbeat:
             self.clock.start(self._ask_for_ever, self.config.of(name))
 
     def send_now(self) -> None:
-        """Something changed here: do not wait for the next round."""
+        """Asks all peers at once, as something changed here, and does not wait for the next round."""
         for event in self.ask_now.values():
             event.set()
 
@@ -112,7 +112,7 @@ class Heartbeat:
             return {name: replace(peer) for name, peer in self.peers.items()}
 
     def forget(self) -> None:
-        """After a pause: every peer must answer again."""
+        """Forgets all statuses after a pause: every peer must answer again."""
         with self.lock:
             for peer in self.peers.values():
                 peer.status, peer.answered_boot, peer.how = None, 0, "no answer since this node woke"
@@ -140,7 +140,7 @@ class Heartbeat:
         return hmac.digest(self.config.token.encode(), text, "sha256").hex().encode()
 
     def receive(self, body: dict[str, Any], *, answered: bool) -> None:
-        """A peer's status. One that it sends unasked must be newer than all before: it could be a replay."""
+        """Takes in a peer's status. One that it sends unasked must be newer than all before: it could be a replay."""
         beat = (int(body["boot"]), int(body["beat"]))
         status = from_json(body["status"])
         with self.lock:
@@ -160,7 +160,7 @@ class Heartbeat:
             self.news.set()
 
     def _notice_pauses(self) -> None:
-        """A thread that only checks the clock: nothing but a sleeping, frozen or starved machine makes it late."""
+        """Checks the clock in a thread of its own: only a sleeping, frozen or starved machine makes it late."""
         last = self.clock.now()
         while True:
             self.clock.sleep(TIMING.ask_s)

@@ -32,14 +32,14 @@ class InUse:
         threading.Thread(target=self._read_for_ever, args=(every_s,), daemon=True).start()
 
     def _read_for_ever(self, every_s: float) -> None:
-        """In a thread of its own: with a broken card nvidia-smi may never return."""
+        """Reads who uses the machine, in a thread of its own: with a broken card nvidia-smi may never return."""
         while True:
             with contextlib.suppress(Exception):
                 self.who = self.read(self.programs)
             time.sleep(every_s)
 
     def look(self, at: float) -> str:
-        """Who uses it, while that counts; empty otherwise."""
+        """Names who uses the machine, while that counts; empty otherwise."""
         who = self.who
         if who:
             self.name, self.quiet_since = who, None
@@ -57,7 +57,7 @@ def who_uses_it(programs: Collection[str]) -> str:
 
 
 def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> str:
-    """The kernel keeps the first 15 characters of a name."""
+    """One of `programs` that runs, else empty; the kernel keeps the first 15 characters of a name."""
     short = {name[:15]: name for name in programs}
     for file in proc.glob("[0-9]*/comm") if short else ():
         with contextlib.suppress(OSError):
@@ -67,7 +67,7 @@ def running_program(programs: Collection[str], proc: Path = Path("/proc")) -> st
 
 
 def game_mode() -> str:
-    """Feral's GameMode of this user's session, where there is one."""
+    """Asks Feral's GameMode of this user's session, where there is one; empty where it is not active."""
     env = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"} | os.environ
     try:
         said = subprocess.run(

@@ -38,11 +38,11 @@ JOB, SETTINGS, PREPARED, ALIVE = "job.json", "training_config.yaml", "prepared.j
 NEEDED = ("MOTLEY_CONFIG", "MOTLEY_HOME")
 ALIVE_S, LOOK_S, SAY_S = 10.0, 1.0, 60.0
 SILENT_S = 1800.0
-"""Of the pod that prepares: its image, its machine and two more tries may take their time, and then it is gone."""
+"""How long the preparing pod may be silent: image, machine and two more tries may take their time; then it is gone."""
 LINGER_S = 2.0
-"""Who follows the run from outside reads its last lines before the container is gone."""
+"""How long the container stays: who follows the run from outside reads its last lines before it is gone."""
 LAST_BYTES = 3500
-"""Kubernetes keeps the last 4096 of what a container leaves as its message."""
+"""Most bytes of the last words: Kubernetes keeps the last 4096 of what a container leaves as its message."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def prepare(home: Path, job: Mapping[str, Any]) -> int:
-    """Each step is a command of this package that does nothing where its result is there; the last makes the rows."""
+    """Runs the job's steps: commands that do nothing where their result is there; the last one makes the rows."""
     folder = home / "jobs" / job["run"]
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, Any] = {"launch": job["launch"]}
@@ -108,7 +108,7 @@ def prepared(home: Path, job: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def shown_alive(folder: Path) -> Iterator[None]:
-    """Whoever waits on another machine sees this file change while the steps run."""
+    """Changes a file while the steps run, so that whoever waits on another machine sees it."""
     over = threading.Event()
 
     def touch() -> None:
@@ -154,7 +154,7 @@ def sign_of(home: Path, job: Mapping[str, Any]) -> str:
 
 
 def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: Mapping[str, str]) -> None:
-    """The home of this node: what all read is there once, and its own two files."""
+    """Makes the home of this node: what all read is there once, and its own two files."""
     found = prepared(home, job)
     if not found.get("rows"):
         raise BadInput(f"there are no rows of this launch below {home}", fix="its first container makes them or waits")
@@ -176,7 +176,7 @@ def furnish(place: Path, home: Path, config: Path, job: Mapping[str, Any], env: 
 
 
 def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
-    """The others by the names of the Service; itself by the address that this pod has."""
+    """This node's cluster_config: the others by the names of the Service, itself by the address that this pod has."""
     place, address = int(env["JOB_COMPLETION_INDEX"]), env["MOTLEY_ADDRESS"]
     nodes = [node | ({"address": address} if number == place else {}) for number, node in enumerate(job["nodes"])]
     return {
@@ -192,7 +192,7 @@ def cluster_of(job: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]
 
 
 def run_agent(place: Path, env: Mapping[str, str]) -> int:
-    """As the container's first process: signals are handed on, and whoever lost its parent is buried."""
+    """Runs the agent, as the container's first process: hands signals on, and reaps whoever lost its parent."""
     known: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: hand_on(known, number))
@@ -223,7 +223,7 @@ def hand_on(known: list[int], number: int) -> None:
 
 
 def leave_words(place: Path, run: str, file: str) -> None:
-    """How it ended, where `kubectl get pod` still shows it when nothing can be asked any more."""
+    """Writes how the run ended, where `kubectl get pod` still shows it when nothing can be asked any more."""
     lines: list[str] = []
     for line in ending(paths.logs(place, run)):
         if sum(map(len, lines)) + len(line) < LAST_BYTES:

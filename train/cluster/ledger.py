@@ -19,7 +19,7 @@ class Lost:
     """Why a member cannot be one any more."""
 
     how: str
-    """silent, apart (a link between it and another member is cut), or its own condition."""
+    """How it was lost: silent, apart (a link between it and another member is cut), or its own condition."""
     why: str
 
     def __str__(self) -> str:
@@ -30,9 +30,9 @@ class Lost:
 class Loss:
     name: str
     number: int
-    """Of the first generation without it."""
+    """The number of the first generation without it."""
     time: float
-    """By the clock of the host that noticed it."""
+    """When it was lost, by the clock of the host that noticed it."""
     reason: str
     how: str = ""
 
@@ -41,10 +41,10 @@ class Loss:
 class Ledger:
     number: int = 0
     members: tuple[str, ...] = ()
-    """Of the newest generation, its host first."""
+    """The members of the newest generation, its host first."""
     lost: tuple[Loss, ...] = ()
     sent: tuple[str, ...] = ()
-    """The keys of notices."""
+    """The keys of the notices that were sent."""
 
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Ledger:
@@ -56,7 +56,7 @@ class Ledger:
         return replace(newest, sent=tuple(sorted(filter(newest._may_come_again, {*self.sent, *other.sent}))))
 
     def _may_come_again(self, key: str) -> bool:
-        """What cannot is forgotten, so that a run of weeks does not make every heartbeat longer."""
+        """Whether this notice may come again; else it is forgotten, or a run of weeks would make heartbeats longer."""
         kind, _, about = key.partition("-")
         if kind == "lost":
             return any(about == f"{loss.number}-{loss.name}" for loss in self.lost)
@@ -65,7 +65,7 @@ class Ledger:
     def followed_by(
         self, number: int, members: tuple[str, ...], order: Sequence[str], why: Mapping[str, Lost], at: float
     ) -> Ledger:
-        """By its host. Who is missing still is missing since then."""
+        """The ledger of a new generation, written by its host. A loss that lasts keeps its first number and time."""
         known = {loss.name: loss for loss in self.lost}
         lost = tuple(
             known.get(name)

@@ -39,7 +39,7 @@ class WorkersSeen:
 
     state: str = "none"
     failure: Failure | None = None
-    """Once for each group."""
+    """Why the group failed, told once for each group."""
     stopped: bool = False
     loading: bool = False
     unkillable: Sequence[int] = ()
@@ -76,10 +76,10 @@ class Group:
     has_room: Callable[[float], bool] = lambda _: False
     """Whether main memory takes so many bytes: they save there when they leave; the disk may take longer."""
     word: int = 0
-    """The number of the last one that they were told."""
+    """The number of the last word that they were told."""
     obeys_until: float | None = None
     slowest_s: float = 0.0
-    """Of its steps: until one is over, a word may not be heard."""
+    """Seconds of its slowest step: until a step is over, a word may not be heard."""
     held_since: float | None = None
     kill_at: float | None = None
     failure: Failure | None = None
@@ -94,7 +94,7 @@ class Group:
 
     @property
     def state(self) -> str:
-        """running, failed or done. How a process exits once the run is done does not count."""
+        """The group's state: running, failed or done. How a process exits once the run is done does not count."""
         codes, done = [process.poll() for process in self.processes], self.progress.done
         if all(code == 0 for code in codes) or (done and None not in codes):
             return "done"
@@ -106,7 +106,7 @@ class Group:
 
     @property
     def can_stay(self) -> bool:
-        """Where each of them trains, or waits for another group."""
+        """Whether each of them trains, or waits for another group."""
         able = (p.poll() is None and p.can_stay() and not p.is_stopped() for p in self.processes)
         return self.kill_at is None and all(able)
 
@@ -119,7 +119,7 @@ class Group:
             process.tell(self.word, env(local) if generation else {})
 
     def is_deaf(self) -> bool:
-        """Told of another group, and still in the old one; or without one for long: its memory is somebody else's."""
+        """Whether it is still in a group though told of another, or long without one: its memory is somebody else's."""
         now = self.world.clock.now()
         if self.obeys_until is not None and all(process.has_obeyed(self.word) for process in self.processes):
             self.obeys_until = None
@@ -153,8 +153,8 @@ class Group:
 
     @property
     def unkillable(self) -> list[int]:
-        """Those that have outlived their SIGKILL in the kernel, as where a GPU is gone from its bus. On a busy machine
-        that takes longer; and what does not wait there is ending."""
+        """Processes that have outlived their SIGKILL in the kernel, as where a GPU is gone from its bus. On a busy
+        machine that takes longer; and what does not wait there is ending."""
         over_s = -1.0 if self.kill_at is None else self.world.clock.now() - self.kill_at
         if over_s < TIMING.unkillable_s:
             return []
@@ -237,7 +237,7 @@ class LocalWorkers:
             self.group = self._start(generation)
 
     def hold(self) -> None:
-        """Without a generation for a moment: its workers keep what they hold, and train with nobody."""
+        """Holds its workers without a generation for a moment: they keep what they hold, and train with nobody."""
         group = self.group
         if group and group.can_stay and group.generation:
             group.tell(None, lambda _: {})
@@ -245,7 +245,7 @@ class LocalWorkers:
             group.held_since = self.world.clock.now()
 
     def prepare(self) -> None:
-        """Beside the generation of the others its workers load, and keep what they hold until it takes them in."""
+        """Lets its workers load beside the generation of the others, and keep what they hold until it takes them in."""
         self.hold()
         if self.group is None and self.can_prepare and self.stage.is_kept():
             self.group = self._start(None)
@@ -254,7 +254,7 @@ class LocalWorkers:
 
     @property
     def can_prepare(self) -> bool:
-        """Where a worker finds alone what it will be asked for: what was decided as the run began."""
+        """Whether a worker finds alone what it will be asked for: what was decided as the run began."""
         settings = self.settings
         restarts = settings.sync == "local" or settings.optimizer == "muon" or settings.exchange == "nccl"
         if restarts or settings.profile or self.cluster.pipe:  # none that trains now would stay either
@@ -287,7 +287,7 @@ class LocalWorkers:
                 self.group = None
 
     def finish(self, show: Callable[[], None]) -> None:
-        """Until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
+        """Waits until the workers are gone, and what they have saved is on the disk; systemd waits for this too."""
         clock = self.world.clock
         deadline = clock.now() + self.saves_s + TIMING.gone_s
         while self.group and clock.now() < deadline:

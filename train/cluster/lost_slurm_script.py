@@ -20,11 +20,11 @@ from typing import Any
 BEAT = "script.beat"
 LOOK_S = 1.0
 LOST_S = 60.0
-"""A shared disk may stand still for some seconds, and with it the beat."""
+"""After how long without a beat the script counts as lost: a shared disk may stand still for some seconds."""
 WAIT_S = 60.0
 """How long too few may wait for the others before a new start is better."""
 APART_S = 5.0
-"""Between two places that would end the job: where the first could, the next one is gone."""
+"""Seconds between two places that would end the job: where the first could, the next one is gone."""
 
 
 @dataclass
@@ -47,17 +47,17 @@ class Beat:
 
 @dataclass(frozen=True)
 class Node:
-    """Of the job, and not the script's own."""
+    """A node of the job that is not the script's own."""
 
     place: int
     env: Mapping[str, str]
     status: Path
     ended: Callable[[], bool]
-    """Whether the run is, and not to be queued again."""
+    """Whether the run has ended, or is not to be queued again."""
 
 
 def run_agent(words: Sequence[str], node: Node, beat: Beat) -> int:
-    """As its parent."""
+    """Runs this node's agent, as its parent."""
     with subprocess.Popen(words, env=node.env) as agent:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, lambda number, _: agent.send_signal(number))

@@ -30,7 +30,7 @@ class Generation:
     number: int
     host: str
     members: tuple[str, ...]
-    """In rank order, the host first."""
+    """Its nodes in rank order, the host first."""
     port: int = 0
 
 
@@ -48,32 +48,32 @@ class NodeStatus:
 
     name: str
     number: int = 0
-    """Of the newest generation that it ever took part in, also before it was restarted."""
+    """The number of the newest generation that it ever took part in, also before it was restarted."""
     generation: Generation | None = None
     reachable: tuple[str, ...] = ()
     is_new: bool = False
-    """It started, or woke, a moment ago, and may not have asked all others yet."""
+    """Whether it started, or woke, a moment ago, and may not have asked all others yet."""
     condition: str = "fit"
-    """fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps aside for whoever
-    uses the machine) or leaving."""
+    """Its condition: fit, unfit (its own workers cannot run), resting (the same, with a retry later), away (it steps
+    aside for whoever uses the machine) or leaving."""
     cause: str = ""
     until: float = 0.0
     """When it will no longer be away, where that is known."""
     group: str = "none"
-    """Its workers, in its generation: none, running, failed, done."""
+    """The state of its workers in its generation: none, running, failed, done."""
     loading: bool = False
-    """Its workers read or compute before the first step."""
+    """Whether its workers read or compute before the first step."""
     ready: bool = True
-    """A group with it need not wait until its workers have loaded."""
+    """Whether a group with it need not wait until its workers have loaded."""
     step: int = 0
     begun: bool = False
     """Whether this launch has had a generation already."""
     verdict: Verdict | None = None
     ledger: Ledger = EMPTY
     can_send: bool = False
-    """Notices of the run, by the address that it has."""
+    """Whether it can send notices of the run, by the address that it has."""
     sending: str = ""
-    """The key of the one that it is sending now."""
+    """The key of the notice that it is sending now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,15 +83,15 @@ class NodeView:
     order: Sequence[str]
     me: NodeStatus
     peers: Mapping[str, NodeStatus] = field(default_factory=dict)
-    """Those that answer, by name."""
+    """The status of each peer that answers, by name."""
     age_s: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since each of them answered last."""
+    """Seconds since each peer answered last."""
     no_agent_s: Mapping[str, float] = field(default_factory=dict)
     """Peers whose machines answer, and have had no agent for so many seconds."""
     welcome: Collection[str] | None = None
     """Peers that have answered long enough to join (None: all): one that comes and goes has to wait."""
     room: Room | None = None
-    """Of a model that is cut: how much of it each node can hold."""
+    """How much each node can hold of a model that is cut."""
     wall: float = 0.0
     """The time of the day here."""
     up_s: float = 1e9
@@ -118,7 +118,7 @@ class Idle:
 
     reason: str
     too_few: bool = False
-    """Others do not answer, and without them there is no majority."""
+    """Whether others do not answer, and without them there is no majority."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +139,9 @@ class Propose:
     members: tuple[str, ...]
     reason: str
     kind: str = "plan"
-    """plan, lost, joined, failed or stalled: its event in members.jsonl."""
+    """Its event in members.jsonl: plan, lost, joined, failed or stalled."""
     nodes: tuple[str, ...] = ()
-    """Those that the reason is about."""
+    """The nodes that the reason is about."""
     lost: Mapping[str, Lost] = field(default_factory=dict)
 
 
@@ -152,7 +152,7 @@ class End:
 
 @dataclass(frozen=True)
 class Leave:
-    """Alone, and without knowing how the run ended."""
+    """End this agent alone, without knowing how the run ended."""
 
     reason: str
 
@@ -161,7 +161,7 @@ Action = Keep | Idle | Follow | Propose | End | Leave
 
 
 def majority(names: Collection[str], order: Sequence[str]) -> bool:
-    """More than half, or exactly half with the head among them."""
+    """Whether these are more than half, or exactly half with the head among them."""
     count = len(set(names) & set(order))
     return 2 * count > len(order) or (2 * count == len(order) and order[0] in names)
 
@@ -205,20 +205,20 @@ def too_few(fit: Collection[str], order: Sequence[str]) -> Idle:
 
 
 def is_over_elsewhere(view: NodeView) -> bool:
-    """All agents of a run that goes on are started again within seconds, whatever happens to them."""
+    """Whether the run has ended: agents of one that goes on are back within seconds, whatever happens to them."""
     gone_s = view.no_agent_s.values()
     return view.me.begun and not view.peers and min(gone_s, default=0) > TIMING.over_s
 
 
 def too_little(view: NodeView, names: Collection[str]) -> str:
-    """Those that are left cannot hold the model together: how much is missing, and which node would do."""
+    """Why those that are left cannot hold the model together: how much is missing, and which node would do."""
     if view.room is None:
         return ""
     return why_too_small(list(names), [name for name in view.order if name not in names], view.room)
 
 
 def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
-    """Where too few are left because others step aside: who, and when enough will be back."""
+    """Why too few are left, where others step aside: who, and when enough will be back."""
     away = {name: node for name, node in everyone.items() if node.condition == "away"}
     fit = [name for name, node in everyone.items() if node.condition == "fit"]
     if not away or not majority([*fit, *away], view.order):
@@ -235,7 +235,7 @@ def _why_away(view: NodeView, everyone: Mapping[str, NodeStatus]) -> str:
 
 
 def backoff_s(failures: int) -> float:
-    """The first failures are retried at once, later ones after 1, 2, 4 … seconds."""
+    """Seconds until the next try: the first failures are retried at once, later ones after 1, 2, 4 … seconds."""
     return 0.0 if failures < 3 else min(TIMING.backoff_most_s, TIMING.backoff_s * 2.0 ** (failures - 3))
 
 
@@ -254,7 +254,7 @@ def _everyone(view: NodeView) -> dict[str, NodeStatus]:
 
 
 def ready_ones(names: Iterable[str], fit: Mapping[str, NodeStatus], order: Sequence[str]) -> tuple[str, ...]:
-    """Nobody waits for who still loads, where those who have are enough."""
+    """Those whose workers have loaded, where they are a majority: nobody waits for who still loads. Else all."""
     everyone = tuple(names)
     ready = tuple(name for name in everyone if fit[name].ready)
     return ready if majority(ready, order) else everyone
@@ -265,7 +265,7 @@ def _linked(one: NodeStatus, other: NodeStatus) -> bool:
 
 
 def _newest_generation(fit: Mapping[str, NodeStatus], order: Sequence[str]) -> Generation | None:
-    """Of all that are followed, also one whose host is silent here; of equal numbers the earlier host's."""
+    """The newest of all that are followed, also one whose host is silent here; of equal numbers the earlier host's."""
     followed = [node.generation for node in fit.values() if node.generation]
     return max(followed, key=lambda one: (one.number, -list(order).index(one.host)), default=None)
 
@@ -321,9 +321,9 @@ class HostFacts:
     view: NodeView
     ours: Generation
     chosen: tuple[str, ...]
-    """Who can be a member of the next generation."""
+    """The nodes that can be members of the next generation."""
     lost: Mapping[str, Lost]
-    """Who cannot any more."""
+    """The members that cannot be one any more, and why."""
     loss_is_unclear: bool
     """One of two members that do not reach each other is new, or is falling silent here too: soon it is clear which."""
     restarted: Sequence[str]
@@ -417,4 +417,4 @@ HOST_RULES = (
     Rule("stalled", lambda h: h.stalled, lambda h: _next(h, "stalled", h.ours.members, h.stalled)),
     Rule("all is well", lambda _: True, lambda _: Keep()),
 )  # fmt: skip
-"""The first that applies counts."""
+"""The rules by which a host decides: the first that applies counts."""

@@ -46,7 +46,7 @@ class Network:
         return Link(socket.create_connection((address, port), limit_s), self.clock)
 
     def serve(self, address: str, port: int, answer: Callable[[Link], None]) -> None:
-        """Each connection in a thread of its own."""
+        """Answers each connection in a thread of its own."""
         server = _Server((address, port), lambda link: answer(Link(link, self.clock)))
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True).start()
 
@@ -79,4 +79,4 @@ class _Server(socketserver.ThreadingTCPServer):
         super().server_bind()
 
     def handle_error(self, *_: object) -> None:
-        """A stranger, or a peer that gave up: nothing to report."""
+        """Reports nothing: it was a stranger, or a peer that gave up."""

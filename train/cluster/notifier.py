@@ -45,7 +45,7 @@ class NodeNotifier:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Its part of NodeStatus. Whoever takes the file away ends the sending at once."""
+        """The notifier's part of NodeStatus. Whoever takes the file away ends the sending at once."""
         can = self.now() >= self.retry_at and self.world.disk.has(self.file)
         return {"ledger": self.memory.ledger, "can_send": can, "sending": self.sending.key if self.sending else ""}
 
@@ -58,7 +58,7 @@ class NodeNotifier:
         self.retry_at, self.pause_s = 0.0, TIMING.retry_s  # it cannot wait until an older message goes out
 
     def look(self, me: NodeStatus, peers: Mapping[str, NodeStatus], too_few: str = "") -> bool:
-        """One round of the agent, which may say why too few answer. Whether it has to wait for the last message."""
+        """Does one round of the agent, which may say why too few answer. Whether it must wait for the last message."""
         self._hear_of_it()
         me = replace(me, **self.status)  # who has just failed leaves the next try to another
         self._note_wait(me, too_few)
@@ -138,6 +138,6 @@ class NodeNotifier:
 
 
 def first_sender(order: tuple[str, ...], nodes: Mapping[str, NodeStatus], ledger: Ledger) -> str:
-    """Of those that answer; empty where none of them can."""
+    """The first node that answers and can send, members before others; empty where none of them can."""
     able = {name for name, node in nodes.items() if node.can_send and node.condition != "leaving"}
     return next((name for name in (*ledger.members, *order) if name in able), "")

@@ -16,9 +16,9 @@ class Observed:
 
     at: float
     peers: Mapping[str, Peer]
-    """Those that are reachable."""
+    """The peers that are reachable, by name."""
     no_agent_s: Mapping[str, float]
-    """Those whose machines answer without an agent, and for how long."""
+    """The peers whose machines answer without an agent, and for how long."""
     workers: WorkersSeen
 
     @property

@@ -40,7 +40,7 @@ def of_the_unit() -> bool:
 
 
 def wait_for_run(home: Path) -> ForkServer | None:
-    """None where this agent is to end."""
+    """Waits for a run and returns the fork server for it; None where this agent is to end."""
     before = started_by(home)
     forkserver = ForkServer()
     while is_fresh(home / PRELOAD):
@@ -56,7 +56,7 @@ def wait_for_run(home: Path) -> ForkServer | None:
 
 
 def is_fresh(mark: Path) -> bool:
-    """One that a power cut has left is not."""
+    """Whether the mark is of now: one that a power cut has left is not."""
     try:
         return abs(time.time() - mark.stat().st_mtime) < TIMING.preload_s
     except OSError:
@@ -64,7 +64,7 @@ def is_fresh(mark: Path) -> bool:
 
 
 def started_by(home: Path) -> tuple[list[str], str, str]:
-    """The script but for its comments, which name the run; the code; the environment."""
+    """What starts an agent: the script but for its comments, which name the run; the code; the environment."""
     script, record = home / "scripts/launch_cluster.sh", home / "env/motley-env.json"
     lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
     return lines, os.path.realpath(home / "code"), record.read_text() if record.exists() else ""

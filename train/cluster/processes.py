@@ -53,11 +53,11 @@ class Process:
         return cause
 
     def can_stay(self) -> bool:
-        """While its group changes (train/parallel/words.py)."""
+        """Whether it may stay while its group changes (train/parallel/words.py)."""
         return bool(self.answer.read())
 
     def tell(self, number: int, env: Mapping[str, str]) -> None:
-        """Its place in the next group; nothing: wait for one."""
+        """Tells the worker its place in the next group; with an empty one it waits for a group."""
         self.cause.write(b"")
         self.told = number
         self.word.write(json.dumps({"word": number, "env": dict(env)}).encode())
@@ -75,14 +75,14 @@ class Process:
             return False
 
     def waits_in_kernel(self) -> bool:
-        """One of its threads does, where no signal reaches it."""
+        """Whether one of its threads waits in the kernel, where no signal reaches it."""
         stats = Path(f"/proc/{self.pid}/task").glob("*/stat")
         with contextlib.suppress(OSError):
             return any(stat.read_text().rsplit(")", 1)[1].split()[0] == "D" for stat in stats)
         return False
 
     def send(self, number: signal.Signals) -> None:
-        """To all that it has started, too."""
+        """Sends the signal to the worker, and to all that it has started."""
         if isinstance(self.process, Worker):
             self.process.send_signal(number)
             return
@@ -99,7 +99,7 @@ class Processes:
         self.forkserver = self.forkserver or ForkServer()
 
     def start(self, command: Sequence[str], env: Mapping[str, str]) -> Process:
-        """`python COMMAND…`"""
+        """Starts `python COMMAND…`."""
         cause, word, answer = Memory("failure"), Memory("word"), Memory("answer")
         own = {"MOTLEY_AGENT": str(os.getpid()), "MOTLEY_FAILURE": cause.path}
         own |= {"MOTLEY_WORD": word.path, "MOTLEY_ANSWER": answer.path}

@@ -33,13 +33,13 @@ from train.files import write_atomic
 from train.runlog import paths
 
 PORTS = (30000, 32700)
-"""Below the kernel's own range (ip_local_port_range): its connections take none of these."""
+"""The ports for all jobs, below the kernel's own range (ip_local_port_range): its connections take none of these."""
 PORTS_OF_A_JOB = 30
 SIOCGIFCONF = 0x8912
 DONE, FAILED, GOES_ON = 0, 1, 3
 STARTS = "starts.json"
 IN_VAIN = 3
-"""So many starts of a job after one another that made no new step are enough."""
+"""How many starts of a job after one another that made no new step are enough."""
 WHY = """three starts after one another made no new step (saved: step {step}), so it is not queued again
 see: ./motley logs
 fix: a longer --time in slurm_options"""
@@ -70,7 +70,7 @@ def name_of(env: Mapping[str, str]) -> str:
 
 
 def address(name: str) -> str:
-    """The one that leads to the other nodes: what their names resolve to, never loopback."""
+    """The address that leads to the other nodes: what their names resolve to, never loopback."""
     with contextlib.suppress(OSError):
         for *_, where in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM):
             if not str(where[0]).startswith("127."):
@@ -83,12 +83,12 @@ def about(env: Mapping[str, str], at: str) -> dict[str, Any]:
 
 
 def processes(env: Mapping[str, str]) -> int:
-    """One for each card that the job has here; cards may differ from node to node."""
+    """How many processes train here: one for each card that the job has here; cards may differ from node to node."""
     return int(env.get("MOTLEY_PROCESSES") or env.get("SLURM_GPUS_ON_NODE") or 1)
 
 
 def ports(job_id: int) -> tuple[int, tuple[int, int]]:
-    """The heartbeat's, and those of its groups: two jobs may share a node."""
+    """The heartbeat's port, and those of the job's groups: two jobs may share a node."""
     places = (PORTS[1] - PORTS[0]) // PORTS_OF_A_JOB
     first = PORTS[0] + job_id % places * PORTS_OF_A_JOB
     return first, (first + 1, first + PORTS_OF_A_JOB - 1)
@@ -148,7 +148,7 @@ def join(env: Mapping[str, str], job: Path) -> int:
 
 
 def furnish(home: Path, shared: Path) -> None:
-    """What all places read is there once."""
+    """Links this home to what all places read: it is there once."""
     (home / "config").mkdir(parents=True, exist_ok=True)
     (home / "models").mkdir(exist_ok=True)
     for name in ("models/base", "data", "env", "code"):

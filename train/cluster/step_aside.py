@@ -29,7 +29,7 @@ POWER = Path("/sys/class/power_supply")
 class Aside:
     cause: str
     until: float = 0.0
-    """0: nobody knows."""
+    """When it will be over; 0: nobody knows."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class StepAside:
         return ("back", f"no longer {was.cause}") if was and not self.now else None
 
     def status(self, fitness: Fitness, at: float) -> dict[str, Any]:
-        """Its part of NodeStatus. What cannot run at all is not only away."""
+        """This node's condition, as a part of NodeStatus. What cannot run at all is not only away."""
         own = fitness.condition(at)
         if self.now is None or own == "unfit":
             return {"condition": own, "cause": fitness.cause}
@@ -87,7 +87,7 @@ class StepAside:
         return word
 
     def _let_sleep(self, may: bool) -> None:
-        """Only root can lift what keeps it awake: the unit motley-asked does, by this file."""
+        """Lets it sleep, or not: only root can lift what keeps it awake; the unit motley-asked does, by this file."""
         if may != self.may_sleep.exists():
             with contextlib.suppress(OSError):  # a full disk must not end the run
                 self.may_sleep.touch() if may else self.may_sleep.unlink()
@@ -117,8 +117,8 @@ class StepAside:
 
 
 def on_battery(power: Path = POWER) -> bool:
-    """A battery that is being emptied, and no charger that gives anything. A mouse has a battery too: the kernel
-    says of it that it is a device's."""
+    """Whether a battery is being emptied, and no charger gives anything. A mouse has a battery too: the kernel says of
+    it that it is a device's."""
 
     def read(folder: Path, name: str) -> str:
         try:

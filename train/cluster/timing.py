@@ -10,7 +10,7 @@ class Timing:
     # the agent's loop
     tick_s: float = 0.25
     burst_s: float = 0.02
-    """A burst of news is one change."""
+    """How long a burst of news may last, which is taken for one change."""
     finish_s: float = 30.0
     """How long a node whose run is done elsewhere gives its own workers to finish."""
     farewell_s: float = 3.0
@@ -22,28 +22,28 @@ class Timing:
     ask_s: float = 0.5
     reply_s: float = 1.0
     late_s: float = 0.5
-    """A round that took so much longer than a reply may take proves nothing."""
+    """How much longer than a reply may take a round lasts before it proves nothing."""
     absent_s: float = 3.0
     mute_s: float = 5.0
     pause_s: float = 6.0
-    """More than mute_s. Away for longer than the others wait: they continue without this node, so its generation is
-    void."""
+    """The pause that voids a generation: more than mute_s, so longer than the others wait before they continue without
+    this node."""
 
     # membership
     settle_s: float = 2.0
     doubt_s: float = 1.5
     backoff_s: float = 1.0
-    """Before the fourth try of a generation that fails; twice as long each time."""
+    """The pause before the fourth try of a generation that fails; twice as long each time."""
     backoff_most_s: float = 30.0
 
     over_s: float = 600.0
-    """No other machine that answers has an agent for so long: the run is over."""
+    """How long no other machine that answers must have had an agent for the run to be over."""
 
     # fitness
     again_s: tuple[float, ...] = (120.0, 300.0, 900.0, 1800.0, 3600.0)
     """The rests of a node whose own workers fail."""
     soon_s: float = 20.0
-    """Who is lost so soon after it joined is held up before it joins again."""
+    """How soon after it joined a node must be lost to be held up before it joins again."""
     hold_s: float = 4.0
     hold_most_s: float = 60.0
 
@@ -60,7 +60,7 @@ class Timing:
     stuck_s: float = 60.0
     """A fork server that has not answered for so long is killed. And whoever has not ended for so long, will not."""
     work_s: float = 2.0
-    """Between two looks at whether workers compute or read."""
+    """Seconds between two looks at whether workers compute or read."""
 
     # signs of life of a trainer
     first_step_s: float = 900.0
@@ -69,7 +69,7 @@ class Timing:
 
     # notices
     retry_s: float = 60.0
-    """After a message that did not go out; twice as long each time, as a command may have told somebody and failed."""
+    """The pause after a message not sent; twice as long each time, as a command may have told somebody and failed."""
     notice_end_s: float = 40.0
     """How long the end of a run may wait for its message: three tries of this node, and one of the next."""
 

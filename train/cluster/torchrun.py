@@ -33,16 +33,16 @@ from train.runlog import paths
 
 OF_TORCHRUN = re.compile(r"[EWI]\d{4} [\d:.]+ +\d+ .*torch/distributed/elastic/")
 REPORT = re.compile(rf"{OF_TORCHRUN.pattern}.*failed \(exitcode: (-?\d+)\)")
-"""With which torchrun begins its own account of a process that failed: forty lines, of which none is the script's."""
+"""How torchrun begins its own account of a process that failed: forty lines, of which none is the script's."""
 LAST_LINES = 6
 PREFIX = "[${rank}] "
-"""Before each line, where a node has several processes."""
+"""What stands before each line, where a node has several processes."""
 ERROR = re.compile(r"\b\w*(Error|Exception|Interrupt)\b")
 THREADS_LEFT = "terminate called without an active exception"
 HOW_TO_END = "torch's threads outlived the script; if its work was done, let it end with os._exit(0)"
 OF_RANK = re.compile(r"(\[\d+\]) ")
 KEPT_BYTES = 64 << 20
-"""Of one run's output; the journal has the rest."""
+"""How much of one run's output is kept; the journal has the rest."""
 EVERY_S = 1.0
 
 
@@ -67,7 +67,7 @@ class Output:
         self.at = 0.0
 
     def pass_on(self, stream: IO[bytes]) -> None:
-        """To its end. Of a progress bar, which draws over itself, the last state counts."""
+        """Passes the stream on to its end. Of a progress bar, which draws over itself, the last state counts."""
         for raw in stream:
             line = raw.decode(errors="replace")
             print(line, end="", flush=True)
@@ -90,14 +90,14 @@ class Output:
 
     @property
     def last(self) -> list[str]:
-        """Of the process that failed by itself, where one did: the others of this node only lost it."""
+        """The last lines of the process that failed by itself, where one did: the others of this node only lost it."""
         every = [list(lines) for lines in self.of_rank.values()]
         own = [lines for lines in every if error_of(lines) and not lost_a_peer(lines)]
         return [*own, *reversed(every), []][0]
 
     def reason(self, code: int) -> str:
-        """In one line: the script's own last one, unless a signal ended it. Behind an error of its own an abort is only
-        how torch's threads end when the interpreter goes before them (pytorch issue 190489)."""
+        """Why the script ended, in one line: its own last one, unless a signal ended it. Behind an error of its own an
+        abort is only how torch's threads end when the interpreter goes before them (pytorch issue 190489)."""
         signalled = -code if self.exit_code is None else -self.exit_code
         last = self.last
         own = error_of(last)
@@ -113,7 +113,7 @@ class Output:
 
 
 def error_of(lines: list[str]) -> str:
-    """Warnings may come behind it."""
+    """The last line that names an error, else empty; warnings may come behind it."""
     return next((line for line in reversed(lines) if ERROR.search(line)), "")
 
 
@@ -186,6 +186,6 @@ def waited(process: subprocess.Popen[bytes], limit_s: float) -> int | None:
 
 
 def script_of(words: list[str]) -> str:
-    """As a person typed it: what stands behind torchrun's own options, which all are --NAME=VALUE here."""
+    """The script as a person typed it: what stands behind torchrun's own options, which all are --NAME=VALUE here."""
     own = next((place for place, word in enumerate(words) if not word.startswith("--")), len(words))
     return " ".join(words[own:])

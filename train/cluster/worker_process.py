@@ -17,7 +17,7 @@ from train.safe_stdio import may_get_lost
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
 NAME = "motley-worker"
-"""As `ps` and `pgrep -x` know it."""
+"""The worker's name as `ps` and `pgrep -x` know it."""
 
 
 def attach_to_agent() -> None:

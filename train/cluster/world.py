@@ -26,7 +26,7 @@ class Signals:
 
 
 def say(text: str) -> None:
-    """Into the journal."""
+    """Writes a line into the journal."""
     print(text, file=sys.stderr, flush=True)
 
 

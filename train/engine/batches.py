@@ -55,7 +55,7 @@ def loss_over(
 def sums_over(
     module: LossModule, rows: Rows, indices: list[int], *, micro_batch: int, device: str
 ) -> tuple[list[float], int]:
-    """The same, with the sums of the recipe's metrics behind the loss."""
+    """The summed loss with the sums of the recipe's metrics behind it, and the number of target tokens."""
     total = np.zeros(1 + len(module.metrics))
     module.eval()
     try:

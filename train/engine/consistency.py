@@ -25,11 +25,11 @@ class Disagreement(CheckFailed):
 
 
 Claims = list[tuple[str, dict[str, Any]]]
-"""Of each rank its node, and facts that all must have alike."""
+"""The node of each rank, and the facts that all must have alike."""
 
 
 def differing(claims: Claims) -> Iterator[tuple[str, str, list[tuple[str, str]]]]:
-    """Each fact that differs, what most have, and who has what instead. The majority is taken to be right."""
+    """Yields each fact that differs, what most have, and who has what instead. The majority is taken to be right."""
     for fact in claims[0][1] if claims else ():
         values = [(node, json.dumps(facts.get(fact), sort_keys=True)) for node, facts in claims]
         usual = Counter(value for _, value in values).most_common(1)[0][0]

@@ -28,7 +28,7 @@ TOLERANCE = 1e-5
 
 
 def prove(config: Any) -> None:
-    """BadInput where the cut computes something else."""
+    """Proves that this model can be cut; BadInput where the cut computes something else."""
     with tempfile.TemporaryDirectory() as folder, torch.random.fork_rng(devices=[]):
         try:
             make(config, Path(folder))
@@ -42,7 +42,7 @@ def prove(config: Any) -> None:
 
 
 def make(config: Any, folder: Path) -> None:
-    """As the model, but small; its weights are random."""
+    """Writes a model like this one, but small and with random weights, to the folder."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -67,7 +67,7 @@ def make(config: Any, folder: Path) -> None:
 
 
 def difference(folder: str) -> float:
-    """The largest, of the loss and of all gradients, relative to the whole model's."""
+    """The largest difference, of the loss and of all gradients, relative to the whole model's."""
     spec = ModelSpec(folder=folder, lora_r=2, max_seq_length=SMALL["max_position_embeddings"])
     whole, parts = hf.build(spec), [hf.build(replace(spec, layers=own)) for own in CUT]
     ids = torch.randint(SMALL["vocab_size"], (2, 24), generator=torch.Generator().manual_seed(1))

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from train.engine.loop import Run
 
 LEAST_GAIN = 0.001
-"""Of the loss. Less does not count, but adds up: the next gain is measured from the last one that counted."""
+"""The least gain, as a part of the loss. Less adds up: the next gain is measured from the last one that counted."""
 EVALUATIONS = 20
-"""Of a whole run, where eval_every is not set."""
+"""How many evaluations a whole run has, where eval_every is not set."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ def eval_every(config: RunConfig, total_steps: int) -> int:
 
 
 def why(config: RunConfig, total_steps: int) -> str:
-    """Its words at the start of a run."""
+    """What is said of `patience` at the start of a run."""
     if not config.patience:
         return ""
     every = eval_every(config, total_steps)
@@ -61,7 +61,7 @@ def ends_early(run: Run) -> bool:
 
 
 def conclude(run: Run) -> None:
-    """After the last step: why it was the last, and the best weights in place of the last ones."""
+    """Says after the last step why it was the last, and puts the best weights in place of the last ones."""
     best = run.milestones.best
     if not run.config.patience or best is None:
         return
@@ -75,7 +75,7 @@ def conclude(run: Run) -> None:
 
 
 def take_best(run: Run, best: dict[str, Any]) -> None:
-    """From a node that has it: one that was away then gets it from another."""
+    """Takes the best weights from a node that has them: one that was away then gets them from another."""
     saved = checkpoint.intact(run.config.checkpoint_folder(), best["step"])
     held = run.world.gather(saved.state["adapter"] if saved else None)
     source = next((rank for rank, adapter in enumerate(held) if adapter), None)

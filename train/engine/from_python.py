@@ -35,13 +35,13 @@ from train.recipes.own_file import Functions, functions_of, load
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fitted:
     model: nn.Module
-    """Trained, in eval mode, where it was trained."""
+    """The trained model, in eval mode, on the device where it was trained."""
     folder: Path | None
-    """Its weights, the recipe, the settings and a card; None on a process that writes no files."""
+    """The folder of its weights, the recipe, the settings and a card; None on a process that writes no files."""
     loss: float | None
-    """Of the last step."""
+    """The loss of the last step; None on a process that writes no files."""
     held_out: float | None
-    """Of the last evaluation; None where nothing is held out, and where the run was done before."""
+    """The loss of the last evaluation; None where nothing is held out, and where the run was done before."""
     steps: int
 
 
@@ -60,7 +60,7 @@ def fit(recipe: str | os.PathLike[str] | object, settings: Mapping[str, Any] | N
 
 
 def trained(config: RunConfig, recipe: Recipe | None = None) -> Fitted:
-    """Ctrl-C saves what is finished, and then is a KeyboardInterrupt as everywhere."""
+    """Trains a run to its end. Ctrl-C saves what is finished, and then is a KeyboardInterrupt as everywhere."""
     if distributed.is_initialized():
         raise BadInput("a run was made before in this process", fix="under torchrun: one call a process")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")

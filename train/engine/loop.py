@@ -54,9 +54,9 @@ class Run:
     math: dict[str, Any]
     """What decides the loss curve: settings, hashes of base and rows."""
     trains_on: dict[str, str]
-    """The hashes among them."""
+    """The hashes of base and rows that `math` has."""
     built: dict[str, Any]
-    """By what its model and optimizer were made: only for the same can they be kept while the group changes."""
+    """What its model and optimizer were made by: only for the same can they be kept while the group changes."""
     rows: Rows
     held_out: Rows
     module: LossModule
@@ -65,21 +65,21 @@ class Run:
 
     strategy: Strategy
     trained: Trained
-    """Weights and optimizer: the strategy."""
+    """Weights and optimizer; changed by the strategy."""
     balance: Balance
-    """Speeds and shares: itself, by what it learns of each step."""
+    """Speeds and shares; changed by itself, by what it learns of each step."""
     micro_batch: int
-    """Rows at a time: `compute`, after an out-of-memory."""
+    """Rows at a time; changed by `compute`, after an out-of-memory."""
     micro_batch_name: str
-    """Under which it is kept for a restart."""
+    """The name under which the micro-batch is kept for a restart."""
     position: int = 0
-    """Where this rank's rows of the step begin in the stream of all rows: `train`."""
+    """Where this rank's rows of the step begin in the stream of all rows; changed by `train`."""
     warm_up: int = 0
     """Steps until the peak rate: that with which the run began."""
     step: int = 0
-    """Finished steps: `update`; a rollback sets it back."""
+    """Finished steps; changed by `update`, and set back by a rollback."""
     milestones: Milestones = field(default_factory=Milestones)
-    """What is proven, evaluated and saved: milestones.py."""
+    """What is proven, evaluated and saved; changed by milestones.py."""
 
 
 def train(run: Run) -> None:
@@ -142,7 +142,7 @@ def compute(run: Run, mine: list[int], weight: float) -> tuple[StepTiming, Fed]:
 
 
 def less_on_card(run: Run) -> str:
-    """Layers of a streamed base leave it first, then fewer rows go through at a time. Kept, for a restart as well."""
+    """Takes layers of a streamed base off the card; then fewer rows go through at a time. Kept for a restart, too."""
     stream = stream_of(run.module.model)
     if stream and stream.let_go():
         decided.keep(run.config, **{run.micro_batch_name + decided.ALL_STREAMED: "true"})

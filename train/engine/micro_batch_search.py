@@ -48,7 +48,7 @@ def find(trial: Trial, *, ceiling_bytes: int, most: int) -> tuple[int, str]:
 
 
 def room(trial: Trial, micro_batch: int, *, ceiling_bytes: int) -> int:
-    """What is left beside so many rows."""
+    """The bytes that are left beside so many rows."""
     try:
         return max(0, ceiling_bytes - trial(micro_batch))
     except OutOfMemoryError:
@@ -67,7 +67,7 @@ def chunks(rows: list[int], size: int) -> list[list[int]]:
 
 
 def _predict(peaks: dict[int, int], size: int) -> int:
-    """Memory grows by a straight line: two trials give it."""
+    """The peak predicted for this size: memory grows by a straight line, which two trials give."""
     if len(peaks) < 2:
         return 0
     a, b = sorted(peaks)[-2:]

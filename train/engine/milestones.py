@@ -26,11 +26,11 @@ class Milestones:
     """Steps after which something was done."""
 
     settled: int = 0
-    """The last one at which all of it had its turn."""
+    """The last step at which all of it had its turn."""
     proven: int = -1
     saved: int = -1
     evaluated: int = 0
-    """An evaluation that a signal broke off is made again when the run resumes."""
+    """The last step that was evaluated; an evaluation that a signal broke off is made again when the run resumes."""
     best: dict[str, Any] | None = None
     """Step, loss and metrics of the best evaluation."""
     gains: Gains = field(default_factory=Gains)
@@ -58,8 +58,8 @@ def between_steps(run: Run) -> bool:
 
 
 def make_up(run: Run) -> None:
-    """What was broken off behind a step, where the run resumes there: an evaluation, which `patience` counts, or what
-    is saved after it."""
+    """Makes up for what was broken off behind a step, where the run resumes there: an evaluation, which `patience`
+    counts, or what is saved after it."""
     made = run.milestones
     if not run.step:
         return
@@ -73,7 +73,7 @@ def make_up(run: Run) -> None:
 
 
 def due_at(run: Run, step: int) -> dict[Callable[[Run], None], bool]:
-    """What has its turn after this step, the first since the last settled one at which all ranks hold the same."""
+    """What is due after this step, the first since the last settled one at which all ranks hold the same."""
     config, made, last = run.config, run.milestones, step == run.total_steps
     settled, eval_every = made.settled, early_stop.eval_every(config, run.total_steps)
 
@@ -94,7 +94,7 @@ def saves_after(run: Run, step: int) -> bool:
 
 
 def prove(run: Run) -> None:
-    """All ranks hold the same adapter, bit for bit, or the run ends here."""
+    """Proves that all ranks hold the same adapter, bit for bit; else the run ends here."""
     if run.milestones.proven == run.step:
         return
     mine = consistency.tensors_hash(run.trained.named.items())
@@ -107,7 +107,7 @@ def prove(run: Run) -> None:
 
 
 def evaluate(run: Run) -> None:
-    """Loss on the held-out rows, each rank looking at its part; a new best is saved at once."""
+    """Evaluates on the held-out rows, each rank looking at its part; a new best is saved at once."""
     made = run.milestones
     if not (found := held_out_loss(run)):
         made.evaluated = run.step
@@ -126,14 +126,14 @@ def evaluate(run: Run) -> None:
 
 
 def show_samples(run: Run) -> None:
-    """One process writes them, and all nodes log the same."""
+    """Logs the recipe's samples: one process makes them, and all nodes log the same."""
     lines = run.world.gather(run.recipe.samples(run) if run.world.speaks else None)[0]
     if lines:
         run.reporter.samples(run.step, lines)
 
 
 def evaluate_base(run: Run) -> None:
-    """What there was to improve on; where all weights are trained the base is gone."""
+    """Evaluates what there was to improve on; where all weights are trained the base is gone."""
     model: Any = run.module.model
     if hasattr(model, "disable_adapter"):
         with model.disable_adapter():
@@ -142,7 +142,7 @@ def evaluate_base(run: Run) -> None:
 
 
 def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
-    """And its target tokens, and the recipe's metrics; None where nothing is held out."""
+    """The held-out loss, its target tokens, and the recipe's metrics; None where nothing is held out."""
     count = min(len(run.held_out), run.config.eval_rows)
     if not count:
         return None
@@ -157,14 +157,15 @@ def held_out_loss(run: Run) -> tuple[float, int, dict[str, float]] | None:
 
 
 def save(run: Run) -> None:
-    """A proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
+    """Saves a proven checkpoint on every node. A full disk costs this checkpoint, not the run."""
     prove(run)
     if run.world.writes:
         write_checkpoint(run)
 
 
 def write_checkpoint(run: Run, *, leaving: bool = False) -> None:
-    """On leaving into main memory where there is room: the GPU must be free within seconds, the disk may be slow."""
+    """Writes a checkpoint: on leaving into main memory where there is room, as the GPU must be free within seconds and
+    the disk may be slow."""
     root, made = run.config.checkpoint_folder(), run.milestones
     with run.trained.lock:
         run.step = run.strategy.rollback()  # where not all ranks hold the same, the run ends: what all shared is kept

@@ -28,7 +28,7 @@ STEADY = 0.8
 
 
 def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *, on_cpu: bool = False) -> Any:
-    """Of weights, or of groups of them with options of their own."""
+    """Makes the optimizer of weights, or of groups of them with options of their own."""
     how = {"lr": config.learning_rate, "weight_decay": config.weight_decay}
     if config.optimizer == "sgd":
         return (SgdOnCpu if on_cpu else torch.optim.SGD)(parameters, **how, momentum=MOMENTUM, nesterov=True)
@@ -44,7 +44,8 @@ def make_optimizer(config: RunConfig, parameters: list[nn.Parameter] | Groups, *
 
 
 def why_on_cpu(devices: Sequence[Device], optimizer: str = "adamw") -> str:
-    """Empty where each steps where its weights are. Muon's owners are for unlike cards, and 8-bit AdamW is a card's."""
+    """Why all step on the processor; empty where each steps where its weights are. Muon's owners are for unlike cards,
+    and 8-bit AdamW is a card's."""
     where = "optimizer on the processor"
     if len({device.is_gpu for device in devices}) > 1:
         return f"{where}: graphics cards and processors train together"

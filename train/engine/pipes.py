@@ -35,7 +35,7 @@ TIMED = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What a cut follows from; of each rank, in rank order."""
+    """What a cut follows from; lists have one entry for each rank, in rank order."""
 
     names: Sequence[str]
     devices: Sequence[Device]
@@ -48,7 +48,7 @@ class Cluster:
 def arrange(
     config: RunConfig, decisions: Decisions, world: World, base: Path | None, cluster: Cluster
 ) -> tuple[Workers, list[str]]:
-    """And why so."""
+    """The pipes of this generation with the layers of each rank, and why so."""
     asked = parse_pipes(config.holding.pipes)
     if not asked or base is None:
         return alone(cluster.names), []
@@ -97,7 +97,7 @@ def _cut(group: tuple[int, ...], room: Room, speeds: Sequence[float], cluster: C
 def _measure(
     config: RunConfig, decisions: Decisions, world: World, model: Any, cluster: Cluster
 ) -> tuple[list[int], list[float]]:
-    """Of each rank, the layers that it can hold and its speed: as its steps showed or else as set, if known of all."""
+    """The layers that each rank can hold, and its speed: as its steps showed or else as set, if known of all."""
     known = parse_speeds(cluster.known.get("stage_speeds") or config.speeds)
     speed, device = 0.0, cluster.devices[world.rank]
     if any(name not in known for name in cluster.names):
@@ -147,7 +147,7 @@ def _layer_bytes(cluster: Cluster) -> int:
 def micro_batch(
     config: RunConfig, world: World, workers: Workers, row_length: int, known: Mapping[str, str]
 ) -> tuple[int, str]:
-    """Alike on all stages of a pipe: as set, else so small that all of them have something to do."""
+    """Rows at a time, alike on all stages of a pipe: as set, else so small that all of them have something to do."""
     group = workers.group(world.rank)
     own = pipeline_split.rows_at_once(config, row_length, len(workers.groups), len(group))
     own = min(own, int(known.get("pipe_micro_batch", own)))

@@ -33,7 +33,7 @@ class Profile:
             run.reporter.warn(run.step, why_not)
 
     def begin(self, step: int) -> bool:
-        """Before a step. Whether recording has begun with it: that takes a moment which is not the step's."""
+        """Called before a step. Whether recording has begun with it: that takes a moment which is not the step's."""
         begins = step == self.steps.start and bool(self.steps)
         if begins:
             self._try(self._start)
@@ -43,7 +43,7 @@ class Profile:
         return begins
 
     def end(self, step: int) -> bool:
-        """After a step. Whether it was the last."""
+        """Called after a step. Whether it was the last that is recorded."""
         if self.profiler is None:
             return False
         self.label.__exit__(None, None, None)
@@ -54,7 +54,7 @@ class Profile:
         return True
 
     def _has(self, steps: range) -> bool:
-        """From before a restart."""
+        """Whether a recording of these steps is there from before a restart."""
         return self.file.exists() and read_trace(self.file)["motley"]["steps"] == ends_of(steps)
 
     def _start(self) -> None:

@@ -16,7 +16,7 @@ class Reporter:
         self.board: Any = None
 
     def open_board(self, config: RunConfig, step: int) -> None:
-        """The curves; points of steps that are trained again after a resume are hidden."""
+        """Opens TensorBoard's curves; points of steps that are trained again after a resume are hidden."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -18,8 +18,8 @@ from train.models.weights import optimizer_state, set_optimizer_state
 
 
 def bring_up_to_date(run: Run, kept: Run | None = None) -> str:
-    """All ranks at the same step with the same weights and optimizer; returns why there. `kept`: what this process has
-    of its last group."""
+    """Brings all ranks to the same step, weights and optimizer; returns why there. `kept`: what this process has of its
+    last group."""
     saved = None if kept else find_own(run)
     own = state_of(kept) | {"step": kept.step} if kept else saved.state if saved else None
     source, state = choose_source(run.world.gather(own))
@@ -92,8 +92,8 @@ def require_same_math(run: Run, state: dict[str, Any]) -> None:
 
 
 def send_state(run: Run, source: int, step: int, kept: Run | None) -> None:
-    """Weights, optimizer state and what the strategy keeps, from one rank to all. A process that stayed keeps its own
-    until all is there: the source may be lost on the way, and nobody else have that step."""
+    """Sends weights, optimizer state and what the strategy keeps from one rank to all. A process that stayed keeps its
+    own until all is there: the source may be lost on the way, and nobody else have that step."""
     named, optimizer = run.trained.named, run.trained.optimizer
     weights = [p.data for p in named.values()]
     apart = kept is not None and run.world.rank != source

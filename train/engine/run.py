@@ -66,7 +66,7 @@ def train_run(
 
 
 def before_a_group(config: RunConfig, words: Words, recipe: Recipe | None) -> Run:
-    """The others train meanwhile, and its agent's word gives it a place among them."""
+    """Loads the run while the others train; its agent's word then gives it a place among them."""
     from train.engine.setup import set_up
     from train.parallel.world import join
 
@@ -131,8 +131,8 @@ def in_a_group(
 
 
 def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bool:
-    """Where its agent has told of another group, or will, as a member of this one is gone. Whose group breaks twice
-    before it has `begun` may be the reason itself."""
+    """Whether this process stays: its agent has told of another group, or will, as a member of this one is gone. Whose
+    group breaks twice before it has `begun` may be the reason itself."""
     from train.engine import consistency, setup
     from train.failures import classify_failure, report_to_agent
     from train.parallel.words import is_told_to_leave
@@ -149,7 +149,8 @@ def stays(run: Run, words: Words, error: Exception, *, begun: bool = True) -> bo
 
 
 def leave_group(run: Run, world: World | None) -> LeftError:
-    """What it has made stays; how it exchanged goes. Until it is in another group, a signal saves it as it is."""
+    """Leaves the group: what the run has made stays, how it exchanged goes. Until it is in another group, a signal
+    saves it as it is."""
     if world:
         world.abandon()
     if run.world is world:
@@ -188,7 +189,7 @@ def finish(run: Run, made: Path, seconds: float, as_json: bool) -> dict[str, Any
 
 
 TIMED_OUT = ("timed out waiting", "collective operation timeout")
-"""As gloo and NCCL say it."""
+"""The words by which gloo and NCCL report a time-out."""
 
 
 class StepFailedError(CheckFailed):

@@ -132,7 +132,7 @@ ON_PROCESSOR = "steps on the processor"
 
 
 class NotKeptError(PeerFailed):
-    """Its process must begin anew."""
+    """What this process keeps does not fit the new group: it must begin anew."""
 
 
 def require_kept(built: dict[str, Any], before: dict[str, Any]) -> None:
@@ -147,12 +147,12 @@ class Settled:
     config: RunConfig
     decisions: Decisions
     devices: list[Device]
-    """Of each rank."""
+    """The device of each rank."""
     shape: AnyFacts | None
     known: dict[str, str]
     """What an earlier generation has decided."""
     may_hold: bool
-    """Of a base that is streamed here, the layers for which the card has room."""
+    """Whether the card may hold the layers of a streamed base for which it has room."""
     why_decided: list[str]
     why_placed: list[str]
 
@@ -178,7 +178,7 @@ def settle(config: RunConfig, recipe: Recipe, world: World, base: Path) -> Settl
 
 
 def arrange(settled: Settled, world: World, base: Path, names: list[str]) -> tuple[Workers, list[str]]:
-    """Which ranks hold the model together, and why."""
+    """The workers, each of ranks that hold the model together, and why they are so."""
     config, decisions = settled.config, settled.decisions
     setup = setup_for(config, decisions.gradient_checkpointing, decisions.load_in)
     cluster = pipes.Cluster(names=names, devices=settled.devices, facts=settled.shape, setup=setup, known=settled.known)
@@ -237,7 +237,7 @@ def device_of(trained: Trained) -> str:
 def begin(  # noqa: PLR0917 - what set_up found
     run: Run, decisions: Decisions, wire: str, why_decided: list[str], why_measured: list[str], kept: Run | None
 ) -> None:
-    """At the step where the run resumes, with what was decided kept and announced."""
+    """Begins at the step where the run resumes, with what was decided kept and announced."""
     config, world = run.config, run.world
     by_trial = not run.workers.cut and config.micro_batch is None and run.device != "cpu"
     found = world.gather({run.micro_batch_name: str(run.micro_batch)} if by_trial else {})
@@ -271,7 +271,7 @@ def freeze(world: World) -> None:
 def make_trained(
     config: RunConfig, recipe: Recipe, module: LossModule, precision: str, device: str, *, on_cpu: bool
 ) -> Trained:
-    """By name: all ranks and files have the weights in one order."""
+    """The trained weights, sorted by name, and their optimizer: all ranks and files have the weights in one order."""
     named = dict(sorted(trained_weights(module.model).items()))
     optimizer = make_optimizer(config, recipe.optimized(config, named), on_cpu=on_cpu and config.sync != "local")
     return Trained(named, optimizer, scaler=make_scaler(precision, device), grad_clip=config.grad_clip)
@@ -366,7 +366,7 @@ def agree(
 
 
 def make_scaler(precision: str, device: str) -> Any:
-    """fp16 alone needs its gradients scaled up, so that small ones do not vanish."""
+    """The scaler of gradients, which fp16 alone needs, so that small ones do not vanish; else None."""
     if precision != "fp16":
         return None
     scaler = torch.amp.GradScaler(torch.device(device).type)

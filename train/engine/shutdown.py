@@ -55,7 +55,7 @@ class Leaver:
             raise KeyboardInterrupt
 
     def _interrupt(self) -> None:
-        """The main thread may wait for the lock. A signal that comes just before it does so would not wake it."""
+        """Interrupts a main thread that may wait for the lock; a signal just before it does so would not wake it."""
         self.saved = True
         while True:
             with self.telling:
@@ -107,8 +107,8 @@ def leave(run: Run, reason: str) -> None:
 
 
 def beside_the_usual_stream(device: str) -> AbstractContextManager[object]:
-    """On a GPU: what stands in the usual stream may wait forever for a peer that is gone. The weights are as they
-    should be, because every update ends with a synchronization."""
+    """Another stream, on a GPU: what stands in the usual one may wait forever for a peer that is gone. The weights are
+    as they should be, because every update ends with a synchronization."""
     if device == "cpu":
         return nullcontext()
     import torch

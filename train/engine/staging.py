@@ -19,7 +19,7 @@ SPARE = 1.2
 
 
 def room_for(size_bytes: int) -> Path | None:
-    """Where a worker may write, if its agent has opened a stage and memory is plenty."""
+    """The folder where a worker may write, if its agent has opened a stage and memory is plenty; else None."""
     folder = Path(os.environ.get(VARIABLE, ""))
     if not os.environ.get(VARIABLE) or not folder.is_dir():
         return None

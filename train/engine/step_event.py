@@ -25,7 +25,7 @@ class Fed:
 
     micro_batch: int
     first: int = 0
-    """Where they begin in the stream of all rows."""
+    """Where the rows begin in the stream of all rows."""
     rows: int = 0
     rows_crc: int = 0
     tokens: int = 0
@@ -38,7 +38,7 @@ class RankStep:
     timing: StepTiming
     fed: Fed
     grad_norm: float
-    """Of the whole gradient; of the rank's own, where it takes inner steps."""
+    """The norm of the whole gradient; of the rank's own, where it takes inner steps."""
     step_s: float
     gpu_gb: float
 
@@ -58,8 +58,8 @@ class RankStep:
 
 
 def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: int, kept: str) -> None:
-    """The slices of all workers are the rows of this step, none skipped and none twice: shares are no rank's own. The
-    stages of a pipe compute the same ones, as many at a time."""
+    """Requires that the slices of all workers are the rows of this step, none skipped and none twice: shares are no
+    rank's own. The stages of a pipe compute the same ones, as many at a time."""
     due = (step - 1) * rows_per_step
     where = (f"found: at step {step}", kept)
     for group in workers.groups:
@@ -79,7 +79,7 @@ def require_every_row(ranks: Ranks, workers: Workers, step: int, rows_per_step: 
 
 
 def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
-    """`scaled`: fp16's scaler skips a step whose gradient overflows."""
+    """Requires a finite loss and gradient; `scaled`: fp16's scaler skips a step whose gradient overflows."""
 
     def on(values: list[float]) -> str:
         return ", ".join(name for name, value in zip(names, values, strict=True) if not math.isfinite(value))
@@ -94,7 +94,7 @@ def require_finite(ranks: Ranks, names: Sequence[str], *, scaled: bool) -> None:
 def step_event(
     ranks: Ranks, workers: Workers, balance: Balance, *, step: int, lr: float, targets: Sequence[int], sync: str
 ) -> dict[str, Any]:
-    """`targets`: of each worker."""
+    """The event of one step; `targets`: the target tokens of each worker."""
     whole = max(1, sum(targets))
     leads = [ranks[group[0]] for group in workers.groups]
     sync_s = min(rank.timing.blocked_s for rank in ranks)  # who came last waited for nobody: its time is pure transfer
@@ -118,7 +118,7 @@ def step_event(
 
 
 def _node(rank: RankStep, sync_s: float, *, stage: tuple[int, int] | None, leads: bool) -> dict[str, Any]:
-    """The rows of a pipe are counted once, where they begin."""
+    """One rank's part of the step event; the rows of a pipe are counted once, where they begin."""
     fed, timing = rank.fed, rank.timing
     bubble_s = max(0.0, timing.pipe_s - timing.compute_s)
     counted = fed if leads else replace(fed, first=fed.first + fed.rows, rows=0, rows_crc=0)

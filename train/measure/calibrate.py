@@ -32,14 +32,14 @@ from train.plan.settings.every_run import COMMON_COUNTS
 
 BUDGET_S = 10.0
 LARGER = 3
-"""Times as many micro-batches in the second kind of step: what does not depend on rows is what is left at none."""
+"""How many times as many micro-batches the second kind of step has: what does not depend on rows is left at none."""
 REPEATS = 5
 FILE = "calibration.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What `plan --speeds --fixed` takes."""
+    """The speed of a machine as `plan --speeds --fixed` takes it."""
 
     rows_per_s: float
     fixed_s: float
@@ -179,8 +179,8 @@ def train_whole(module: Any, batch: Any, parameters: list[Any], device: str) -> 
 def train_part(
     module: Any, batch: Any, parameters: list[Any], precision: str, device: str
 ) -> tuple[Callable[[int], object], float]:
-    """And what a row costs it, in layers. Hidden states and their gradients are random too; weights of layers elsewhere
-    are updated as in a run."""
+    """A step of a part of the model, and what a row costs it, in layers. Hidden states and their gradients are random
+    too; weights of layers elsewhere are updated as in a run."""
     import torch
 
     from train.parallel.pipeline import Stage
@@ -201,7 +201,7 @@ def train_part(
 
 
 def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -> Speed:
-    """Steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
+    """Takes steps of one and of several micro-batches in turns until the time is up; a line through the medians."""
     warm_s = step(1)
     if warm_s > budget_s / 2:  # a large model: one more step, and no line
         return Speed(rows / step(1), 0.0)
@@ -216,7 +216,7 @@ def fit(step: Callable[[int], float], rows: float, budget_s: float = BUDGET_S) -
 
 
 def line(one_s: float, many_s: float, rows: float) -> Speed:
-    """Noise makes rows neither free nor dearer than their mean."""
+    """The speed by a line through both: noise makes rows neither free nor dearer than their mean."""
     mean_s = many_s / LARGER
     each_s = min(max((many_s - one_s) / (LARGER - 1), 0.5 * mean_s), mean_s)
     return Speed(rows / each_s, max(0.0, one_s - each_s))

@@ -23,7 +23,7 @@ PINGS = 20
 LATE_S = 0.05
 """How late one process comes to the barrier that is to hold the others."""
 PATTERN = 251
-"""Values repeat after so many: each sum of them is exact in fp32."""
+"""After how many values the pattern repeats: each sum of them is exact in fp32."""
 
 Measured = dict[str, Any]
 
@@ -90,11 +90,11 @@ def cases(world: Any, count: int, device: str) -> dict[str, Case]:
 
 
 def void(_: Any) -> None:
-    """What torch returns of a collective is for those that do not wait."""
+    """Drops what torch returns of a collective: it is for those that do not wait."""
 
 
 def timed(world: Any, prepare: Callable[[], None], exchange: Callable[[], None], right: Any, what: str) -> float:
-    """Of the slowest process; CheckFailed on all of them where any has wrong values."""
+    """Seconds of the slowest process; CheckFailed on all of them where any has wrong values."""
     prepare()
     synchronize()
     world.numbers([0.0])  # all start together
@@ -109,7 +109,7 @@ def timed(world: Any, prepare: Callable[[], None], exchange: Callable[[], None],
 
 
 def synchronize() -> None:
-    """A GPU is done only now."""
+    """Waits for the GPU, which is done only then."""
     import torch
 
     if torch.cuda.is_available():
@@ -117,7 +117,7 @@ def synchronize() -> None:
 
 
 def barrier(world: Any, repeats: int) -> float:
-    """Its median; CheckFailed where it lets somebody go before the last has come."""
+    """The median seconds of a barrier; CheckFailed where it lets somebody go before the last has come."""
     import torch.distributed as dist
 
     seconds = []
@@ -156,7 +156,7 @@ def ring(world: Any) -> tuple[float, float]:
 
 
 def own_address() -> str:
-    """The one by which the first node is reached, which the kernel knows; nothing is sent."""
+    """This node's address towards the first node, which the kernel knows; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((os.environ.get("MASTER_ADDR", "127.0.0.1"), 9))
         return str(probe.getsockname()[0])

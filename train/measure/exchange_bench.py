@@ -25,7 +25,7 @@ from train.plan.speed.speedup import LINK_EFFICIENCY, ring_bytes
 
 DEFAULT_SIZES = "0.064,1,4,16,64"
 TENSOR = 65_536
-"""Numbers of a tensor: LoRA has many small ones. The first four open the connections; they are not counted."""
+"""How many numbers a tensor has: LoRA has many small ones. The first four open the connections, and do not count."""
 Found = tuple[Any, list[str]]
 """What was measured, as data and as lines."""
 
@@ -90,7 +90,7 @@ def this_device(local_rank: int) -> str:
 
 
 def start_group(world: Any) -> bool:
-    """As a run of these processes would; whether that is over NCCL."""
+    """Starts the group as a run of these processes would; whether that is over NCCL."""
     from train.parallel.world import over_nccl
 
     nccl, _ = over_nccl("auto", world.gather([world.node, this_device(world.local_rank) != "cpu"]))
@@ -109,7 +109,7 @@ def bench_collectives(world: Any, sizes: list[int], args: argparse.Namespace) ->
 
 
 def bench_allreduce(world: Any, sizes: list[int], args: argparse.Namespace) -> Found:
-    """As a step of `flat` exchanges fp32 gradients of so many MB, the conversion to the wire and back included."""
+    """Times how `flat` exchanges so many MB of fp32 gradients, the conversion to the wire and back included."""
     import torch
 
     from train.parallel import sync

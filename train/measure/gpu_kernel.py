@@ -27,7 +27,7 @@ def add(a: tl.tensor, b: tl.tensor, out: tl.tensor, length: tl.tensor, block: tl
 
 @contextlib.contextmanager
 def nothing_built() -> Iterator[None]:
-    """With an empty cache: what was built while a compiler was there proves nothing about now."""
+    """Sets an empty cache for a while: what was built while a compiler was there proves nothing about now."""
     was = os.environ.get("TRITON_CACHE_DIR")
     cache_dir().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".triton.", dir=cache_dir()) as folder:
@@ -40,7 +40,7 @@ def nothing_built() -> Iterator[None]:
 
 
 def prove(device: str, length: int = 1000) -> None:
-    """Compiled for this GPU and run on it; the last block is not full."""
+    """Compiles the kernel for this GPU and runs it there; the last block is not full."""
     import torch
 
     a, b = (torch.randn(length, device=device) for _ in range(2))

@@ -85,7 +85,7 @@ def device(bench: SimpleNamespace, args: argparse.Namespace) -> str:
 
 
 def kernel() -> str:
-    """Triton builds a library in C when the first kernel starts: on a stock system just that fails."""
+    """Runs a kernel. Triton builds a library in C when the first one starts: on a stock system just that fails."""
     import torch
 
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")

@@ -111,6 +111,6 @@ def model_hash(name: str) -> str | None:
 
 
 def data_hash(folder: str) -> str:
-    """Of both parts of a prepared data set, as its index names them."""
+    """The hash of both parts of a prepared data set, as its index names them."""
     splits = read_index(Path(folder))["splits"]
     return hashlib.sha256(json.dumps([splits[name]["hash"] for name in sorted(splits)]).encode()).hexdigest()[:16]

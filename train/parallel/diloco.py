@@ -62,11 +62,11 @@ class DiLoCo(Strategy):
         """Whether the number of steps follows from what they take; else it is as set."""
         self.steps = speedup.first_round(total_steps) if self.measured else int(config.local_steps)
         self.known = False
-        """A round has shown what a step and an exchange take."""
+        """Whether a round has shown what a step and an exchange take."""
         self.velocity = {name: torch.zeros_like(p, requires_grad=False) for name, p in trained.named.items()}
         self.average: dict[str, Tensor] = {}
         self.exchange_s = 0.0
-        """What the last exchange of deltas took, the same on all ranks."""
+        """Seconds that the last exchange of deltas took, the same on all ranks."""
         self.seconds: list[float] = []
         self.begin(0)
 
@@ -76,7 +76,7 @@ class DiLoCo(Strategy):
         return f"rounds of {self.steps} steps{until}; the curve depends on the cluster"
 
     def begin(self, step: int) -> None:
-        """All hold the same after this step: a new round starts here."""
+        """Starts a new round: all hold the same after this step."""
         self.shared_step = step
         self.weights = {name: p.detach().clone() for name, p in self.trained.named.items()}
         tensors, self.numbers = optimizer_state(self.trained.named, self.trained.optimizer)
@@ -105,7 +105,7 @@ class DiLoCo(Strategy):
     def exchange(
         self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
     ) -> StepTiming:
-        """The inner step, and the sync where the round ends; nothing that all share changes here."""
+        """Takes the inner step, and syncs where the round ends; nothing that all share changes here."""
         with self.trained.changing():
             self.tokens = [a + b for a, b in zip(self.tokens or [0] * len(targets), targets, strict=True)]
             if targets[self.world.rank]:
@@ -151,7 +151,7 @@ class DiLoCo(Strategy):
             self.begin(step)
 
     def outer_step(self) -> None:
-        """The Nesterov step, from the weights that all shared."""
+        """Takes the Nesterov step, from the weights that all shared."""
         with torch.no_grad():
             for name, parameter in self.trained.named.items():
                 place = torch.device("cpu") if self.on_cpu else parameter.device
@@ -166,7 +166,7 @@ class DiLoCo(Strategy):
         return dict(zip(named, all_reduce(list(named.values()), self.wire), strict=True))
 
     def _average_moments(self, weight: float) -> None:
-        """A process without rows has none yet: it takes the others'. The count of steps is that of the furthest."""
+        """Averages the moments; a process without any takes the others'. The count of steps is that of the furthest."""
         if not dist.is_initialized():
             return
         named, state = self.trained.named, self.trained.optimizer.state
@@ -183,7 +183,7 @@ class DiLoCo(Strategy):
             state[p]["step"] = torch.tensor(float(furthest.item()))
 
     def _agree_on_scale(self) -> None:
-        """The most careful rank's: an overflow on one of them is an overflow on all."""
+        """Takes the most careful rank's scale: an overflow on one of them is an overflow on all."""
         state = self.trained.scaler.state_dict()
         names = ("scale", "_growth_tracker")
         everyone = self.world.numbers([float(state[name]) for name in names])

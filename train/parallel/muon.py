@@ -17,13 +17,13 @@ from torch import Tensor, nn
 MOMENTUM = 0.95
 STEPS = 5
 A, B, C = 3.4445, -4.7750, 2.0315
-"""Of the polynomial that brings all singular values near 1: those of Muon's author."""
+"""The coefficients of the polynomial that brings all singular values near 1: those of Muon's author."""
 AS_ADAMW = 0.2
-"""With it an update is as large as AdamW's, so that one learning rate suits both."""
+"""The factor that makes an update as large as AdamW's, so that one learning rate suits both."""
 
 
 class Muon(torch.optim.AdamW):  # type: ignore[misc]
-    """Groups with `muon` are matrices."""
+    """AdamW, with Muon for the groups that have `muon`: these are matrices."""
 
     def __init__(self, groups: Any, **how: Any) -> None:
         super().__init__(groups, **how)
@@ -33,8 +33,8 @@ class Muon(torch.optim.AdamW):  # type: ignore[misc]
         return [p for group in self.param_groups if group.get("muon") for p in group["params"] if p.grad is not None]
 
     def exchange(self, scale: float, wire: torch.dtype) -> None:
-        """Before a step: the updates of all matrices, each from its owner. Nothing is changed yet. `scale`: by which
-        gradients will be clipped."""
+        """Exchanges before a step the updates of all matrices, each from its owner. Nothing is changed yet. `scale`: by
+        which gradients will be clipped."""
         count = dist.get_world_size() if dist.is_initialized() else 1
         rank = dist.get_rank() if count > 1 else 0
         matrices = self.matrices()
@@ -64,7 +64,7 @@ class Muon(torch.optim.AdamW):  # type: ignore[misc]
         return momentum
 
     def update_of(self, parameter: nn.Parameter, scale: float = 1.0) -> Tensor:
-        """Nesterov's: with the momentum that this step will leave."""
+        """The update of a matrix, Nesterov's: with the momentum that this step will leave."""
         assert parameter.grad is not None
         gradient = parameter.grad.to(self.place_of(parameter)) * scale
         return orthogonal(gradient + MOMENTUM * (MOMENTUM * self.momentum_of(parameter) + gradient))
@@ -100,7 +100,7 @@ def owners(shapes: Sequence[Sequence[int]], count: int) -> list[list[int]]:
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
-    """Its nearest matrix with equally strong directions, about: singular values from 0.7 to 1.2."""
+    """The nearest matrix with equally strong directions, about: singular values from 0.7 to 1.2."""
     x = matrix.float() / (matrix.norm() + 1e-7)
     high = x.shape[0] > x.shape[1]
     x = x.T if high else x

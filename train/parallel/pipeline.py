@@ -46,13 +46,13 @@ class Stage:
         self.after = group[place + 1] if place + 1 < len(group) else None
         self.behind = len(group) - place - 1
         self.cost = self.part.end - self.part.first + (head_cost(model) if self.part.ends else 0.0)
-        """Of a row, in layers."""
+        """What a row costs this stage, in layers."""
         self.computing_s = 0.0
 
     # -- forward alone, for an evaluation ------------------------------------------------------------------------------
 
     def loss_sum(self, _: nn.Module, batch: Batch) -> Tensor:
-        """Of the last stage; the others have none."""
+        """The summed loss, on the last stage; the others have none."""
         out = self.forward(batch, self.arrived(self.await_from(batch, self.before, 0)))
         if self.after is None:
             return out

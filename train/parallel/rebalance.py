@@ -38,7 +38,7 @@ Beyond it the machines are not those of then."""
 WORTH_AFTER_QUIET = 0.01
 """What a plan must save of a step where none has changed for a while; more where steps differ by more."""
 QUIET = 20
-"""Steps of that while."""
+"""Steps without a change of plan after which WORTH_AFTER_QUIET counts."""
 PROBE_STEPS = 20
 """Steps, at least, between two looks at a process that has no rows."""
 PROBE_COST = 0.01
@@ -119,7 +119,7 @@ class Balance:
         self.rows = rows
         self.fixed = fixed
         self.moves = moves and len(names) > 1 and fixed is None
-        """Else speeds are measured and kept, and the shares stay."""
+        """Whether shares change; else speeds are measured and kept, and the shares stay."""
         known = known or {}
         self.known = dict(known)
         guesses = first_guesses(self.names, known)
@@ -146,7 +146,7 @@ class Balance:
 
     @property
     def why(self) -> str:
-        """Of the shares to begin with."""
+        """Why the shares to begin with are as they are."""
         if self.fixed is not None:
             return f"shares {':'.join(f'{share:g}' for share in self.fixed)}: as set"
         if not self.moves:
@@ -195,7 +195,7 @@ class Balance:
         return self._take(counts, speeds, self._why(counts, old_s, new_s), now_s)
 
     def _small_gain(self) -> NewShares | None:
-        """Measured times count for more than what speeds say of a plan that has not been tried."""
+        """A plan that gains a little. Measured times count for more than what speeds say of a plan not tried yet."""
         if self.in_force < QUIET:
             return None
         speeds, now_s = self._now(), statistics.median(self.took)
@@ -222,7 +222,7 @@ class Balance:
         self.in_force = 0
 
     def _probe(self) -> NewShares | None:
-        """One row, for one step, to a process without rows: it may have become faster."""
+        """Gives one row, for one step, to a process without rows: it may have become faster."""
         speeds = self._now()
         step_s = compute_seconds(self.counts, speeds)
         for rank, name in enumerate(self.names):
@@ -248,7 +248,7 @@ class Balance:
         return f"a step computes for {new_s:.3g} s instead of {old_s:.3g} s"
 
     def _why(self, counts: Sequence[int], old_s: float, new_s: float) -> str:
-        """In words, by the process whose speed moved most since the last plan."""
+        """Why the plan changes, in words, by the process whose speed moved most since the last plan."""
         moved = {name: (self.meters[name].speed or 1.0) / then for name, then in self.planned.items()}
         name = max(moved, key=lambda n: abs(math.log(moved[n])), default="")
         if not name:
@@ -264,8 +264,9 @@ class Balance:
 
 
 def first_guesses(names: Sequence[str], known: Mapping[str, float]) -> dict[str, float | None]:
-    """By name; a process without one is taken for the mean of its node's, and a new node for the slowest of all: if it
-    is faster, little is lost in the three steps that it takes to find out. None for all where nothing is known."""
+    """Speeds by name; a process without one is taken for the mean of its node's, and a new node for the slowest of all:
+    if it is faster, little is lost in the three steps that it takes to find out. None for all where nothing is
+    known."""
     guesses: dict[str, float | None] = {}
     for name in names:
         node = name.split(":")[0]

@@ -10,11 +10,11 @@ from typing import Any
 @dataclass(frozen=True)
 class Workers:
     names: tuple[str, ...]
-    """Of all ranks."""
+    """The names of all ranks."""
     groups: tuple[tuple[int, ...], ...]
     """The ranks of each worker, in the order of their layers."""
     layers: tuple[tuple[int, int] | None, ...]
-    """Of each rank: from the first to before the second; None: all."""
+    """The layers of each rank: from the first to before the second; None: all."""
 
     @property
     def labels(self) -> list[str]:
@@ -31,7 +31,7 @@ class Workers:
         return self.groups[self.of(rank)]
 
     def leads(self, rank: int) -> bool:
-        """One rank of each worker counts its rows."""
+        """Whether this rank counts its worker's rows: one of each does."""
         return self.group(rank)[0] == rank
 
     def seen(self, nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -24,13 +24,13 @@ class StepTiming:
     loss_sum: float
     compute_s: float
     blocked_s: float
-    """From the end of its own computing until the exchange was done: waiting and transfer."""
+    """Seconds from the end of its own computing until the exchange was done: waiting and transfer."""
     deltas_s: float = 0.0
-    """Of it the exchange of deltas (diloco.py); the rest is what a checkpoint needs beside them."""
+    """The part of blocked_s for the exchange of deltas (diloco.py); the rest is for what a checkpoint needs beside."""
     pipe_s: float = 0.0
-    """In a pipe: its own computing and waiting for other stages, until it had done its part of all rows."""
+    """Seconds in a pipe: its own computing and waiting for other stages, until its part of all rows was done."""
     layer_rows: float = 0.0
-    """Its layers times its rows."""
+    """The rank's work in a pipe: its layers times its rows."""
 
 
 @dataclass(frozen=True)
@@ -40,20 +40,20 @@ class Choice:
     decided: dict[str, str]
     message: str
     event: dict[str, Any] = field(default_factory=dict)
-    """Of an event `local`, where there is one."""
+    """The facts of an event `local`, where there is one."""
 
 
 class Strategy:
     kind: str
-    """As the step event names it."""
+    """The strategy's name in the step event."""
     why: str
-    """Why this one, for the start of a run."""
+    """Why this strategy is taken, for the start of a run."""
     comparing = False
-    """Two options are being timed against each other: nothing else should change meanwhile."""
+    """Whether two options are being timed against each other: nothing else should change meanwhile."""
 
     @property
     def outlives_its_group(self) -> bool:
-        """Its process may stay, with weights and optimizer, where the group changes: leave_group() then."""
+        """Whether its process may stay, with weights and optimizer, where the group changes: leave_group() then."""
         return False
 
     def leave_group(self) -> None:
@@ -62,7 +62,7 @@ class Strategy:
     def __init__(self, trained: Trained) -> None:
         self.trained = trained
         self.shared_step = 0
-        """After this step all ranks held the same: only there a run is compared, evaluated and saved."""
+        """The last step after which all ranks held the same: only there a run is compared, evaluated and saved."""
 
     def divisor(self, targets: Sequence[int], rank: int) -> int:
         """What this rank's summed loss is divided by; `targets` are the target tokens of each rank's rows."""
@@ -73,13 +73,13 @@ class Strategy:
 
     @property
     def interrupted_exchange(self) -> bool:
-        """An error came in the middle of an exchange: the other ranks wait in it, so the step cannot be repeated."""
+        """Whether an error broke off an exchange: the other ranks wait in it, so the step cannot be repeated."""
         return False
 
     def exchange(
         self, step: int, timing: StepTiming, norm: float, targets: Sequence[int], *, saving: bool
     ) -> StepTiming:
-        """What travels beside gradients, before step `step` is reported; `saving`: a checkpoint may follow it."""
+        """Exchanges what travels beside gradients, before `step` is reported; `saving`: a checkpoint may follow it."""
         return timing
 
     def observe(self, timings: list[StepTiming]) -> list[StepTiming]:
@@ -87,7 +87,7 @@ class Strategy:
         return timings
 
     def update(self, step: int, norm: float) -> None:
-        """The weights after step `step`; `norm` is that of the whole gradient."""
+        """Makes the weights after step `step`; `norm` is that of the whole gradient."""
         self.trained.step(norm)
         self.shared_step = step
 
@@ -95,10 +95,10 @@ class Strategy:
         return None
 
     def forget_timings(self) -> None:
-        """The shares changed: the steps so far do not compare with those that follow."""
+        """Forgets timings as the shares changed: the steps so far do not compare with those that follow."""
 
     def rollback(self) -> int:
-        """Back to the last step that all ranks shared; returns it."""
+        """Goes back to the last step that all ranks shared; returns it."""
         return self.shared_step
 
     # -- kept with a checkpoint ---------------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ class Strategy:
         return {}
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """From a checkpoint; empty where it was written under another strategy."""
+        """Takes tensors from a checkpoint; empty where it was written under another strategy."""
 
     def resume(self, step: int, state: Mapping[str, Any]) -> None:
-        """The weights are those after `step`; `state` is empty where no checkpoint was there."""
+        """Resumes with the weights after `step`; `state` is empty where no checkpoint was there."""
         self.shared_step = step

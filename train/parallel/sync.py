@@ -37,7 +37,7 @@ WIRES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 PIECE = 1 << 20
 """Weights that gloo exchanges at a time: while some travel, others are converted. NCCL splits by itself."""
 BUCKET_MB = 4
-"""Of ddp. With torch's 25 MB an adapter of 16 MB would travel only once its last gradient is there."""
+"""The size of a ddp bucket: with torch's 25 MB an adapter of 16 MB travels only once its last gradient is there."""
 
 
 class Stopwatch:
@@ -83,7 +83,7 @@ def begun(piece: Tensor, wire: str) -> tuple[Tensor, Any]:
 
 
 class FlatSync:
-    """Also for one process, and for a rank's own gradients, where nothing is exchanged."""
+    """The method `flat`; also for one process, and for a rank's own gradients, where nothing is exchanged."""
 
     kind = "flat"
     interrupted_exchange = False  # an out-of-memory cannot leave a collective half done
@@ -168,7 +168,7 @@ class DdpSync:
         )
 
     def _all_reduce(self, bucket: Any) -> Any:
-        """One bucket of gradients. The last call of a step marks the end of the rank's own computing."""
+        """Sums one bucket of gradients. The last call of a step marks the end of the rank's own computing."""
         self.computed = self.watch.mark()
         buffer = bucket.buffer()
         sent = buffer.to(WIRES[self.wire])
@@ -208,11 +208,11 @@ class ExactSync(Strategy):
 
     @property
     def outlives_its_group(self) -> bool:
-        """Muon's exchanges, and NCCL's, cannot be left."""
+        """Whether its exchanges can be left: Muon's, and NCCL's, cannot."""
         return not (isinstance(self.trained.optimizer, Muon) or self.world.nccl)
 
     def leave_group(self) -> None:
-        """What hangs on the weights to exchange their gradients goes with its last holder."""
+        """Drops what hangs on the weights to exchange their gradients: it goes with its last holder."""
         del self._make, self.now, self._ddp
 
     def _use(self, sync: Sync) -> None:
@@ -261,7 +261,7 @@ class ExactSync(Strategy):
 
 
 def choose_wire(wanted: str, world: World, parameters: list[nn.Parameter]) -> tuple[str, str]:
-    """fp32 keeps the sum exact; bf16 halves the traffic where that would take long."""
+    """The wire, and why: fp32 keeps the sum exact; bf16 halves the traffic where that would take long."""
     if wanted != "auto":
         return wanted, "as set"
     if world.size == 1:

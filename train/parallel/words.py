@@ -20,18 +20,18 @@ from torch import Tensor
 
 WORD, ANSWER = "MOTLEY_WORD", "MOTLEY_ANSWER"
 MOST = 20
-"""Groups of one process: of each that is void something stays behind, its port too."""
+"""The most groups of one process: of each that is void something stays behind, its port too."""
 
 
 TOLD = "its agent has another group for it"
 
 
 class LeftGroupError(Exception):
-    """Its agent has said so; nothing is wrong here."""
+    """The agent has told this process of another group; nothing is wrong here."""
 
 
 def is_told_to_leave(error: Exception) -> bool:
-    """ddp has an error of its own, with these words in it."""
+    """Whether the agent's word has caused this error; ddp has one of its own, with these words in it."""
     return isinstance(error, LeftGroupError) or TOLD in str(error)
 
 
@@ -51,7 +51,7 @@ class Words:
 
     @classmethod
     def of_nobody(cls) -> Words:
-        """Where no agent watches: none ever arrives."""
+        """Words where no agent watches: none ever arrives."""
         return cls(Path(), Path())
 
     # -- between groups ------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ class Words:
         return bool(self.answer.read_text())
 
     def tell_agent(self, *, stays: bool) -> None:
-        """From now on, or no longer."""
+        """Tells the agent whether this process can stay, from now on."""
         self.answer.write_text(str(self.taken) if stays and self.groups < MOST else "")
 
     def obey(self) -> None:
@@ -80,7 +80,7 @@ class Words:
                 return
 
     def hear(self) -> None:
-        """By a thread beside the main one."""
+        """Takes in a word, in a thread beside the main one."""
         with self.lock:
             if self._said()["word"] == self.taken:
                 return
@@ -110,7 +110,7 @@ class Words:
         work.wait()
 
     def future(self, work: Any, then: Callable[[], Tensor], *, on_card: bool) -> Any:
-        """For a backward pass: `then`, once the exchange is over; an error where the group becomes void."""
+        """A future for a backward pass: `then`, once the exchange is over; an error where the group becomes void."""
         mine: Any = torch.futures.Future()
 
         def settle(done: Any) -> None:

@@ -38,7 +38,7 @@ FAILED = "motley/failed"
 PART_BYTES = 64 << 20
 ABANDONED: list[Any] = []
 BY_GROUP = ("pg_map", "pg_names", "pg_group_ranks", "pg_backend_config", "pg_to_tag", "tags_to_pg", "pg_coalesce_state")
-"""What torch knows of its groups."""
+"""The names by which torch keeps what it knows of its groups."""
 HINT = " (timeout_s); fix: look at that process first; if it is only slow, raise timeout_s"
 
 
@@ -54,22 +54,22 @@ class World:
     node: str = ""
     store: Any = None
     timeout: timedelta = timedelta(seconds=300)
-    """For connecting; and for every exchange, where no agent watches."""
+    """The limit for connecting; and for every exchange, where no agent watches."""
     key: bytes = field(default=b"", repr=False)
     words: Words | None = None
-    """Its agent's, where this process may stay while the group changes."""
+    """The words of its agent, where this process may stay while the group changes."""
     nccl: Any = field(default=None, repr=False)
     """How the cards exchange, where all ranks have one."""
     _gathers: int = field(default=0, repr=False)
 
     @property
     def speaks(self) -> bool:
-        """One process of all reports to the person watching."""
+        """Whether this process reports to the person watching: one of all does."""
         return self.rank == 0
 
     @property
     def writes(self) -> bool:
-        """One process of each node writes its files."""
+        """Whether this process writes its node's files: one of each node does."""
         return self.local_rank == 0
 
     @property
@@ -110,7 +110,7 @@ class World:
         self.store.set(name, self._mac(name, text) + text)
 
     def read(self, name: str) -> str | None:
-        """What one of us wrote there."""
+        """What one of us wrote under this name, else None."""
         if not self.store.check([name]):
             return None
         value = self.store.get(name).decode(errors="replace")
@@ -121,7 +121,7 @@ class World:
         return hmac.digest(self.key, f"{name} {text}".encode(), "sha256").hex()
 
     def report_failure(self, error: Exception) -> None:
-        """Before the first step the others wait in `gather`: they see it at once, not after a time-out."""
+        """Tells the others, which before the first step wait in `gather`: they see it at once, not after a time-out."""
         if self.size == 1:
             return
         with contextlib.suppress(RuntimeError):  # the store went down with its host: nobody is left to read it
@@ -130,7 +130,7 @@ class World:
                 time.sleep(1 if self.rank == 0 else 0)  # the store may end with this process
 
     def start_group(self, *, nccl: bool) -> None:
-        """`nccl`: each rank has a card, and the cards exchange by themselves."""
+        """Starts the process group; `nccl`: each rank has a card, and the cards exchange by themselves."""
         if self.size == 1:
             return
         prepare_nccl()
@@ -144,7 +144,7 @@ class World:
             self.nccl = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
 
     def first_exchange(self, device: str) -> None:
-        """Of known values, with a limit: two cards in one box may hang behind an IOMMU, or sum up wrongly."""
+        """Exchanges known values, with a limit: two cards in one box may hang behind an IOMMU, or sum up wrongly."""
         mine, sums = torch.full((1 << 18,), float(self.rank + 1), device=device), set[float]()
 
         def exchange() -> None:
@@ -185,14 +185,14 @@ class World:
         return rows
 
     def _exchange_failed(self) -> bool:
-        """NCCL's own thread ends an exchange that fails, and says so to nobody but who asks once the card is done."""
+        """Whether NCCL's own thread ended a failed exchange: it says so only to who asks once the card is done."""
         if self.nccl is None:
             return False
         torch.cuda.synchronize()
         return bool(self.nccl.get_error() != ErrorType.SUCCESS)
 
     def broadcast(self, tensors: list[torch.Tensor], source: int) -> None:
-        """By way of a copy: where this exchange is left, what still arrives, or is still sent, is no weight of ours.
+        """Sends `tensors` by a copy: where this exchange is left, what still arrives, or is sent, is no weight of ours.
         Many at once, in main memory, as the ranks' devices may differ: an adapter and its moments are a thousand."""
         if self.size > 1:
             for part in in_parts(tensors):
@@ -233,7 +233,7 @@ class World:
 
 
 def in_parts(tensors: list[torch.Tensor]) -> Iterator[list[torch.Tensor]]:
-    """The same on all ranks: tensors of one type, some megabytes together."""
+    """Yields parts, the same on all ranks: tensors of one type, some megabytes together."""
     part: list[torch.Tensor] = []
     size = 0
     for tensor in tensors:
