@@ -1,0 +1,80 @@
+"""The model that a launch trains: where it comes from, its shape and bytes, and which nodes have to be sent it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from train.errors import BadInput
+from train.plan.launch.auto_settings import choose
+from train.plan.machines.nodes import Device, LaunchFacts
+from train.plan.model.catalogue import AnyFacts, Facts
+from train.plan.model.memory import parameters
+from train.plan.settings.request import Request, about_model
+from train.plan.settings.sft import SftConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BaseModel:
+    about: dict[str, Any]
+    """What the steps after the plan are told of it."""
+    shape: AnyFacts | None
+    size: int = 0
+    """The bytes of its files; 0 where it begins with random weights."""
+    lacking: list[str] = field(default_factory=list)
+    """The nodes that have to be sent it."""
+    load_in: str = ""
+    """Chosen here already where the hub has a copy in 4 bit: by it another file is brought."""
+
+
+def base_model(request: Request, facts: LaunchFacts, devices: Sequence[Device]) -> BaseModel:
+    about, shape = about_model(request.model), request.model.facts
+    if about["source"] == "new":
+        return BaseModel(about=about | {"folder_name": "", "comes_from": ""}, shape=shape)
+    load_in = form_of_the_hubs_copy(request, about["hub_4bit"], devices)
+    in_4bit = load_in == "4bit"
+    folder_name = about["local_name"] + ("-4bit" if in_4bit else "")
+    lacking = who_lacks(f"model {folder_name}", facts.versions)
+    about |= {"in_4bit": in_4bit} if load_in else {}
+    config_json, size = files_of(about, facts, may_fail=not lacking)
+    if config_json:
+        shape = request.config.facts_of(config_json, about["folder"] or about["hub"])
+    elif in_4bit and isinstance(shape, Facts):
+        shape = replace(shape, on_disk="4bit")
+    assert shape
+    if about["folder"]:
+        lacking = [device.name for device in devices]  # it may have changed: the relay looks, file by file
+    about["folder_name"] = folder_name
+    about["comes_from"] = ("folder" if about["folder"] else "hub") if config_json else "head"
+    about["reason"] += f", {about['hub_4bit']} is its copy in 4 bit" if in_4bit else ""
+    return BaseModel(about=about, shape=shape, size=size or 2 * parameters(shape), lacking=lacking, load_in=load_in)
+
+
+def form_of_the_hubs_copy(request: Request, hub_4bit: str | None, devices: Sequence[Device]) -> str:
+    """Empty where there is no such copy, or it is not asked for."""
+    config = request.config
+    asked = isinstance(config, SftConfig) and config.load_in in ("auto", "4bit")
+    if not (asked and hub_4bit and all(device.is_gpu for device in devices)):
+        return ""
+    return choose(config, devices, request.model.facts).load_in
+
+
+def files_of(about: Mapping[str, Any], facts: LaunchFacts, *, may_fail: bool) -> tuple[dict[str, Any] | None, int]:
+    """Its config.json and the bytes of its files; none where it comes as a package, or where nobody can be asked for a
+    model that every node has already."""
+    if about["embedded"]:
+        return None, 0
+    try:
+        return facts.files(about)
+    except BadInput:
+        if may_fail and about["source"] == "catalogue":
+            return None, 0
+        raise
+
+
+def who_lacks(key: str, versions: Mapping[str, Mapping[str, str | None]]) -> list[str]:
+    """Which nodes have not a model, whole and as most have it: by the hashes that the relay left there."""
+    values = [facts.get(key) for facts in versions.values()]
+    usual = next((value for value in values if value and " " not in value), None)
+    return [name for name, facts in versions.items() if usual is None or facts.get(key) != usual]
