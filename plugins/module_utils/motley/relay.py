@@ -320,7 +320,7 @@ def take_file(line: socket.socket, store: Store, index: int, buffer: memoryview)
 
 
 def hand_on(store: Store, targets: Sequence[Target], port: int, token: str, wait_s: float) -> str:
-    """Hands it to the first one that can be reached and stays, which looks after the others. Its name, or nothing."""
+    """Hands it to the first target that is reached and stays, which looks after the others. Its name, or nothing."""
     for target in targets:
         end = time.monotonic() + wait_s
         while time.monotonic() < end and not store.over:
