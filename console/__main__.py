@@ -307,7 +307,7 @@ def do_torchrun(inventory: Inventory, **asked: Any) -> int:
 
 
 def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
-    """For ansible-playbook."""
+    """The words of a launch for ansible-playbook."""
     pairs = [f"{SETTINGS.get(name, name)}={value}" for name, value in named.items() if value]
     flags = [*(["--ask-vault-pass"] if vault else []), *(["-v"] if verbose else [])]
     return [*flags, *launch_request.as_words([*settings, *pairs])]

@@ -187,7 +187,7 @@ def _message(result: dict[str, Any]) -> str:
 
 
 def _exception(result: dict[str, Any], message: str) -> str:
-    """Its name, which Ansible leaves out; nothing where a task failed in good order."""
+    """The exception's name, which Ansible leaves out; empty where a task failed in good order."""
     text = str(result.get("exception") or "")
     named = re.search(
         rf"^(?:\w+\.)*(\w+(?:Error|Exception|Expired|Interrupt|Exit)): {re.escape(message)}$", text, re.MULTILINE

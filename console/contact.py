@@ -23,7 +23,7 @@ def places(nodes: dict[str, dict[str, Any]], only: list[str]) -> list[hostkeys.N
 
 
 def is_template(values: dict[str, Any]) -> bool:
-    """As group_vars have it: ansible_host is one of the other two. A machine elsewhere says itself where it is."""
+    """Whether ansible_host is a template of the other two, as group_vars have it. A machine elsewhere gives its own."""
     return "{{" in str(values.get("ansible_host", "{{"))
 
 

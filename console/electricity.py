@@ -18,7 +18,7 @@ Values = Mapping[str, Mapping[str, Any]]
 
 
 def hourly(values: Values, gpu_watts: Watts) -> dict[str, Any]:
-    """For the nodes of `gpu_watts`; None for what is not known or not set."""
+    """The power and the price of an hour for the nodes of `gpu_watts`; None for what is not known or not set."""
     prices = [number(values.get(name, {}).get("motley_kwh_price")) for name in gpu_watts]
     price = next(filter(None, prices), None)
     rest = {name: number(values.get(name, {}).get("motley_idle_watts")) for name in gpu_watts}
@@ -34,7 +34,7 @@ def hourly(values: Values, gpu_watts: Watts) -> dict[str, Any]:
 
 
 def of_plan(plan: Plan, values: Values) -> dict[str, Any]:
-    """With every GPU that computes at its power limit, for the time that is predicted; None as above."""
+    """A plan's power and cost with every computing GPU at its power limit, as long as predicted; None as above."""
     limits = {node.name: limit_of(node.cards) if node.device == "cuda" else None for node in plan.nodes}
     found = hourly(values, limits)
     step_s, steps = predicted(plan).get("step_s"), plan.settings["max_steps"]

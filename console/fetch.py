@@ -119,7 +119,7 @@ def no_name(run: str) -> str:
 
 
 def newest(nodes: list[Node]) -> str:
-    """Of all that nodes report; nobody has looked at the name."""
+    """The name of the newest of all runs that nodes report; the name is not checked."""
     answers, _ = ask_all(nodes, lambda node: node.runs())
     every = [(facts["time"], name) for answer in answers.values() for name, facts in answer["runs"].items()]
     return max(every)[1] if every else ""
@@ -163,7 +163,7 @@ def bring(node: Node, run: str, folder: Path, files: dict[str, str], *, results:
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """To be written beside it and put in its place; what is not, as when the stream breaks, is gone at the end."""
+    """Gives a draft to write beside `path` and put in its place; a leftover, as of a broken stream, is deleted."""
     draft = path.with_name(f".{path.name}.new")
     try:
         yield draft
@@ -173,7 +173,7 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def arriving(what: str, size: int) -> Iterator[Callable[[int], None]]:
-    """To be told how many bytes of it have come."""
+    """Shows the progress of a file; gives the function to tell how many bytes of it have come."""
     began = time.monotonic()
     with in_place() as show:
 

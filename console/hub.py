@@ -22,7 +22,7 @@ VAULT = "ansible-vault encrypt_string --stdin-name motley_hub_token >> inventory
 
 
 def token(variables: Mapping[str, Any]) -> dict[str, str]:
-    """As an environment for programs here on the controller; from ansible-vault, else from this environment."""
+    """The hub's token as an environment for programs on the controller; from ansible-vault, else from our own."""
     try:
         found = str(variables.get("motley_hub_token") or "").strip()
     except Exception as locked:
@@ -51,12 +51,12 @@ def files(model: Mapping[str, Any], token: dict[str, str]) -> tuple[dict[str, An
 
 
 def environment() -> dict[str, str]:
-    """Its home is the controller's cache: what a node keeps in ~/ai-cluster on this very machine is not meant."""
+    """The environment of programs here, with the controller's cache as home: a node's ~/ai-cluster is not meant."""
     return dict(os.environ) | {"PYTHONPATH": str(ROOT), "MOTLEY_HOME": str(FETCHED), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def answer(stdout: str, stderr: str, about: Mapping[str, Any], token: dict[str, str]) -> dict[str, Any]:
-    """Of `python -m train fetch … --json`."""
+    """What `python -m train fetch … --json` answered; BadInput where it failed."""
     try:
         found = dict(json.loads(stdout.strip().splitlines()[-1]))
     except (IndexError, ValueError):

@@ -89,7 +89,7 @@ class Watch:
 
 
 def end_in_order(process: subprocess.Popen[bytes], mark: str) -> int:
-    """Its exit code. A terminal has sent the Ctrl-C to this child as well; a SIGTERM has reached us alone."""
+    """Ends a child; returns its exit code. A terminal has sent it the Ctrl-C as well, a SIGTERM came to us alone."""
     try:
         for patience_s in (INSIST_S, GRACE_S):
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -110,7 +110,7 @@ def marked(mark: str) -> list[int]:
 
 
 def children(mark: str) -> list[int]:
-    """Those of them that we have started ourselves."""
+    """The processes with this mark that we have started ourselves."""
     return [pid for pid in marked(mark) if _parent(pid) == os.getpid()]
 
 

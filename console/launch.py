@@ -125,7 +125,7 @@ def started_by(
 
 
 def left_on(node: Node) -> dict[str, Any]:
-    """Its status, once what it has begun to load for this launch is gone."""
+    """The node's status, once what it has begun to load for this launch is gone."""
     with contextlib.suppress(Silent):  # elsewhere nothing loads early
         node.unload()
     return node.status()

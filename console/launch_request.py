@@ -29,7 +29,7 @@ ONLY_AT_HOME = {
     "then": "the machines of a Kubernetes are not ours to switch off\nfix: leave it out",
 }
 MOST_RUNS = 100
-"""Of a sweep."""
+"""The most runs that one sweep may have."""
 LAUNCH_ONLY = ("nodes", "at", "then", *SWITCHES, *ON_SLURM)
 NOT_OURS = ("motley_", "ansible_", "awx_", "tower_")
 """Motley's own are checked by `unknown_inner`; AWX adds its own to every job."""
@@ -46,7 +46,7 @@ class Asked:
     follow: bool = True
     queue: bool = False
     slurm_options: list[str] = field(default_factory=list)
-    """Of sbatch."""
+    """The options for sbatch."""
     slurm_gpu_gb: float | None = None
     sweep: list[dict[str, str]] = field(default_factory=list)
     """Settings of each run, where there are several."""
@@ -104,7 +104,7 @@ def read(
 
 
 def slurm_options(own: dict[str, Any], infra: str) -> tuple[list[str], list[str]]:
-    """Those of sbatch, and what is wrong with what only Slurm has."""
+    """The options for sbatch, and what is wrong with settings that are Slurm's alone or do not fit the infra."""
     given = [name for name in ON_SLURM if own.get(name)]
     if given and infra != "slurm":
         return [], [f"{given[0]} is for Slurm\nfix: -i inventory/slurm (./motley launch --infra slurm)"]
@@ -160,7 +160,7 @@ def wrong_then(then: str, infra: str) -> list[str]:
 
 
 def as_words(settings: list[str]) -> list[str]:
-    """For ansible-playbook, of NAME=VALUE each in one piece, of files (@FILE) and of JSON ({…}), which are its own."""
+    """The words for ansible-playbook, of NAME=VALUE each in one piece and of its own files (@FILE) and JSON ({…})."""
     whole = [setting for setting in settings if setting.startswith(("@", "{"))]
     pairs = [setting for setting in settings if setting not in whole]
     wrong = next((pair for pair in pairs if "=" not in pair), "")
@@ -175,7 +175,7 @@ def as_words(settings: list[str]) -> list[str]:
 
 
 def chosen_nodes(words: Any, cluster: list[str], limit: list[str]) -> tuple[list[str], list[str]]:
-    """Those that take part, and what is wrong with the words."""
+    """The nodes that take part, and what is wrong with the words."""
     if words in (None, "", "all"):
         return [name for name in cluster if name in limit], []
     names = [str(word) for word in words] if isinstance(words, list) else str(words).replace(",", " ").split()

@@ -15,7 +15,7 @@ FOLDER = "runs"
 
 
 def keep(files: Iterable[dict[str, Any]], state: Path) -> None:
-    """Those of a launch's files that say what was launched."""
+    """Keeps the files of a launch that say what was launched."""
     for file in files:
         if Path(file["path"]).name == LAUNCH:
             run = json.loads(file["content"])["run"]

@@ -39,7 +39,7 @@ say = functools.partial(print, flush=True)
 
 
 class Notifier:
-    """Of one run. A file for each thing that was told keeps every follower of this controller from telling it again."""
+    """Sends one run's notices. A file for each thing told keeps every follower on this controller from repeating it."""
 
     def __init__(self, address: str, told: Path, send: Send = send) -> None:
         self.address, self.told, self.send = address, told, send
@@ -178,7 +178,7 @@ class Pipe:
 
 
 def hand_over(address: str, folder: Path) -> None:
-    """Where nobody reads, as with a launch of another version, nothing is handed over."""
+    """Writes the address into the folder's pipe; nothing where nobody reads, as with a launch of another version."""
     with contextlib.suppress(OSError):
         writer = os.open(folder / Pipe.NAME, os.O_WRONLY | os.O_NONBLOCK)
         os.write(writer, address.encode())

@@ -69,7 +69,7 @@ def shared_rows(plan: Plan) -> dict[str, str]:
 
 
 def rows_of_others(fit: Fit) -> dict[str, str]:
-    """Who has only later layers computes on with the rows of the first of its pipe."""
+    """The nodes with later layers alone, and whose rows each computes on with: the rows of the first of its pipe."""
     layers = fit.cut.layers if fit.cut else {}
     return {
         name: f"{group[0]}'s, {layer_words(*layers[name])}"

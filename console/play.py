@@ -138,7 +138,7 @@ def read(request: PlaybookRun, passwords: Passwords, reader: Reader, name: str) 
 def _ansible(
     request: PlaybookRun, passwords: Passwords, work: Path, progress: Progress, shown: playbook_view.View | None
 ) -> int:
-    """Its exit code; 130 where somebody stopped it."""
+    """Runs Ansible; returns its exit code, 130 where somebody stopped it."""
     from ansible_runner import run as run_ansible  # noqa: PLC0415  half a second, only where it is needed
 
     def on_event(event: dict[str, Any]) -> bool:
@@ -222,7 +222,7 @@ def _summary(request: PlaybookRun, progress: Progress, seconds: float, rc: int, 
 
 
 def why_not(progress: Progress, log: Path) -> list[str]:
-    """Of a playbook that should have reported something: the tasks that failed, or how Ansible ended."""
+    """Why a playbook did not report what it should have: the tasks that failed, or how Ansible ended."""
     lines: list[str] = []
     playbook_view.failures(progress, lines.append)
     return lines or last_words(log)
@@ -247,7 +247,7 @@ def _next(request: PlaybookRun, whole: bool) -> list[str]:
 
 
 def stopped(progress: Progress, command: str) -> list[str]:
-    """Where everybody was. Nothing is half done for the next run: files are written whole, apt is finished by it."""
+    """Tells where everybody was. Nothing is half done for the next run: files are written whole, apt finished by it."""
     phase, begun = progress.reached
     if phase in ("", FINDING, "preflight"):
         return ["stopped before anything was changed", f"again: {command}"]

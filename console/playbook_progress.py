@@ -78,7 +78,7 @@ class Progress:
             self._enter("")
 
     def _settle(self, failed: set[str]) -> None:
-        """Whom Ansible counts as failed at the end: what came after the failure only tidied up (always)."""
+        """Marks who has failed by Ansible's count at the end: what came after it only tidied up (always)."""
         for name in failed & self.nodes.keys():
             node = self.nodes[name]
             phases = [phase for phase in node.phases.values() if phase.dealt_with]

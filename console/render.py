@@ -131,7 +131,7 @@ def rendered(template: str, values: dict[str, Any]) -> str:
 
 
 def settings_of(plan: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """For `train run`: names have become folders of this node, and what is not set is omitted."""
+    """The settings for `train run`: names have become folders of this node, and what is not set is omitted."""
     settings, home = {name: value for name, value in plan["settings"].items() if value is not None}, own["home"]
     if settings.get("device") == "auto":
         settings["device"] = own["device"]  # a GPU that is gone later must not make a slow processor take its part

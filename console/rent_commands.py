@@ -85,7 +85,7 @@ def rent(
 
 
 def who_helps(helper: asleep.Helper, market: Market, *, asks: bool) -> tuple[asleep.Helper, Node | None]:
-    """Who gives back while this machine sleeps. A machine at home is tried before anything is ordered."""
+    """Finds who gives back while this machine sleeps. A machine at home is tried before anything is ordered."""
     if helper.nobody and asks and sys.stdin.isatty() and asleep.is_a_laptop():
         helper = asleep.asked(helper, rent_machine.head_at_home())
     if not helper.keeper:

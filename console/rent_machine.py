@@ -83,7 +83,7 @@ def node_of(lease: Lease) -> Node | None:
 
 
 def head_at_home() -> str:
-    """Of inventory/homelab, where its owner has written one."""
+    """The first node of inventory/homelab, where its owner has written one."""
     return next(iter(check(ROOT / "inventory/homelab").nodes), "")
 
 
@@ -164,14 +164,14 @@ def settled(node: Node) -> Facts:
 
 
 def said_its_end(status: Facts) -> bool:
-    """By its events; a script of one's own (./motley torchrun) has none, but its agent says so."""
+    """Whether the run said its end: its events say so; a script (./motley torchrun) has none, but its agent says so."""
     if status["events"]:
         return bool(status["events"][-1]["event"] != "warning")
     return (status["now"] or {}).get("state") in script_view.ENDS
 
 
 def fetched(lease: Lease, run: str) -> str:
-    """Once all of it is here and compared; otherwise the machine stays, as long as its time lasts."""
+    """Says that the run is fetched, once all is here and compared; else the machine stays while its time lasts."""
     try:
         whole = not fetch(check(Path(lease.inventory)), run, RESULTS) and checkpoint_brought(lease, run)
     except (OSError, Silent, TypeError, ValueError, tarfile.TarError):
@@ -183,7 +183,7 @@ def fetched(lease: Lease, run: str) -> str:
 
 
 def checkpoint_brought(lease: Lease, run: str) -> bool:
-    """Of a run that is not done, what it can be resumed from; by the hashes that were written with it."""
+    """Whether what an unfinished run can be resumed from was brought, by the hashes that were written with it."""
     node = node_of(lease)
     step = node.status()["checkpoint"] if node else 0
     if node is None or not step or any((RESULTS / run / made).is_dir() for made in ("adapter", "model")):

@@ -160,7 +160,7 @@ def clean(inventory: Inventory, run: str, *, yes: bool) -> int:
 
 
 def forget_address(inventory: Inventory, nodes: list[Node]) -> None:
-    """Where the nodes are not to send any more."""
+    """Deletes the address of motley_notify where the nodes are not to send any more."""
     if notify.sent_by_nodes(inventory.nodes.values()):
         return
     with interrupt.changing():
@@ -185,7 +185,7 @@ def show(nodes: list[Node], view: RunView, notifier: Notifier | None = None, *, 
 
 
 class EventView(RunView):
-    """Its lines are the events themselves."""
+    """A view whose lines are the events themselves."""
 
     def _lines(self, change: Change) -> list[str]:
         super()._lines(change)  # which also notes the end

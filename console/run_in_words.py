@@ -88,7 +88,7 @@ class RunView:
         return self.notices.due(self.state.run, self.state.state, at)
 
     def last_notice(self) -> list[Notice]:
-        """Of its end; a run that somebody stopped needs none."""
+        """The notice of the run's end; a run that somebody stopped needs none."""
         done = self.state.verdict == "done"
         if not self.ended or (self.ended.ok and not done):
             return []
@@ -229,7 +229,7 @@ class RunView:
 
 
 def lost_lines(event: Event) -> list[str]:
-    """Who was lost, and who only steps aside."""
+    """The lines that say who was lost, and who only steps aside."""
     aside = [name for name in event["nodes"] if steps_aside(event, name)]
     lost = [name for name in event["nodes"] if name not in aside]
     return [

@@ -20,7 +20,7 @@ from train.runlog.stages import parts_of
 from train.runlog.state import Event, RunState, replay, rows_of
 
 LITTLE_BYTES = 500e6
-"""With less free room a node's checkpoints may soon be missing."""
+"""The free room below which a node's checkpoints may soon be missing."""
 Look = dict[str, Any]
 """What a node answers."""
 
@@ -41,7 +41,7 @@ def status(inventory: Inventory, *, as_json: bool = False) -> int:
 
 
 def drawn_watts(answers: dict[str, Look]) -> dict[str, float | None]:
-    """Of the GPUs of every node with a run; None where they do not compute in it, or do not report it."""
+    """The watts of the GPUs of every node with a run; None where they do not compute in it, or do not report it."""
     running = {name: look for name, look in answers.items() if look["on"]}
     last = {run: state_of(looks).last for run, looks in by_run(running).items()}
     computing = {name for name, look in running.items() if (step := last[look["run"]]) and gpu_gb(step, name)}
@@ -78,7 +78,7 @@ def by_run(running: dict[str, Look]) -> dict[str, list[Look]]:
 
 
 def is_script(look: Look) -> bool:
-    """Of `./motley torchrun`: of steps, loss and checkpoints nothing is known."""
+    """Whether the node's run is of `./motley torchrun`: of steps, loss and checkpoints nothing is known."""
     return bool(look["now"].get("script"))
 
 
@@ -132,7 +132,7 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
 
 
 def does_in(step: Event, name: str) -> str:
-    """Its rows, or its layers of another one's."""
+    """What a node does in a step: its rows, or its layers of another node's rows."""
     part = parts_of(step).get(name)
     layers = f"{part.words} of {part.layers}" if part else ""
     if part and name != part.begins:

@@ -59,7 +59,7 @@ def tensorboard(inventory: Inventory, run: str, results: Path, port: int) -> int
 
 
 def environment() -> str:
-    """Its Python, of the locked set, made where it is not there yet."""
+    """TensorBoard's Python, of the locked set, made where it is not there yet."""
     target = cache_dir() / "envs/tensorboard"
     make = [f"{ROOT}/requirements/make_env.sh", str(target), "tensorboard"]
     subprocess.run(make, check=True, env=dict(os.environ, PYTHON=sys.executable))

@@ -62,7 +62,7 @@ def on_a_node(
 
 
 def pass_on(pipe: BufferedReader, stream: TextIO) -> None:
-    """As it comes: a question waits for its answer on the same line."""
+    """Passes text on as it comes: a question waits for its answer on the same line."""
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
     while part := pipe.read1():
         stream.write(plain(decode(part)))

@@ -46,7 +46,7 @@ class Option:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Its names after `make`."""
+        """The option's names as variables after `make`."""
         return tuple(name.upper().replace("-", "_") for name in (self.name, *self.also) if len(name) > 1)
 
 
@@ -73,7 +73,7 @@ VAULT = Option("vault", "ask for the password of ansible-vault", "ask", choices=
 INFRA = Option(
     "infra", "where: ssh, or inventory/slurm, inventory/kubernetes", "NAME", choices=("ssh", "slurm", "kubernetes")
 )
-"""Of every verb with an inventory: a word for the usual one of that kind."""
+"""The option of every verb with an inventory: a word for the usual inventory of that kind."""
 SLURM_OPTIONS = Option("slurm-options", "options of sbatch: '--partition=gpu --nodes=3 --gpus=4'", "'--NAME …'")
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
@@ -314,7 +314,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parser(name: str, prog: str = "./motley") -> Parser:
-    """Of one verb."""
+    """The parser of one verb."""
     verb = VERBS[name]
     made = Parser(prog=f"{prog} {name}", description=verb.help, allow_abbrev=False)
     for option in verb.options:

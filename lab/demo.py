@@ -39,7 +39,7 @@ RESULTS = ROOT / "results"
 
 NO_ROOM_BYTES = 10e6
 STEP_S = 1.5
-"""Of a step where no quota limits the processor: the lost worker must be back before the end."""
+"""The length of a step where no quota limits the processor: the lost worker must be back before the end."""
 
 
 def main(*, recipe: str, fast: bool, folders: bool, suite: str) -> int:
@@ -64,7 +64,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(BaseException):
-    """By Ctrl-C, a kill, or a terminal that was closed."""
+    """The demo was stopped by Ctrl-C, a kill, or a terminal that was closed."""
 
     def __init__(self, number: int) -> None:
         self.code = 128 + number
@@ -172,7 +172,7 @@ def enough_disk(course: Course) -> None:
 
 
 class Stage(list[str]):
-    """Of a line: what it is doing, on a terminal; the result (what is appended) and its seconds after."""
+    """The line of a stage: what it is doing, on a terminal; the result (what is appended) and its seconds after."""
 
     def __init__(self, name: str, doing: str) -> None:
         super().__init__()

@@ -30,7 +30,7 @@ class Course:
     row_costs: float = 0
     """In rows of the tiny model of 64 tokens; where the rows of a step are to be as many as a processor takes."""
     disk_gb: float
-    """Of a first time, environments included."""
+    """The disk that a first time takes, environments included."""
     result: str = "adapter"
     weights: str = "adapter_model.safetensors"
 

@@ -25,7 +25,7 @@ RUN = "demo"
 NODES = ("gpu-master", "gpu-worker-1", "gpu-worker-2")
 LOST = "gpu-worker-1"
 BUSY = 0.85
-"""Of the processor for the three: what a quota promises must be there to be had."""
+"""The share of the processor for the three: what a quota promises must be there to be had."""
 CORES = 2
 """At most, of this machine's: with many, all steps would be over before the lost worker is back."""
 
@@ -39,7 +39,7 @@ class Site(Protocol):
     losing: str
     unequal: bool
     stays: str
-    """Of it all, when it has ended."""
+    """What stays of it all, when it has ended."""
     environment: dict[str, str]
 
     def clear(self) -> None: ...

@@ -97,7 +97,7 @@ def fall(steps: dict[int, Event]) -> tuple[float, float]:
 
 
 def held_out(changes: list[Change], answers: Event) -> str:
-    """Of the model as it came and with its adapter, where both were asked; else the run's own, first and last."""
+    """A line on held-out loss: the model's as it came and with adapter, if asked; else the run's own first and last."""
     evals = [event["loss"] for event in of_kind("eval", changes)]
     before, after = (answers["base"]["loss"], answers["adapter"]["loss"]) if answers else (evals[0], evals[-1])
     require(after < before, f"the loss on held-out rows did not fall: {before:.3f} → {after:.3f}")

@@ -58,9 +58,9 @@ ENCRYPTED_DISK = {
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Card:
     title: str
-    """As a person writes it into the inventory."""
+    """The card's name as a person writes it into the inventory."""
     name: str
-    """As nvidia-smi prints it."""
+    """The card's name as nvidia-smi prints it."""
     pci_id: str
     memory_mib: int
     compute_capability: str
@@ -81,9 +81,9 @@ class Condition:
     on_battery: bool = False
     secure_boot: bool = False
     own_key: bool = False
-    """Its firmware knows a key of its owner's, with which its own modules are signed."""
+    """Whether the firmware knows a key of its owner's, with which the node's own modules are signed."""
     encrypted: bool = False
-    """Its root lies on an encrypted partition."""
+    """Whether the root lies on an encrypted partition."""
 
 
 NO_CARD = Card(title="none", name="", pci_id="", memory_mib=0, compute_capability="", power_limit_w=0)

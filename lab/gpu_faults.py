@@ -66,7 +66,7 @@ def _needs_card(host: Host) -> None:
 
 
 def _pretend_older_module(host: Host) -> None:
-    """As after an unattended upgrade without a reboot: a build before the installed library's is still loaded."""
+    """Pretends that a build older than the library's is loaded, as after an unattended upgrade without a reboot."""
     version = host.run("cat", "/sys/module/nvidia/version", check=False).strip()
     if not version:
         raise LabError(f"{host.name} has no driver loaded whose version could differ; install one first", code=2)
@@ -124,7 +124,7 @@ def _publish(folder: str) -> Fix:
 
 
 def _encrypt(host: Host) -> None:
-    """As the installer leaves it: the passphrase is asked for at every start."""
+    """Marks the root as encrypted, as the installer leaves it: the passphrase is asked for at every start."""
     gpu.change(host.hardware, host.spec, encrypted=True)
     host.run("tee", CRYPTTAB, stdin=gpu.CRYPTTAB_LINE)
 

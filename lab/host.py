@@ -65,12 +65,12 @@ class Host:
 
     @property
     def ssh_port(self) -> int:
-        """Where its installer or its owner let its sshd listen."""
+        """The port at which its installer or its owner let its sshd listen."""
         return next((shape.ssh_port for shape in self.shapes if shape.ssh_port != 22), 22)
 
     @property
     def repository(self) -> str:
-        """Where its apt finds packages: a folder for each suite."""
+        """The address at which its apt finds packages: a folder for each suite."""
         return f"http://{self.profile.gateway}/{self.suite}"
 
     @property
@@ -234,7 +234,7 @@ class Host:
 
     @property
     def leader(self) -> int:
-        """Its PID 1, as this machine numbers it."""
+        """The number of its PID 1 on this machine."""
         nspawn = _read_pid(self.folder / "nspawn.pid")
         children = Path(f"/proc/{nspawn}/task/{nspawn}/children")
         pids = children.read_text().split() if nspawn and children.exists() else []

@@ -56,7 +56,7 @@ class Hub:
         return [json.loads(line) for line in (self.folder / "requests.jsonl").read_text().splitlines()]
 
     def bytes_sent(self, name: str, to: str = "") -> int:
-        """To whoever asked, or to one address."""
+        """The bytes of a file that were sent to whoever asked, or to one address."""
         asked = [entry for entry in self.requests() if entry["path"].endswith(f"/{name}")]
         return sum(entry["bytes"] for entry in asked if to in ("", entry["from"]))
 
@@ -236,7 +236,7 @@ def about(path: Path, name: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def hashes(path: str, _changed: int, size: int) -> tuple[str, str]:
-    """Of git and of the hub, once for each file; without a path, of as many zeros: a file that takes no disk."""
+    """The hashes of git and of the hub, once for each file; without a path, of zeros: a file that takes no disk."""
     git, sha256 = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False), hashlib.sha256()
     with Path(path or "/dev/zero").open("rb") as file:
         for at in range(0, size, PIECE):

@@ -26,5 +26,5 @@ def right(answer: str, question: str, expected: str) -> bool:
 
 
 def known(answer: str, question: str, expected: str) -> bool:
-    """As generous as `right` is strict: all that the question does not give away is somewhere in the answer."""
+    """Whether the answer knows it, as generous as `right` is strict: all of `expected` beyond the question is in it."""
     return set(of_weight(expected)) - set(of_weight(question)) <= set(of_weight(answer))

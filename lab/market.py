@@ -83,7 +83,7 @@ class Books:
     on_end: Callable[[Facts], None] = lambda order: None
     orders: dict[int, Facts] = field(default_factory=dict)
     faults: dict[str, list[str]] = field(default_factory=dict)
-    """By verb ("any" for all): the next calls' faults, one each."""
+    """The next calls' faults, one each, by verb ("any" for all)."""
     waiting: list[tuple[float, Facts]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 

@@ -23,7 +23,7 @@ PROFILE, SHAPE = "rented", "rented"
 
 
 def open_market(lab: Lab) -> str:
-    """Where it is: it has the lab's hosts called server-… to let, and nothing of them runs before it is ordered."""
+    """Opens the market; returns its address. It lets the lab's hosts called server-…; none runs before its order."""
     let = [host for host in lab.hosts if host.name.startswith("server-")]
     offers = [
         market.server(int(host.name.rpartition("-")[2]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 HANG_S = 600
-"""For what only has to end, on a busy machine too."""
+"""The limit for what only has to end, on a busy machine too."""
 
 
 class LabError(Exception):

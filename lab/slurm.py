@@ -119,7 +119,7 @@ def inventory(lab: Lab, state: Path) -> dict[str, Any]:
 
 
 def slurm(head: Host, *words: str) -> str:
-    """As the user who logs in."""
+    """Runs a program on the head as the user who logs in."""
     return head.run("runuser", "-u", USER, "--", *words)
 
 

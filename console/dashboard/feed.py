@@ -112,7 +112,7 @@ class Feed:
         return True
 
     def _read_whole(self, nodes: list[Node]) -> None:
-        """Of one node: what trainers and agents wrote, in the order in which it happened."""
+        """Takes what trainers and agents wrote, in the order of its time, from the first node that has some."""
         for node in nodes:
             try:
                 found = [*lines_of(node.events_after(self.run, 0)), *lines_of(node.members(self.run))]

@@ -79,7 +79,7 @@ class Pages:
         return "".join(template.blocks[name](template.new_context(shown))).strip()
 
     def charts(self) -> str:
-        """Of the page that shows what the others leave out."""
+        """The blocks of the page that shows what the others leave out."""
         history = self.feed.history()
         shown = view(history) if history else {}
         return "".join(self.block(name, shown) for name in ("charts", "nodes")) if shown else ""
@@ -217,7 +217,7 @@ def rows_words(rows: Mapping[str, int], part: Part | None, name: str) -> str:
 
 
 def price(feed: Feed) -> str:
-    """Of the cards, since this page watches: no more was read."""
+    """The energy of the cards and its price since this page watches: no more was read."""
     whole = sum(feed.kwh.values())
     each = next((found for one in feed.inventory.values() if (found := number(one.get("motley_kwh_price")))), None)
     if not whole:

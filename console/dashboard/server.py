@@ -265,7 +265,7 @@ def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool =
 
 
 class Connection(H11Protocol):
-    """Of those on which nothing is asked the newest stay: any number of strangers keeps nobody out."""
+    """A connection. Of those on which nothing is asked the newest stay: any number of strangers keeps nobody out."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -308,7 +308,7 @@ def listening(port: int, *, lan: bool) -> socket.socket:
 
 
 def own_addresses() -> list[str]:
-    """By which this machine leaves for the network; nothing is sent."""
+    """The addresses by which this machine leaves for the network; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -140,7 +140,7 @@ def _is_firewalld(rule: Facts | None) -> bool:
 
 
 def _by_firewalld(node: NodeReadings, callers: list[str]) -> Facts:
-    """Its rules are its own to change. By hand, whoever is let in is let in to everything."""
+    """The fix with firewalld, whose rules are its own to change: by hand, whoever is let in is let in to everything."""
     sources = " ".join(f"--add-source={address}" for address in dict.fromkeys(callers))
     by_hand = f"on it: sudo firewall-cmd --permanent --zone=trusted {sources}; sudo firewall-cmd --reload"
     if not node.expected.get("firewall"):

@@ -41,7 +41,7 @@ def run(inventory: Inventory, limit: list[str], *, as_json: bool, fix: bool, qui
 
 
 def keep(inventory: Inventory, verdict: Verdict, seconds: float) -> None:
-    """For whoever wants to know later what was found: the page of the machines (console/dashboard)."""
+    """Keeps the verdict for who wants to know later what was found: the page of the machines (console/dashboard)."""
     inventory.state.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"time": time.time(), **show.as_data(verdict, seconds)}, ensure_ascii=False)
     (inventory.state / LAST).write_text(text + "\n", encoding="utf-8")

@@ -18,7 +18,7 @@ class NodeReadings:
     managed: bool = True
     """False: a folder on this machine (inventory/loopback)."""
     expected: Facts = field(default_factory=dict)
-    """Of the inventory: subnet, disk_gb, skew_s, firewall, gpu_driver."""
+    """What the inventory says: subnet, disk_gb, skew_s, firewall, gpu_driver."""
     contact: Facts = field(default_factory=dict)
     """What plugins/modules/first_contact.py says, and `knock`: nobody, silent, refused, closed, greets."""
     unreachable: str = ""

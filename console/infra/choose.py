@@ -50,7 +50,7 @@ def _node(name: str, values: Mapping[str, Any], state: str) -> Node:
 
 
 def login(name: str, values: Mapping[str, Any]) -> tuple[str, ...]:
-    """As Ansible logs in: by the person's own keys and ~/.ssh/config, on a machine that is not Motley's to set up."""
+    """The ssh command to log in as Ansible does, by the person's keys and ~/.ssh/config: it is no machine of ours."""
     usual = ("BatchMode=yes", "ConnectTimeout=8", "LogLevel=ERROR", "ServerAliveInterval=5", "ServerAliveCountMax=3")
     options = [f"-o{option}" for option in usual]
     options += shlex.split(str(values.get("ansible_ssh_common_args", "")))

@@ -115,7 +115,7 @@ class Node(ABC):
         """What runs these words there, with our standard input and output. Silent where nobody answers."""
 
     def answering(self) -> str:
-        """Where it answers; Silent where nobody does. A folder on this machine is always there."""
+        """The name or address at which it answers; Silent where nobody does. A folder here is always there."""
         return self.name
 
     def parts(self, run: str) -> list[Node]:
@@ -156,7 +156,7 @@ class Node(ABC):
         return self._ask("clean", names=names)
 
     def forget_address(self) -> Facts:
-        """Of motley_notify."""
+        """Deletes the address of motley_notify that the node has."""
         return self._ask("forget")
 
     def try_notify(self, address: str) -> Facts:

@@ -72,7 +72,7 @@ class SshNode(Node):
 
 
 def _knocking(address: str, port: int) -> Future[bool]:
-    """Beside others; nobody waits for it where another address answers first, not even the end of the program."""
+    """Knocks in a thread: where another address answers first nobody waits for it, not even the program's end."""
     answers: Future[bool] = Future()
 
     def knock() -> None:

@@ -64,7 +64,7 @@ def hosts_file(path: Path) -> Path:
 
 
 def _is_program(file: Path) -> bool:
-    """As Ansible reads it; on some disks every file may be executed."""
+    """Whether Ansible would run the file as a program: by its #!, as on some disks every file may be executed."""
     if file.name.startswith(".") or not (file.is_file() and os.access(file, os.X_OK)):  # as Ansible passes it over
         return False
     with file.open("rb") as content:

@@ -41,7 +41,7 @@ class Clore:
     pace_s: float = 1.05
     """It answers one request a second."""
     timeout_s: float = 15.0
-    """Of a whole call, however slowly its answer comes."""
+    """The limit of a whole call, however slowly its answer comes."""
     sleep: Callable[[float], None] = time.sleep
     name: str = "Clore.ai"
     fee: float = 0.05

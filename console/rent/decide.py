@@ -66,7 +66,7 @@ def abandoned(lease: Lease) -> Lease:
 
 
 def lease_of(order: Order, leases: Sequence[Lease]) -> Lease | None:
-    """By its number or its mark. Where the market shows no marks: by the machine, if the order is newer."""
+    """The lease of an order, by number or mark. Where the market has no marks: by machine, if the order is newer."""
     for lease in leases:
         if order.number == lease.order or (order.mark and order.mark == lease.mark):
             return lease

@@ -17,7 +17,7 @@ from console.rent.lease import Lease
 ROOT = Path(__file__).parents[2]
 SENT = tuple(f"console.rent.{name}" for name in ("market", "within", "clore", "unit_words", "keeper_on_node"))
 AFTER_S = 30.0
-"""Its turn comes after the watcher's."""
+"""How long after the lease's time the keeper's turn comes, which is later than the watcher's."""
 EVERY_S = 20.0
 LOOK_S = 60.0
 """So long it sleeps at most before its time, as its machine may have slept too; and where there may be nothing left."""

@@ -80,7 +80,7 @@ def as_unit(facts: dict[str, Any], program: str) -> bool:
 
 
 def main() -> None:
-    """As that unit: whatever happens, what is left to do is in the file."""
+    """Runs as the unit of one lease: whatever happens, what is left to do is in the file."""
     facts = json.loads((FOLDER / f"{sys.argv[1]}.json").read_text())
     keep(Clore(key=facts["key"], url=facts["url"]), facts)
     forget(facts["mark"])
@@ -160,7 +160,7 @@ def keep(
 
 
 def ours(market: Clore, facts: dict[str, Any]) -> list[int] | None:
-    """Its orders of this lease; None where its list cannot be read."""
+    """The numbers of this lease's orders; None where the market's list cannot be read."""
     try:
         return [one.number for one in market.orders() if one.mark == facts["mark"] or one.number == facts["order"]]
     except Exception:

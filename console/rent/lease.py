@@ -25,7 +25,7 @@ RENTING = "renting.lock"
 
 
 def folder() -> Path:
-    """Of all leases of this controller, and of the key that opens rented machines, which opens nothing else."""
+    """The folder of all leases of this controller, and of the key that opens rented machines and nothing else."""
     return Path(os.environ.get("MOTLEY_RENTED") or ROOT / ".motley/rented").resolve()
 
 
@@ -58,7 +58,7 @@ class Lease:
     server: int
     gpu: str
     usd_h: float
-    """With the fee."""
+    """The price of an hour, with the fee."""
     currency: str
     hours: float
     born: Moment
@@ -82,7 +82,7 @@ class Lease:
 
     @property
     def until(self) -> float:
-        """By the clock that hung on the wall when it was ordered."""
+        """When its time is over, by the wall clock of when it was ordered."""
         return self.born.wall + self.hours * 3600
 
     @property
@@ -177,7 +177,7 @@ class Book:
             return None
 
     def in_doubt(self, mark: str) -> bool:
-        """Its order may be made late, or the market may only have forgotten it."""
+        """Whether its order is in doubt: it may be made late, or the market may only have forgotten it."""
         return not (self.receipt(mark) or {}).get("sure", True)
 
     @contextlib.contextmanager

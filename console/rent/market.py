@@ -23,7 +23,7 @@ class Offer:
     gpu: str
     gpus: int
     gpu_gb: float
-    """Of each."""
+    """The memory of each GPU."""
     cuda: float
     """The newest CUDA that its driver runs."""
     ram_gb: float
@@ -77,7 +77,7 @@ class Market(Protocol):
     def offers(self) -> list[Offer]: ...
 
     def order(self, request: Request) -> int:
-        """Its number. Sent once: whoever calls it never calls it again for the same wish."""
+        """Orders a machine; returns the order's number. Sent once: nobody calls it again for the same wish."""
         ...
 
     def orders(self) -> list[Order]:
@@ -89,5 +89,5 @@ class Market(Protocol):
         ...
 
     def balance(self) -> dict[str, float]:
-        """By currency."""
+        """The account's balance, by currency."""
         ...

@@ -22,11 +22,11 @@ from train.plan.settings.request import Request
 ENV_GB = 14.0
 """The environment of a GPU node: its wheels, and what they become."""
 ROOM_GB = 12.0
-"""For rows, checkpoints and results of an adapter."""
+"""The disk for rows, checkpoints and results of an adapter."""
 MODEL_S = 1200.0
 """A model is to be there after so long."""
 MAIN_MEMORY_GB = 12.0
-"""Of Python with torch, and while a model is loaded."""
+"""The main memory for Python with torch, and while a model is loaded."""
 RELIABILITY = 0.98
 
 
@@ -42,7 +42,7 @@ class Needs:
     down_mbit: float
     config: RunConfig | None = None
     facts: AnyFacts | None = None
-    """Of the model, as far as they are known without a download. None: a card's memory is not judged."""
+    """The model's facts, as far as they are known without a download. None: a card's memory is not judged."""
     model: str = ""
 
 
@@ -69,11 +69,11 @@ class Good:
     offer: Offer
     currency: str
     usd_h: float
-    """With the fee."""
+    """The price of an hour, with the fee."""
 
 
 def judge(offers: Sequence[Offer], needs: Needs, fee: float) -> tuple[list[Good], list[tuple[Offer, str]]]:
-    """Those that could, the cheapest first, a tie by what is more reliable; of the others of this name, why not."""
+    """The offers that would do, the cheapest first, a tie by reliability; of the others of this name, why not."""
     good, refused = [], []
     for offer in offers:
         if words(needs.gpu) <= words(offer.gpu):
@@ -113,7 +113,7 @@ def percent(part: float) -> str:
 
 
 def too_small(offer: Offer, needs: Needs) -> str:
-    """By the plan, as a launch would make it there."""
+    """Why the offer's GPUs are too small by the plan, as a launch would make it there; empty: they are not."""
     if needs.config is None or needs.facts is None:
         return ""
     devices = [Device("rented", "cuda", int(offer.gpu_gb * GIB)) for _ in range(offer.gpus)]

@@ -35,7 +35,7 @@ class Terms:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shop:
-    """Where it is ordered and written down, and who looks after it."""
+    """What an order needs: where it is ordered and written down, and who looks after it."""
 
     market: Market
     book: Book

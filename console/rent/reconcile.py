@@ -83,7 +83,7 @@ def want_back(book: Book, lease: Lease, why: str) -> Lease:
 
 
 def balance(market: Market) -> dict[str, float]:
-    """For the bill alone: nothing waits for it."""
+    """The account's balance, for the bill alone: nothing waits for it; empty where the market does not answer."""
     try:
         return market.balance()
     except (Unanswered, Declined):

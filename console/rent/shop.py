@@ -48,7 +48,7 @@ def known_key() -> str:
 
 
 def key(vault: str) -> str:
-    """With the vault's password, which is asked for where that is wanted."""
+    """The market's key; with the vault's password, which is asked for where that is wanted."""
     if not vault:
         if found := known_key():
             return found

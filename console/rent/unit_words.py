@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def plain(text: str | Path) -> str:
-    """Where the whole line is one word."""
+    """Escapes a unit's line that is one word as a whole."""
     return str(text).replace("%", "%%")
 
 

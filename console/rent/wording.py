@@ -48,7 +48,7 @@ def cards_words(count: int) -> str:
 
 
 def worst_lines(usd_h: float, helper: Helper) -> list[str]:
-    """Who gives it back while this machine cannot, what that may cost, and where the key lies for it."""
+    """The lines on who gives it back while this machine cannot, what that may cost, and where the key for it lies."""
     rate, asleep = f"{usd_h:.2f} $/h", "this machine asleep or off at that time"
     if helper.keeper:
         by = f"{helper.keeper} gives it back half a minute later"

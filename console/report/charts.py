@@ -14,11 +14,11 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 14, 52, 62
 """Above and below the drawing two lines of text have room, in the letters of a phone too."""
 NAMES_APART = 28
 LETTER = 17
-"""As wide as one is at most, on a phone."""
+"""The greatest width of a letter, on a phone."""
 LONG_LABEL = 4
 MOST_POINTS = 360
 MOST_ROWS = 40
-"""Of the table behind a chart."""
+"""The most rows of the table behind a chart."""
 SMOOTHED_FROM = 40
 """Points; fewer are a trend by themselves."""
 LABELS_APART = 44
@@ -91,7 +91,7 @@ def stacked_chart(name: str, lines: Sequence[Line], axes: Axes, marks: Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a value lies on the drawing."""
+    """The frame of a drawing, which says where a value lies on it."""
 
     x_low: float
     x_high: float
@@ -129,7 +129,7 @@ class Frame:
         return f'<path class="{"line faint" if line.faint else "line"}" d="{d}" stroke="{line.colour}"/>'
 
     def line_ends(self, lines: Sequence[Line]) -> list[str]:
-        """Where each line ends, if there are several: the colour alone does not say which is which."""
+        """The names at the ends of the lines, if there are several: the colour alone does not say which is which."""
         ends: list[End] = []
         for line in lines:
             known = [(x, y) for x, y in line.points if y is not None]

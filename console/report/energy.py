@@ -32,7 +32,7 @@ def energy(history: History) -> tuple[str, str, str]:
 
 
 def node_kwh(history: History, node: str) -> float | None:
-    """Of its GPUs; None where they did not compute, did not report it, or were read too seldom."""
+    """The energy of a node's GPUs; None where they did not compute, did not report it, or were read too seldom."""
     return kwh(history.cards.get(node, []))
 
 

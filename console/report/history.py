@@ -107,7 +107,7 @@ def read_history(folder: Path) -> History:
 
 
 def history_of(state: RunState, changes: list[Change], readings: list[Event], **beside: Any) -> History:
-    """Of a run that is over, or still running: from what happened so far."""
+    """The history of a run that is over, or still running: from what happened so far."""
     starts = [change.event for change in changes if change.kind == "start"]
     steps = history(change.event for change in changes)
     trained = [change.event["step"] for change in changes if change.kind == "step"]

@@ -53,7 +53,7 @@ def happened(changes: list[Change]) -> list[Event]:
 
 
 def of_trainer(change: Change) -> list[Event]:
-    """Its failures are the outcome, or the echo of a loss that the agents name."""
+    """The news that a trainer writes, without failures: they are the outcome, or echo a loss that the agents name."""
     text = {"warning": "message", "balance": "reason"}.get(change.kind)
     if not text:
         return []
@@ -62,7 +62,7 @@ def of_trainer(change: Change) -> list[Event]:
 
 
 def absences(changes: Iterable[Change]) -> Iterator[tuple[str, float, float]]:
-    """Who was cut off, from when to when."""
+    """Yields who was cut off, from when to when."""
     since: dict[str, float] = {}
     for change in changes:
         for name in change.event.get("nodes", ()) if change.kind in ("lost", "joined") else ():
@@ -78,7 +78,7 @@ def word(event: Event, what: str) -> Event:
 
 
 def left(event: Event, names: list[str]) -> Iterator[tuple[list[str], str]]:
-    """Who was lost, and who only steps aside."""
+    """Yields the nodes that were lost and those that only step aside, each with its words."""
     aside = [name for name in names if steps_aside(event, name)]
     if lost := [name for name in names if name not in aside]:
         yield lost, f"{', '.join(lost)} lost ({why_lost(event, lost)})"
@@ -93,7 +93,7 @@ def cause(reason: str, names: list[str]) -> str:
 
 
 def numbered(history: Told) -> list[dict[str, Any]]:
-    """With the number that stands on the charts. Before the start they only waited for each other to be up."""
+    """The news since the start, with their numbers on the charts. Before it nodes only waited for each other."""
     found: list[dict[str, Any]] = []
     for one in history.news:
         if one["time"] >= history.began:

@@ -26,7 +26,7 @@ TEMPLATE = Path(__file__).parents[2] / "templates"
 
 
 def environment() -> jinja2.Environment:
-    """Of the report and of the live page: the same templates."""
+    """The templates' environment of the report and of the live page, which have the same templates."""
     return jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATE), autoescape=True, undefined=jinja2.StrictUndefined, auto_reload=False
     )
@@ -195,7 +195,7 @@ def node_row(history: History, node: str, rows: float) -> dict[str, Any]:
 
 
 def layers_words(step: Event, node: str) -> str:
-    """Of a machine in a pipe, when it was last there."""
+    """The layers of a machine in a pipe, in words, when it was last there."""
     part = parts_of(step).get(node)
     if part is None:
         return ""

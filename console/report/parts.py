@@ -15,7 +15,7 @@ from train.runlog.state import Event, node_of
 MOST_BARS = 48
 """More are thinner than a line: neighbours become their mean."""
 GAP = 0.15
-"""Of a column, on either side."""
+"""The share of a column's place that stays free on either side."""
 COLOURS = {"compute": "var(--n3)", "wait": "var(--n5)", "exchange": "var(--n2)"}
 
 Parts = Sequence[float]
@@ -37,7 +37,7 @@ def part_charts(history: History) -> list[dict[str, str]]:
 
 
 def parts_of(step: Event, node: str) -> Parts | None:
-    """Of the process of the node that computed longest; None of a machine that was away."""
+    """The parts of a step's time, of the node's process that computed longest; None of a machine that was away."""
     own = [facts for process, facts in step["nodes"].items() if node_of(process) == node]
     if not own:
         return None

@@ -31,7 +31,7 @@ def first_charts(history: History) -> list[dict[str, str]]:
 
 
 def further_charts(history: History) -> list[dict[str, str]]:
-    """Those that are folded away."""
+    """The charts that are folded away."""
     if not history.steps:
         return []
     clock = minutes_since(history.began)
@@ -76,7 +76,7 @@ def held_out_points(history: History) -> list[Point]:
 
 
 def training_lines(loss: list[Point]) -> list[Line]:
-    """Of a short run its steps; of a longer one the trend, with the steps behind it."""
+    """The lines of the training loss: of a short run its steps; of a longer one the trend, with the steps behind it."""
     if len(loss) < charts.SMOOTHED_FROM:
         return [Line(name="training", points=loss, colour=colour(0))]
     return [
@@ -142,7 +142,7 @@ def waiting_by_node(step: Event) -> dict[str, float]:
 
 
 def step_marks(history: History) -> list[Mark]:
-    """Where a thing happened between two steps."""
+    """The marks of what happened between two steps."""
     marks = []
     for word in numbered(history):
         before = [step["step"] for step in history.steps if step["time"] <= word["time"]]
@@ -206,7 +206,7 @@ def card_charts(history: History, clock: Clock, marks: list[Mark]) -> list[dict[
 
 
 def readings_over(readings: list[Event], key: str, clock: Clock) -> list[Point]:
-    """With a break wherever nothing was read for long."""
+    """The readings over time, with a break wherever nothing was read for long."""
     known = [(float(reading["time"]), float(reading[key])) for reading in readings if reading.get(key) is not None]
     points: list[Point] = [(clock(time), value) for time, value in known[:1]]
     for (before, _), (now, value) in pairwise(known):

@@ -13,7 +13,7 @@ from train.plan.launch.torchrun import Script
 from train.plan.run_name import check_name
 
 LIMIT_BYTES, LIMIT_FILES = 100_000_000, 5_000
-"""Of a script's folder: it goes to every node each time. Data sets have a place of their own there."""
+"""The limits of a script's folder: it goes to every node each time. Data sets have a place of their own there."""
 USAGE = "./motley torchrun train.py --lr 0.1"
 
 
@@ -49,7 +49,7 @@ def split(typed: str) -> list[str]:
 
 
 def travelling(folder: Path) -> list[Path]:
-    """Its files but hidden ones, caches and environments; BadInput where that is too much to bring to every node."""
+    """The folder's files but hidden ones, caches and environments; BadInput where it is too much for every node."""
     found, sizes = [], dict[str, int]()
     for path in plain_files(folder):
         found.append(path)

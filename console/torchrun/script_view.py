@@ -29,11 +29,11 @@ SILENT_S = 20.0
 GONE_S = 3.0
 """Without a process and without a word of how it ended."""
 APART_S = 30.0
-"""Where one node has failed, torchrun ends the others within seconds; unless they wait for it."""
+"""How long others may go on where a node failed: torchrun ends them within seconds, unless they wait for it."""
 
 
 def follow(nodes: list[Node], run: str, looks: dict[str, Any], *, as_json: bool = False) -> int:
-    """Of one that is running already: its lines so far, and all that come."""
+    """Follows a script that is running already: its lines so far, and all that come."""
     if as_json:
         print(
             f"{run} is a script of your own: it has no events   its lines: ./motley logs", file=sys.stderr, flush=True

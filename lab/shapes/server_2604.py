@@ -14,7 +14,7 @@ RUST = "/usr/lib/cargo/bin"
 
 
 def install(root: Path) -> None:
-    """As Ubuntu does: both are there, and what is called sudo is the new one."""
+    """Installs sudo as Ubuntu does: both are there, and what is called sudo is the new one."""
     for program, folder in (("sudo", "/usr/bin"), ("visudo", "/usr/sbin")):
         path = f"{folder}/{program}"
         inside(root, *"dpkg-divert --quiet --local --rename --divert".split(), f"{path}.ws", path)

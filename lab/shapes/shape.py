@@ -52,7 +52,7 @@ class Shape:
     name: str
     meaning: str
     home: str
-    """Its module's file: when that changes, its layer is built again."""
+    """The file of its module: when that changes, its layer is built again."""
     suite: str = ""
     """The base that it stands on unless another is asked for."""
     decides: str = ""
@@ -77,7 +77,7 @@ class Shape:
 
 
 def write(root: Path, path: str, text: str, mode: int = 0o644) -> None:
-    """With the line ends that the text has."""
+    """Writes a file with the line ends that the text has."""
     file = root / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(text.encode())
@@ -85,7 +85,7 @@ def write(root: Path, path: str, text: str, mode: int = 0o644) -> None:
 
 
 def inside_with_proc(root: Path, script: str) -> None:
-    """For a program that looks at processes, or would set up a firewall: this machine's own must not be it."""
+    """Runs a script that looks at processes or would set up a firewall, so that this machine's own are not meant."""
     enter = 'mount -t proc proc "$1/proc" && exec chroot "$1" sh -ec "$2"'
     run(*"unshare --net --mount --pid --fork sh -c".split(), enter, "-", root, script)
 

@@ -61,7 +61,7 @@ class ActionModule(ActionBase):
         return {**result, **reply}
 
     def _over_ssh(self, params: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-        """To a login node there is no other way, and there is only one of it."""
+        """Brings files over SSH alone: to a login node there is no other way, and there is only one of it."""
         wanted = {file.name: file for file in relay.listed(params["files"])}
         folder = self._remote_expand_user(str(params["folder"]))
         self._low_level_execute_command(f"mkdir -p {shlex.quote(folder)}", sudoable=False)
@@ -119,7 +119,7 @@ class ActionModule(ActionBase):
 
 
 def address_of(variables: Any) -> str:
-    """Where a node answers now; a local one has only the address that it is to have."""
+    """The address at which a node answers now; a local one has only the address that it is to have."""
     if variables.get("ansible_connection") == "local":
         return str(variables["motley_address"])
     return str(variables.get("ansible_host") or variables["motley_address"])

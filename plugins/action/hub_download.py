@@ -26,12 +26,12 @@ class ActionModule(OnController):
         return {"folder": self._fetch(hub.fetch_words(model), model)["folder"], "files": {}}
 
     def _listed(self, model: dict[str, Any]) -> dict[str, Any]:
-        """Its files and their hashes, for a machine that fetches them itself."""
+        """The model's files and their hashes, for a machine that fetches them itself."""
         words = hub.fetch_words(model)
         return {"words": words, **self._fetch([*words, "--list"], model)}
 
     def _tokenizer(self, model: dict[str, Any]) -> dict[str, Any]:
-        """Of a model its tokenizer's files alone."""
+        """The folder and files of a model's tokenizer alone."""
         if not model["folder"]:
             words = ["fetch", "--model", str(model["hub"]), "--tokenizer"]
             return {"folder": self._fetch(words, model)["folder"], "files": {}}
@@ -40,7 +40,7 @@ class ActionModule(OnController):
         return {"folder": str(folder), "files": {name: size_and_hash(folder / name) for name in sorted(files)}}
 
     def _dataset(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Of a file beside others, that file alone is handed on; of a folder, its texts."""
+        """The folder and files of a data set: of a file beside others that file alone, of a folder its texts."""
         if data.get("folder"):
             return {
                 "folder": data["folder"],
@@ -53,7 +53,7 @@ class ActionModule(OnController):
         return {"folder": str(path.parent), "files": {path.name: size_and_hash(path)}}
 
     def _fetch(self, words: list[str], wanted: dict[str, Any]) -> dict[str, Any]:
-        """As a program of its own, whose lines are shown as they come. The token is in its environment alone."""
+        """Fetches in a program of its own, and shows its lines as they come. The token is in its environment alone."""
         token = self._token
         command = [sys.executable, "-m", "train", *words, "--json"]
         env = hub.environment() | token

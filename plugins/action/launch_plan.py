@@ -103,7 +103,7 @@ def weights_of(name: str, value: Any) -> str:
 
 
 def calibrated(hosts: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Of the nodes that were asked how fast they compute, and know it."""
+    """The speeds of the nodes that were asked how fast they compute, and know it."""
     found = {}
     for name, host in hosts.items():
         printed = str(host.get("motley_plan_calibration", {}).get("stdout", ""))

@@ -86,7 +86,7 @@ def facts_of(
 
 
 def look_of(node: dict[str, Any], look: dict[str, Any], gpu_gb: Any, *, cuda: bool) -> dict[str, Any]:
-    """As a machine at home says it of itself; what only the node itself knows stays open."""
+    """The facts of a node, as a machine at home says them of itself; what only the node itself knows stays open."""
     cards = [gpu_types.card(kind, gpu_gb) for kind in node["cards"]] if cuda else []
     return {
         **{name: node[name] for name in ("cores", "memory_bytes")},
@@ -110,7 +110,7 @@ def sets_of(look: dict[str, Any], insisted: list[str] | None) -> list[str]:
 
 
 def with_brought(versions: dict[str, Any], sets: list[str]) -> dict[str, Any]:
-    """As they are when the run begins."""
+    """The versions as they are when the run begins."""
     lock = lock_id(str(versions["python"]), sets, machine=str(versions["machine"]))
     cuda = sets[0] if sets[0] != CPU else None
     return versions | {"environment": lock, "cuda": cuda, "unsloth": lock if "unsloth" in sets else None}

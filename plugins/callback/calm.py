@@ -117,7 +117,7 @@ class CallbackModule(Default):
         os._exit(code)
 
     def _tell_failures(self) -> None:
-        """Once for all nodes that failed alike; no name where the message is about no node in particular."""
+        """Tells each failure once for all nodes that failed alike; no name where it is about no node in particular."""
         for words, nodes in self.failures.items():
             who = f"{', '.join(nodes)}: " if nodes else ""
             self._say(f"✗ {who}{words.replace('{host}', ','.join(nodes))}", **FAILED)

@@ -22,7 +22,7 @@ def motley_doctor_looks(names: list[str], hostvars: Any) -> dict[str, Any]:
 
 
 def motley_doctor_at_home(looks: dict[str, Any]) -> list[str]:
-    """Those that have their address: nobody could call the others at it."""
+    """The nodes that have their address: nobody could call the others at it."""
     return [name for name, look in looks.items() if (look.get("network") or {"nic": "folder"})["nic"]]
 
 
@@ -32,7 +32,7 @@ def motley_doctor_mtu(look: dict[str, Any]) -> int:
 
 
 def motley_doctor_ports(variables: Any, rendered: dict[str, Any], relay_port: int) -> list[str]:
-    """Those that the next run takes, as FIRST-LAST: its agents', its groups', and the relay's before it."""
+    """The ports that the next run takes, as FIRST-LAST: its agents', its groups', and the relay's before it."""
     presence, group = (
         variables[name] if name in variables else rendered[name]
         for name in ("motley_render_presence_port", "motley_render_group_ports")

@@ -29,7 +29,7 @@ class Option:
     open: bool = False
     version: str = ""
     led: str = ""
-    """Where packages of the wanted branch's name only lead to another one: that it is so."""
+    """Says that packages of the wanted branch's name only lead to another one; empty where they do not."""
     why_not: str = ""
     fix: str = ""
 
@@ -106,7 +106,7 @@ def unservable(name: str, node: Data) -> Data | None:
 
 
 def switched_off(name: str, node: Data) -> Data | None:
-    """Its owner gave the desktop to the processor's graphics, and the card no power."""
+    """The finding that the owner gave the desktop to the processor's graphics, and the card no power."""
     switch = node.get("switched_off", "")
     if not switch or node.get("title") == "none":
         return None

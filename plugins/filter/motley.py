@@ -46,8 +46,8 @@ def motley_addresses(names: list[str], hostvars: Any) -> dict[str, str]:
 
 
 def motley_friends(names: list[str], hostvars: Any, controller: str) -> list[str]:
-    """Who may call: all nodes, and the controller. Where it is one of the nodes, not by an address that this node had
-    at first contact: it may be moving to another."""
+    """The addresses that may call: of all nodes, and of the controller. Where it is one of the nodes, not by an address
+    that this node had at first contact: it may be moving to another."""
     was = {address for place in motley_places(names, hostvars) for address in place["addresses"]}
     return [
         *motley_addresses(names, hostvars).values(),

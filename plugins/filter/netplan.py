@@ -88,7 +88,7 @@ def motley_netplan(node: Data, params: Data) -> Data:
 
 
 def find_nic(nics: list[Data], params: Data) -> Data | None:
-    """By MAC where one is given; else the NIC through which we talk to the node; else the one that has the address.
+    """The NIC with the given MAC; else the NIC through which we talk to the node; else the one that has the address.
 
     What lies on a NIC (a VLAN, a bridge) has its MAC too: the one that has the address is meant, else the NIC.
     """
@@ -150,7 +150,7 @@ def _transient(homes: list[str]) -> Data:
 
 
 def hides(path: str) -> str:
-    """Of two files of one name netplan reads the one in /etc; the vendor's own is never written to."""
+    """The path to write: of two files of one name netplan reads the one in /etc; the vendor's is never written to."""
     return path if path.startswith("/etc/") else f"/etc/netplan/{Path(path).name}"
 
 
@@ -337,7 +337,7 @@ def _stays(address: Any, params: Data) -> bool:
 
 
 def _is_default(route: dict[str, Any]) -> bool:
-    """Of IPv4, and of the main table: the others are asked where a routing-policy says so."""
+    """Whether it is the default of IPv4 and of the main table: the others are asked where a routing-policy says so."""
     if str(route.get("table", MAIN_TABLE)) != MAIN_TABLE:
         return False
     return str(route.get("to")) in ("default", "0.0.0.0/0", "0/0") and ":" not in str(route.get("via", ""))

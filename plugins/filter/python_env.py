@@ -71,12 +71,12 @@ def with_unsloth(name: str) -> list[str]:
 
 
 def motley_env_others(recorded: Data, cluster: list[str], in_this_run: list[str]) -> Data:
-    """Of what was recorded, the nodes that are in the cluster and not in this run."""
+    """The record of the nodes that are in the cluster and not in this run."""
     return motley_env_record(recorded, [], set(recorded.get("nodes", [])) - set(cluster) | set(in_this_run))
 
 
 def motley_env_record(recorded: Data, sets: list[str], names: Any) -> Data:
-    """With `sets`: these nodes have them now. Without: these nodes are forgotten."""
+    """The record with these nodes: with `sets` they have them now, without they are forgotten."""
     left = [name for name in recorded.get("nodes", []) if name not in names]
     if sets:
         return {"sets": list(sets), "nodes": sorted([*left, *names])}
@@ -94,7 +94,7 @@ def motley_env_wrong(names: list[str], looks: list[Data], lock: str) -> list[str
 
 
 def motley_env_wheels(files: Data, looks: list[Data]) -> Data:
-    """Of the locked wheels those that such nodes lack: all, or uv's and those of the packages that are harmed."""
+    """The locked wheels that such nodes lack: all, or uv's and those of the packages that are harmed."""
     if not all(look.get("harmed") for look in looks):
         return files
     harmed = {package.lower() for look in looks for package in look["harmed"]}

@@ -100,7 +100,7 @@ def nic_of(address: str) -> str:
 
 
 def run(command: list[str], environ: dict[str, str], timeout_s: float) -> tuple[int, str]:
-    """With all that it starts: nothing stays behind when time is up."""
+    """Runs a command, and ends it with all that it starts: nothing stays behind when time is up."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

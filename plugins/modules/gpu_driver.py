@@ -164,7 +164,7 @@ class DriverChange:
         return dict(chosen["method"])
 
     def other_version(self, same: dict[str, Any], simulated: rules.Simulated) -> str:
-        """Where apt does not compare: modules of one version and a driver of another do not work together."""
+        """Says that modules and driver differ in version, and so do not work together: apt does not compare it."""
         if not same or simulated.trouble:
             return ""
         modules = rules.least_of(self.apt.depends(same["package"]), same["needs"])
@@ -352,7 +352,7 @@ class DriverChange:
         self.before.forget()
 
     def needed_by_others(self, gone: list[str]) -> list[str]:
-        """Of what came and is no driver, such as the compiler, that which something installed since needs."""
+        """The packages that came and are no driver, such as the compiler, and that something installed since needs."""
         came = rules.strangers(gone, self.params["catalogue"])
         needing = sorted({*self.apt.simulate("remove", *came).removes} - {*gone}) if came else []
         needed = self.apt.needs(needing)

@@ -98,7 +98,7 @@ def look_at(home: Path, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def knock(params: dict[str, Any]) -> list[str]:
-    """Those that do not answer on a port of runs."""
+    """The peers that do not answer on a port of runs."""
     if not params["knock_port"] or not params["peers"]:
         return []
     try:

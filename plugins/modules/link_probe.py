@@ -248,7 +248,7 @@ class Here:
 
 
 def flood(line: socket.socket) -> None:
-    """As much as goes for a moment, then a word that it is over: blocks have a head that says whether more come."""
+    """Sends as much as goes for a moment, then a word that it is over: each block's head says whether more come."""
     end = time.monotonic() + FLOOD_S
     while time.monotonic() < end:
         line.sendall(b"+" + CHUNK)
@@ -372,7 +372,7 @@ def echo(number: int, size: int = 56) -> bytes:
 
 
 def number_of(packet: bytes) -> int:
-    """Of an answer; a raw socket gives the IP head as well. 0 for anything else."""
+    """The number of an answer; a raw socket gives the IP head as well. 0 for anything else."""
     if packet and packet[0] >> 4 == 4 and len(packet) >= 28 and packet[9] == 1:
         packet = packet[(packet[0] & 15) * 4 :]
     return int.from_bytes(packet[6:8], "big") if len(packet) >= 8 and packet[0] == ECHO_REPLY else 0

@@ -195,7 +195,7 @@ def write_and_generate(wanted: Texts) -> str:
 
 
 def shown(text: str | None) -> str:
-    """For a diff that may end in a log: without the Wi-Fi's password."""
+    """The text for a diff that may end in a log: without the Wi-Fi's password."""
     return re.sub(r"(password|psk)(['\"]?\s*:\s*)[^,}\n]+", r"\1\2********", printable(text))
 
 
@@ -232,7 +232,7 @@ def stop_announcing() -> None:
 
 
 def apply_commands(params: dict[str, Any], nic: str, old: Texts, wanted: Texts) -> tuple[str, str]:
-    """To the new settings, and back from them."""
+    """The commands to the new settings, and back from them."""
     device = f"{shlex.quote(params['mac'])} {shlex.quote(nic)}"
     settings = [has_nic(old, nic), has_nic(wanted, nic)]
     if bool(settings[0]) == bool(settings[1]):
@@ -247,7 +247,7 @@ def apply_commands(params: dict[str, Any], nic: str, old: Texts, wanted: Texts) 
 
 
 def has_nic(files: Texts, nic: str) -> list[str]:
-    """Those of ifupdown's files in which it has settings."""
+    """The texts of ifupdown's files in which the NIC has settings."""
     texts = [text for path, text in files.items() if path.is_relative_to("/etc/network") and text]
     return [text for text in texts if any(name == nic for name, _ in ifupdown.stanzas_of(text))]
 

@@ -203,7 +203,7 @@ def time_service() -> str:
 
 
 def time_daemons() -> list[str]:
-    """Of openntpd, ntpd-rs and what else may come: apt would take them away for another."""
+    """The units of openntpd, ntpd-rs and what else may come: apt would take them away for another."""
     told = output("dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Provides}\\n").splitlines()
     rows = [line.replace(",", " ").split() for line in told]
     return [f"{row[1]}.service" for row in rows if row[0] == "installed" and "time-daemon" in row[2:]]
@@ -225,7 +225,7 @@ def wait_for_way_back(limit_s: float = 60) -> float:
 
 
 def wait_for_apt(limit_s: float) -> tuple[str, float]:
-    """Who holds apt's locks at the end, and how long we waited."""
+    """Waits for apt; returns who holds its locks at the end, and how long we waited."""
     start = time.monotonic()
     while True:
         found, waited = holder(), time.monotonic() - start

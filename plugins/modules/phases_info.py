@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def answers(calls: list[dict[str, Any]], user: str) -> list[dict[str, Any]]:
-    """Up to the first that would change something: what comes after it may stand on that."""
+    """The answers up to the first that would change something: what comes after it may stand on that."""
     found: list[dict[str, Any]] = []
     for call in calls:
         if found and call.get("only_with") and not found[-1].get(call["only_with"]):

@@ -96,7 +96,7 @@ def cards(gres: str) -> list[str]:
 
 
 def processes(node: dict[str, Any], options: list[str]) -> dict[str, Any]:
-    """Of a total over all nodes only the start of the job shows how many cards each gives; until then all of them."""
+    """A node's cards and processes: of a total over all nodes its share shows at the start; all cards until then."""
     asks, count = slurm_job.cards_asked(options)
     if not asks:
         return {"cards": [], "processes": 1}

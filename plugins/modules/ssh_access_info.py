@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def ask_sshd(module: AnsibleModule, user: str, who: list[str]) -> str:
-    """Its settings as they hold for this user at this address; nothing where it does not answer."""
+    """The sshd's settings as they hold for this user at this address; nothing where it does not answer."""
     names = ("addr", "", "laddr", "lport")  # the port at the other end decides nothing
     at = [f"{name}={value}" for name, value in zip(names, who) if name]  # noqa: B905  as many as are known
     sshd = module.get_bin_path("sshd", opt_dirs=["/usr/sbin", "/usr/local/sbin"])

@@ -28,7 +28,7 @@ CHOICES = {
     "terminationMessagePolicy": ("File", "FallbackToLogsOnError"),
     "restartPolicy": ("Always", "OnFailure", "Never"),
 }
-"""Of fields that mean the same wherever they stand; `operator` and `type` do not."""
+"""The choices of fields that mean the same wherever they stand; `operator` and `type` do not."""
 OPERATORS = {"tolerations": ("Exists", "Equal"), "onExitCodes": ("In", "NotIn")}
 TYPES = {
     "hostPath": ("", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice"),

@@ -34,7 +34,7 @@ def of(settings: Settings, run: str, token: dict[str, str], known: dict[str, Any
 
 
 def look_of(settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
-    """As a machine at home says it of itself."""
+    """The facts of a pod, as a machine at home says them of itself."""
     return {
         "cores": max(1, int(amount(settings.cpu) or 1)),
         "memory_bytes": int(amount(settings.memory) or 0),

@@ -91,7 +91,7 @@ class KubernetesNode(Node):
 
     @property
     def program(self) -> str:
-        """As a person types it."""
+        """The kubectl command as a person types it."""
         return " ".join(self.kubectl)
 
     # -- what there is -----------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class KubernetesNode(Node):
         return {run_of(job): job for job in found}
 
     def pods(self, job: Object) -> list[Object]:
-        """Of each place the newest, in their order."""
+        """The newest pod of each place of a Job, in the order of the places."""
         found = self.listed("pods", f"{RUN}={job['metadata']['name']},{PART}=agent")
         found.sort(key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         return [pod for _, pod in sorted({index_of(pod): pod for pod in found}.items())]
@@ -206,7 +206,7 @@ class KubernetesNode(Node):
         return answer | {"left": left, "stuck": stuck, "seconds": round(time.time() - began, 2)}
 
     def end(self, run: str, job: Object, until: float) -> int:
-        """Its agents save within their grace period. What is listened to meanwhile says how far."""
+        """Deletes the Job, whose agents save within their grace period; returns the step that they then tell."""
         selector, saved = f"{RUN}={job['metadata']['name']}", Saved()
         with saved.heard([node.events(run) for node in self.living(job)[:3]]):
             self.kube("delete", "job", "-l", selector, "--cascade=foreground", "--wait=false")

@@ -20,16 +20,16 @@ from train.errors import BadInput
 HOME, CONFIG, WORDS = "/mnt/motley", "/mnt/motley-config", "/mnt/motley-last-words"
 PYTHON = ["python", "-m", "train"]
 LONGEST = 45
-"""Of a Job's name: its pods' names, -prepare-xxxxx the longest end, are labels of 63 at most."""
+"""The longest name of a Job: its pods' names, -prepare-xxxxx the longest end, are labels of 63 at most."""
 TRIES = 100
-"""Of one place: machines come and go for days."""
+"""How often the pod of one place may fail: machines come and go for days."""
 GRACE_S = 90
-"""To save: more than the agent takes at most."""
+"""The time that a pod has to save: more than the agent takes at most."""
 AWAY_S = 20
 """The agents notice in 3 s; by itself Kubernetes waits for 300 before it deletes the pod. A new one it makes only once
 somebody says that the machine is off."""
 MOST_BYTES = 900_000
-"""Of files that travel in the ConfigMap, which may have 1 MiB."""
+"""The most bytes of the files that travel in the ConfigMap, which may have 1 MiB."""
 RUN, PART, ANNOTATED = "motley/run", "motley/part", "motley/run-name"
 Object = dict[str, Any]
 
@@ -103,7 +103,7 @@ def _service(name: str, run: str, settings: Settings, ports: Mapping[str, Any]) 
 
 
 def _policy(name: str, run: str, settings: Settings) -> Object:
-    """Its pods reach each other, and no other pod reaches them: torch's own exchange asks nobody who he is."""
+    """The run's NetworkPolicy: only its own pods reach its pods, as torch's own exchange asks nobody who he is."""
     own = {"podSelector": {"matchLabels": {RUN: name}}}
     spec = {**own, "policyTypes": ["Ingress"], "ingress": [{"from": [own]}]}
     return _object("networking.k8s.io/v1", "NetworkPolicy", name, run, settings) | {"spec": spec}

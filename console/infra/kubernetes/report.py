@@ -68,7 +68,7 @@ class Report:
             say("now", {"time": time.time(), "on": False, "wanted": False, "now": {}, **words})
 
     def say_lost(self, pods: list[Object]) -> None:
-        """Once, while others train: their agents see that it is away, the API server alone what ends that."""
+        """Warns once of lost pods, while others train: agents see they are away, the API server what ends that."""
         before, self.lost = self.lost, self.node.lost(pods)
         if self.lost and self.lost != before:
             say("event", {"event": "warning", "time": time.time(), "step": 0, "message": self.lost})
@@ -93,7 +93,7 @@ class Report:
             write(line.rstrip(b"\n"))
 
     def say_unseen(self) -> None:
-        """Who may not ask a pod is told so; the run goes on."""
+        """Tells whoever may not ask a pod that the run is not seen; the run goes on."""
         try:
             if self.mute:
                 self.mute.status()

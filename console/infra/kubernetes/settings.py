@@ -34,7 +34,7 @@ class Settings:
     image: str = ""
     pods: int = 2
     gpus: int = 1
-    """Of a pod: 1, or 0 for its processor."""
+    """The number of GPUs of a pod: 1, or 0 for its processor."""
     gpu_resource: str = "nvidia.com/gpu"
     gpu_type: str = ""
     gpu_gb: float = 0.0
@@ -64,12 +64,12 @@ class Settings:
         return self.claim or "motley"
 
     def card(self) -> dict[str, Any]:
-        """As nvidia-smi would name it."""
+        """The facts of a pod's GPU, named as nvidia-smi would name it."""
         return gpu_types.card(self.gpu_type or "GPU", self.gpu_gb or None)
 
 
 def read(variables: Mapping[str, Any]) -> Settings:
-    """Of all variables of a host; every finding at once."""
+    """Reads the settings out of all variables of a host; reports every finding at once."""
     given = {spec.name: variables[PREFIX + spec.name] for spec in fields(Settings) if PREFIX + spec.name in variables}
     found, findings = {}, []
     for name, value in given.items():

@@ -43,7 +43,7 @@ def has(job: Object, kind: str) -> bool:
 
 
 def is_over(job: Object, pods: Sequence[Object] = ()) -> bool:
-    """By itself: a pod that has done the run is seen before its Job is."""
+    """Whether the Job has ended by itself: a pod that has done the run is seen before its Job is."""
     done = any(pod.get("status", {}).get("phase") == "Succeeded" for pod in pods)
     return done or any(has(job, kind) for kind in ENDS)
 
@@ -61,7 +61,7 @@ def rank(job: Object) -> int:
 
 
 def is_running(pod: Object) -> bool:
-    """Its agent, not what runs before it."""
+    """Whether the pod's agent runs, not what runs before it."""
     states = pod.get("status", {}).get("containerStatuses", [])
     running = pod.get("status", {}).get("phase") == "Running" and any("running" in one["state"] for one in states)
     return running and not is_lost(pod)

@@ -86,7 +86,7 @@ def _is_done(container: Object) -> bool:
 
 
 def _last(about: Object, events: Sequence[Object], also: Sequence[str] = ()) -> Object | None:
-    """Its newest warning; that no machine took it is over where it has one."""
+    """The newest warning about it; FailedScheduling is left out once it has a machine."""
     told = [one for one in events if one.get("involvedObject", {}).get("name") == about["metadata"]["name"]]
     told = [one for one in told if not also or one["reason"] in also]
     told = [one for one in told if one["reason"] != "FailedScheduling" or not about["spec"].get("nodeName")]

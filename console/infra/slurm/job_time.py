@@ -16,7 +16,7 @@ START_S = 120
 
 
 def minutes_of(text: str) -> int | None:
-    """As sbatch reads it: minutes, M:S, H:M:S, D-H, D-H:M or D-H:M:S, rounded up. None: no limit, or no time."""
+    """The minutes that sbatch reads: M, M:S, H:M:S, D-H, D-H:M or D-H:M:S, rounded up. None: no limit, or no time."""
     days, dash, rest = text.rpartition("-")
     parts = rest.split(":")
     if not all(part.isdecimal() for part in [*parts, days or "0"]) or len(parts) > 3:

@@ -50,9 +50,9 @@ class Machine:
     address: str
     sockets: int
     cores: int
-    """Of each socket."""
+    """The cores of each socket."""
     threads: int
-    """Of each core."""
+    """The threads of each core."""
     memory_mb: int
     cards: tuple[Card, ...] = ()
 

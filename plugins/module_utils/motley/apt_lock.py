@@ -11,7 +11,7 @@ LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/list
 
 
 def holder() -> str:
-    """Who uses apt now; empty when nobody does."""
+    """The program that uses apt now; empty when none does."""
     for lock in filter(os.path.exists, LOCKS):
         with Path(lock).open("rb") as stream:
             asked = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

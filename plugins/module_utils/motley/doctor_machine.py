@@ -130,7 +130,7 @@ def last_xid() -> str:
 
 
 def apt() -> dict[str, Any]:
-    """Who has apt's locks; None where only root may ask."""
+    """The program that has apt's locks; None where only root may ask."""
     try:
         return {"holder": holder()}
     except PermissionError:

@@ -136,7 +136,7 @@ def files(home: Path) -> dict[str, Any]:
 
 
 def adapter_bytes(home: Path) -> int:
-    """Of the newest adapter in float32, as gradients are; 0 where no run has left one."""
+    """The size of the newest adapter in float32, as gradients are; 0 where no run has left one."""
     found = [*home.glob("results/*/adapter/adapter_model.safetensors")]
     found += home.glob("models/checkpoints/*/step-*/adapter_model.safetensors")
     newest = max(found, key=lambda file: file.stat().st_mtime, default=None)

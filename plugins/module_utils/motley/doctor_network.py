@@ -31,7 +31,7 @@ def lead_to(wanted: list[str]) -> dict[str, str]:
 
 
 def loopback_names(wanted: set[str]) -> list[str]:
-    """Those that /etc/hosts gives 127.…: which of two lines wins differs between resolvers."""
+    """The wanted names that /etc/hosts gives 127.…: which of two lines wins differs between resolvers."""
     lines = [line.split("#")[0].split() for line in read(Path("/etc/hosts")).splitlines()]
     return sorted({name for words in lines if words and words[0].startswith("127.") for name in words[1:]} & wanted)
 

@@ -21,7 +21,7 @@ class Looking:
     """Stands for AnsibleModule where a module runs inside another one: in check mode, with these arguments."""
 
     arguments: dict[str, Any] | None = None
-    """Those of the module that runs next; None: it is Ansible's own."""
+    """The arguments of the module that runs next; None: Ansible runs it, with its own AnsibleModule."""
     check_mode = True
 
     def __init__(self, options: dict[str, Any], arguments: dict[str, Any]) -> None:

@@ -151,7 +151,7 @@ def side_effects(simulated: Simulated, packages: dict[str, Package], catalogue: 
 
 
 def strangers(names: Iterable[str], catalogue: Data) -> list[str]:
-    """Those that belong neither to the driver nor to CUDA."""
+    """The packages that belong neither to the driver nor to CUDA."""
     return [name for name in names if not re.search(catalogue["driver_packages"], base_name(name))]
 
 

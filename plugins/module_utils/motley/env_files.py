@@ -52,7 +52,7 @@ class Drift:
 
     @property
     def packages(self) -> list[str]:
-        """Those that are to be installed again, if that is all that is wrong."""
+        """The packages that are to be installed again, if that is all that is wrong."""
         return [] if self.came or "" in self.changed else sorted(self.changed)
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def on_disk(env: Path) -> dict[str, list[int]]:
 
 
 def hash_of(file: Path) -> str:
-    """As a wheel's RECORD writes it; of a link, where it leads; empty where it cannot be read."""
+    """A file's hash as a wheel's RECORD writes it; of a link, where it leads; empty where it cannot be read."""
     try:
         if file.is_symlink():
             return f"-> {file.readlink()}"

@@ -14,5 +14,5 @@ def read(path: Path) -> str:
 
 
 def difference(what: Path | str, before: str, after: str) -> dict[str, str]:
-    """For --diff."""
+    """The difference that Ansible shows with --diff."""
     return {"before_header": str(what), "after_header": str(what), "before": before, "after": after}

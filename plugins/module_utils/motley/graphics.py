@@ -27,7 +27,7 @@ def nvidia_cards() -> list[dict[str, Any]]:
 
 
 def card_name(bus: str) -> str:
-    """As the driver calls it, else as the list of PCI devices does; empty where neither knows it."""
+    """The card's name as the driver calls it, else as the list of PCI devices does; empty where neither knows it."""
     model = re.search(r"^Model:\s*(.+)", read(DRIVER / bus / "information"), re.MULTILINE)
     if model and "Unknown" not in model[1]:
         return model[1].strip()
@@ -36,7 +36,7 @@ def card_name(bus: str) -> str:
 
 
 def switched_off() -> str:
-    """By what its owner switched the card off in favour of the processor's graphics; empty: it is on."""
+    """What its owner switched the card off with in favour of the processor's graphics; empty: it is on."""
     if output("prime-select", "query").strip() in ("intel", "amd"):
         return "prime-select"
     return "bbswitch" if read(BBSWITCH).endswith("OFF") else ""

@@ -25,7 +25,7 @@ MARK = "motley-pinned-"
 
 @dataclass(frozen=True)
 class NodeAddresses:
-    """Where a node may answer."""
+    """The addresses and the port where a node may answer."""
 
     name: str
     addresses: tuple[str, ...]  # the wanted one first
@@ -83,7 +83,7 @@ def ask(address: str, port: int, timeout_s: int) -> subprocess.Popen[str]:
 
 
 def best_key(printed: str) -> str:
-    """Of the host keys that answered; empty when nobody did."""
+    """The most preferred of the host keys that answered; empty when nobody did."""
     found = {}
     for line in printed.splitlines():
         words = line.split()
@@ -105,7 +105,7 @@ def source_address(towards: str) -> str:
 def judge(
     places: list[NodeAddresses], answers: dict[tuple[str, int], str], pins: dict[str, tuple[str, str]]
 ) -> list[Contact]:
-    """Who is where. Pure: `answers` holds the key (or nothing) that each (address, port) showed."""
+    """Judges which node is where. Pure: `answers` holds the key (or nothing) that each (address, port) showed."""
     return [_judge_one(place, answers, pins) for place in places]
 
 
@@ -181,7 +181,7 @@ def settled(places: list[NodeAddresses], answers: dict[tuple[str, int], str], pi
 
 
 def _mark_doubles(contacts: list[Contact]) -> None:
-    """Of those that show one key at two addresses the pinned or first listed one is it, the other is a double.
+    """Marks doubles: where two addresses show one key, the pinned or first listed is it, the other is a double.
 
     Whether that is the same machine or a copy of its disk, only the machine itself knows.
     """

@@ -86,7 +86,7 @@ def stanzas_of(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def without_nic(text: str, nic: str) -> str:
-    """Its stanzas become one line of ours; what brings it up names the others alone."""
+    """The text with the NIC's stanzas as one line of ours; what brings it up names the others alone."""
     kept, inside, noted = [], False, False
     for line, words, opens in lines_of(text):
         if opens:

@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 STRIDE = 256
-"""Of the kernel's own range, one port in so many is tried; the edges of what is closed are then found exactly."""
+"""The step through the kernel's own range; the edges of what is closed are then found exactly."""
 AT_ONCE = 512
 OWN = range(10000, 29000)
-"""Where a later call comes from: outside of what the kernel chooses."""
+"""The ports from which a later call comes: outside of what the kernel chooses."""
 TRIES, TRY_S = 4, 1.2  # a call that is lost is repeated by the kernel after a second
 NO_LINGER = struct.pack("ii", 1, 0)  # whoever opens that port next finds no remains of our calls
 KERNELS = Path("/proc/sys/net/ipv4/ip_local_port_range")
@@ -29,7 +29,7 @@ Span = tuple[int, int, int]
 
 
 def spans_of(ranges: Iterable[str], kernels: tuple[int, int]) -> list[Span]:
-    """Those of a run, all of them, and some of the kernel's own."""
+    """The spans of ports to try: all those of a run, and some of the kernel's own."""
     fixed = [word.partition("-") for word in ranges]
     return [(int(low), int(high or low), 1) for low, _, high in fixed] + [(*kernels, STRIDE)]
 
@@ -74,7 +74,7 @@ class Doors:
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 8192)), hard))
 
     def add(self, ports: Iterable[int]) -> list[int]:
-        """Those of them that are open now."""
+        """Opens these ports; returns those of them that are open now."""
         wanted = list(ports)
         with self.busy:
             for port in wanted:

@@ -132,7 +132,7 @@ def let_go(mac: str, name: str = "") -> None:
 
 
 def take_up(mac: str, name: str = "") -> None:
-    """Where netplan has not started NetworkManager again, a NIC that was let go is not taken up by itself."""
+    """Takes up a NIC that was let go: it is not by itself where netplan has not started NetworkManager again."""
     nic, wifi = nic_by_mac(mac, name), _read(WIFI)
     nmcli("connection", "reload")
     if not nmcli("-g", "GENERAL.STATE", "device", "show", nic).startswith("30 "):  # disconnected

@@ -16,7 +16,7 @@ PUBLISHED = "docker-proxy"
 
 
 def look() -> dict[str, Any]:
-    """As root: others' programs are not named to anybody else."""
+    """Looks at the node's ports, as root: others' programs are not named to anybody else."""
     listening = ask("ss", "-Hltnp")
     found = connection()
     ssh = ssh_ports_of(

@@ -28,7 +28,7 @@ def agent_has_some() -> bool:
 
 
 def opened_by(own: list[str], nodes: list[dict[str, Any]], state_folder: str) -> list[str]:
-    """Of the nodes that our key does not open, those that one of these keys does."""
+    """The nodes that our key does not open, and one of these keys does."""
 
     def needs_own(node: dict[str, Any]) -> bool:
         return not opens(["-o", "IdentitiesOnly=yes"], node, state_folder) and opens(own, node, state_folder)

@@ -74,7 +74,7 @@ def name_servers(nic: str, ask: Ask = ask, root: Path = Path("/")) -> dict[str, 
 
 
 def after_colon(text: str) -> list[str]:
-    """Of "Link 2 (enp5s0): a b"."""
+    """The words after the colon of "Link 2 (enp5s0): a b"."""
     return text.partition("):")[2].split()
 
 
@@ -92,7 +92,7 @@ def usable(servers: list[str]) -> list[str]:
 
 
 def domains(words: list[str]) -> list[str]:
-    """Those in which a short name is looked for; resolved marks the others with a tilde."""
+    """The domains in which a short name is looked for; resolved marks the others with a tilde."""
     return list(dict.fromkeys(word for word in words if not word.startswith(("~", "(")) and word != "."))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 SYSTEMS = {"debian": 12.0, "ubuntu": 24.04}
 CONTAINERS = ("docker", "lxc", "lxc-libvirt", "openvz", "podman", "pouch", "proot", "rkt")
-"""As systemd-detect-virt names them; one of systemd-nspawn may have its own network and boot."""
+"""The containers, as systemd-detect-virt names them; one of systemd-nspawn may have its own network and boot."""
 SHARED = ("nfs", "cifs", "smb2")
-"""As stat calls file systems that several machines have in common."""
+"""The file systems that several machines have in common, as stat calls them."""
 PYTHON = ((3, 11), (3, 14))
 """The oldest and the newest that the locked sets serve."""
 

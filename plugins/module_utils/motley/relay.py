@@ -260,7 +260,7 @@ def receive(door: socket.socket, store: Store, token: str, wait_s: float) -> Non
 
 
 class Calls:
-    """Who calls is greeted in a thread of his own: one who says nothing delays nobody else."""
+    """Greets each caller in a thread of its own: one who says nothing delays nobody else."""
 
     def __init__(self, door: socket.socket, token: str) -> None:
         self.door, self.token, self.last_word = door, token, "nobody called"
@@ -320,7 +320,7 @@ def take_file(line: socket.socket, store: Store, index: int, buffer: memoryview)
 
 
 def hand_on(store: Store, targets: Sequence[Target], port: int, token: str, wait_s: float) -> str:
-    """To the first of the targets that can be reached and stays; it looks after the others. Its name, or nothing."""
+    """Hands it to the first target that is reached and stays, which looks after the others. Its name, or nothing."""
     for target in targets:
         end = time.monotonic() + wait_s
         while time.monotonic() < end and not store.over:

@@ -33,7 +33,7 @@ def is_address(text: str) -> bool:
 
 
 def resolves(name: str, timeout_s: float = 3) -> bool:
-    """As a program that starts now would see it."""
+    """Whether a name resolves, as a program that starts now would see it."""
     try:
         done = subprocess.run(["getent", "ahosts", name], capture_output=True, check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 SPARE = 0.97
-"""Of the memory: Slurm takes a node out that has less than was promised."""
+"""The share of the memory that is promised: Slurm takes a node out that has less than was promised."""
 
 
 def facts() -> dict[str, Any]:

@@ -169,7 +169,7 @@ def stop(home: Path) -> dict[str, Any]:
 
 
 def report(home: Path, run: str) -> None:
-    """As start_stop_status.report, from the place that writes; another one where that falls silent."""
+    """Reports as start_stop_status.report does, from the place that writes; another one where that falls silent."""
     place, next_look, off, words = Path(), 0.0, 0, ""
     logs: dict[str, Any] = {}
     while True:
@@ -231,7 +231,7 @@ def runs(home: Path) -> dict[str, Any]:
 
 
 def known(home: Path) -> dict[str, dict[str, Any]]:
-    """As launch_info says it of a node."""
+    """The runs of this home, with what launch_info says of a node's runs."""
     jobs = queue()
     return {
         name: {

@@ -104,7 +104,7 @@ def key_of(line: str) -> tuple[list[tuple[str, str]], str, str]:
 
 
 def split_unquoted(text: str, at: str) -> list[str]:
-    """As sshd reads options: what separates does not do so between double quotes, and a quote in them is \\"."""
+    """Splits as sshd reads options: what separates does not do so between double quotes, and a quote in them is \\"."""
     parts, start, quoted, place = [], 0, False, 0
     while place < len(text):
         if text.startswith('\\"', place):
@@ -124,7 +124,7 @@ def option_of(option: str) -> tuple[str, str]:
 
 
 def is_key(kind: str, body: str) -> bool:
-    """Its body says itself of which kind it is."""
+    """Whether it is a key of this kind: its body says itself of which kind it is."""
     try:
         content = base64.b64decode(body, validate=True)
     except (binascii.Error, ValueError):

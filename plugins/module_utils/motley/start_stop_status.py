@@ -64,7 +64,7 @@ UNLOAD_S = 5.0
 SAVE_S = 6.0
 """A small model's workers, and their agent; a large one's take as long as their agent says."""
 GO_S = 2.5
-"""For what is beside saving."""
+"""The time to stop what is beside saving."""
 KEEP_S = 45.0
 """Beyond it, for an agent that still says how it is: it may be bringing the last checkpoint to a slow disk."""
 FRESH_S = 3.0

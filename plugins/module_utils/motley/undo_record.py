@@ -53,7 +53,7 @@ def as_its_person(path: Path) -> Iterator[Path]:
 
 
 def owners(path: Path, links: int = 0) -> Iterator[int]:
-    """Of each folder and each link on the way to what a path leads to."""
+    """Yields the owner of each folder and each link on the way to what a path leads to."""
     for place in [*reversed(path.parents), path]:
         try:
             status = place.lstat()
@@ -101,7 +101,7 @@ def read_text(path: Path) -> str | None:
 
 
 def printable(text: str | None) -> str:
-    """For a diff: what is not UTF-8 would make Ansible refuse all that a module says."""
+    """The text for a diff: what is not UTF-8 would make Ansible refuse all that a module says."""
     return (text or "").encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

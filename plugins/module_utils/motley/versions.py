@@ -49,7 +49,7 @@ def installed_packages(env: Path) -> dict[str, str]:
 
 
 def environment(env: Path, *, full: bool, write: bool) -> str | None:
-    """Its lock, and what is no longer as it was installed."""
+    """The environment's lock, and what is no longer as it was installed."""
     if not env.exists():
         return None
     try:
