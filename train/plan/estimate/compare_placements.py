@@ -31,7 +31,7 @@ class Way:
     gb: Mapping[str, float]
     """Memory of each node where it computes."""
     notes: Mapping[str, str]
-    """Of each node: its layers, or that it is too small."""
+    """What each node has: its layers, or the word that it is too small."""
     ok: bool
     link_s: float
     tokens_per_s: float | None
@@ -51,19 +51,19 @@ class Case:
 
     @property
     def tokens(self) -> int:
-        """Of a step."""
+        """Tokens of a step."""
         return self.config.rows_per_step * self.config.max_seq_length
 
     @property
     def exchange_s(self) -> float:
-        """Of the adapter's gradients, once a step."""
+        """Seconds for the exchange of the adapter's gradients, once a step."""
         each = 4 if self.config.wire == "fp32" else 2
         sent = each * lora_parameters(self.facts, self.setup.lora_r, self.setup.lora_targets)
         return speedup.link_seconds(speedup.ring_bytes(sent, len(self.devices)), self.mbit)
 
     @property
     def hop_s(self) -> float:
-        """Of a row's hidden states, from one node to the next."""
+        """Seconds for a row's hidden states from one node to the next."""
         sent = pipeline_split.hop_bytes(self.facts, self.config.max_seq_length, self.devices)
         return speedup.link_seconds(sent, self.mbit)
 

@@ -22,11 +22,12 @@ from train.plan.speed import speedup
 WORTH = 1.1
 """Times as fast as streaming, from where a cut is worth that machines wait for one another."""
 Seconds = Callable[[int], float]
-"""That a worker takes for so many rows of a step."""
+"""Seconds that a worker takes for so many rows of a step."""
 
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> dict[str, Any]:
-    """As fit.predict has it. `speeds`: layers of a row per second of each stage, rows of whoever is in no pipe."""
+    """The same as fit.predict for a cut model. `speeds`: layers of a row per second of each stage, rows of other
+    workers."""
     groups = parse_pipes(found.pipes)
     seconds = [_seconds(found, config, group, speeds) for group in groups]
     counts = split(config.rows_per_step, seconds)

@@ -62,15 +62,15 @@ def _schedule(count: int, ahead: int) -> list[tuple[int, bool]]:
 
 
 def step_seconds(forward: Sequence[float], backward: Sequence[float], hop_s: float, count: int) -> float:
-    """Of `count` micro-batches; each stage's seconds for one, and those that a link takes for it."""
+    """Seconds for `count` micro-batches; the arguments are each stage's seconds for one, and those of a link for it."""
     return Play(forward, backward, hop_s, count).seconds_of_all()
 
 
 FLOP = {True: 6, False: 4}
-"""Of a weight and a token: forward, forward again where the backward pass does that, backward to the inputs. A frozen
-base has no gradient of weights."""
+"""Operations for a weight and a token: forward, forward again where the backward pass does that, backward to the
+inputs. A frozen base has no gradient of weights."""
 FORWARD = {True: 1 / 3, False: 1 / 2}
-"""Of the computing: where the backward pass computes forward again, and where it does not."""
+"""The forward pass's part of the computing, where the backward pass computes forward again, and where it does not."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,7 +89,7 @@ class Pipe:
     checkpoints: bool
 
     def seconds(self, rows: int) -> float:
-        """Of so many rows, until the last gradient is back."""
+        """Seconds that so many rows take, until the last gradient is back."""
         at_once = max(1, min(self.at_once, rows))
         each = [at_once * one for one in stage_seconds(self.counts, self.speeds, self.head_layers)]
         part = FORWARD[self.checkpoints]

@@ -51,7 +51,7 @@ class ClusterConfig:
     group_ports: tuple[int, int] = GROUP_PORTS
     aside: AsideRules = field(default_factory=AsideRules)
     pipe: Room | None = None
-    """Of a model that is cut over the nodes: how many of its layers each process of a node can hold."""
+    """How many layers each process of a node can hold, for a model that is cut over the nodes."""
 
     @property
     def order(self) -> tuple[str, ...]:
@@ -59,7 +59,7 @@ class ClusterConfig:
 
     @property
     def room(self) -> Room | None:
-        """The same, of whole nodes."""
+        """How many layers each whole node can hold."""
         if self.pipe is None:
             return None
         held = {node.name: node.processes * self.pipe.of([node.name]) for node in self.nodes}

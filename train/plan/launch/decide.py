@@ -129,7 +129,7 @@ def cut_instead(
 
 
 def checkpoint_bytes(fitted: Fit, keep: int) -> int:
-    """Of all that are kept, with the best and the one that is being written: of all weights that is much."""
+    """Disk for all checkpoints kept, the best one and the one being written: much where all weights are trained."""
     each = (4 + fitted.setup.optimizer_bytes) * fitted.trained_weights if fitted.setup.full else 0
     return max(obstacles.KEPT_FREE_BYTES, (keep + 2) * each)
 

@@ -17,16 +17,16 @@ from train.plan.settings.config import RunConfig
 from train.runlog.paths import DECIDED
 
 STEPPING = "stepping"
-"""Where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
+"""Says where the optimizer computed last: a process that loads before it is in a group cannot see for whom it steps."""
 NAMES = (*fit.NAMES, "wire", "sync", "local_steps", "stage_speeds", "pipe_micro_batch", "cut_proven", STEPPING)
 MICRO_BATCH = "micro_batch "
 """How a name begins that says whose micro-batch it is, and what it depends on."""
 ALL_STREAMED = ", all streamed"
-"""How it ends where layers of a streamed base were held on a card, and it ran out of memory."""
+"""How the name of a micro-batch ends where layers of a streamed base were held on a card, and it ran out of memory."""
 
 
 def read(config: RunConfig) -> dict[str, str]:
-    """Of this run, else of the one that it continues; empty where nothing is decided yet."""
+    """What is decided for this run, else for the one that it continues; empty where nothing is decided yet."""
     if config.resume == "never":
         return {}
     runs = [config.run] if config.resume == "auto" else [config.run, config.resume]

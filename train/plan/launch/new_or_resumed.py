@@ -29,11 +29,11 @@ class Known:
     step: int
     done: bool
     from_here: dict[str, Any] = field(default_factory=dict)
-    """As this computer launched it last, by its own record."""
+    """How this computer launched it last, by its own record."""
 
 
 def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[str, Known]:
-    """By name, from all nodes: the furthest step, and the settings wherever they are written."""
+    """The runs by name, from all nodes: the furthest step, and the settings wherever they are written."""
     found: dict[str, Known] = {}
     for look in looks.values():
         for name, run in look["runs"].items():
@@ -44,7 +44,7 @@ def known_runs(looks: Mapping[str, Any], from_here: Mapping[str, Any]) -> dict[s
 
 
 def settings_before(known: Known) -> dict[str, Any]:
-    """As it was launched, and what was decided for it then: other nodes must not decide otherwise."""
+    """The settings it was launched with, and what was decided for it then: other nodes must not decide otherwise."""
     everything = known.launched.get("all", {})
     decided = {name: everything[name] for name in NAMES if everything.get(name, "auto") != "auto"}
     return {**decided, **known.launched.get("given", {})} if "given" in known.launched else {}

@@ -92,7 +92,8 @@ def blocking(
 
 
 def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
-    """Where fewer processes are set than a node has cards, the first ones on the bus compute."""
+    """Names each node where a larger card is idle: with fewer processes than cards, the first ones on the bus
+    compute."""
     found = []
     for node in nodes:
         larger = [card for card in node.look["cards"][node.processes :] if card["bytes"] > node.bytes]

@@ -98,8 +98,8 @@ def recipe_to_bring(plan: Plan) -> dict[str, Any]:
 
 
 def tokenizer_to_bring(plan: Plan) -> dict[str, Any]:
-    """Of another model, for the head: where it comes from and where it goes. Empty where none is needed, and for one
-    that the head makes itself."""
+    """The tokenizer of another model, for the head: where it comes from and where it goes. Empty where none is needed,
+    and for one that the head makes itself."""
     model = plan.request.config.tokenizer_model(plan.request.home)
     if model is None or (model.embedded and not model.folder):
         return {}
@@ -141,7 +141,7 @@ def as_word(value: Any) -> str:
 
 
 def as_data(plan: Plan) -> dict[str, Any]:
-    """For the steps that follow, and for `./motley plan --json`."""
+    """The plan as data, for the steps that follow and for `./motley plan --json`."""
     return {
         "run": plan.run,
         "step": plan.request.step,

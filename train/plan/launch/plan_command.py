@@ -83,7 +83,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def ways_of(found: fit.Fit, config: RunConfig, nodes: list[Device], args: argparse.Namespace) -> list[str]:
-    """Where a base does not fit all nodes: the ways to train it, beside one another."""
+    """The ways to train a base that does not fit all nodes, beside one another."""
     if not isinstance(found.facts, Facts) or found.setup.full or len(nodes) < 2:
         return []
     if all(node.fits and node.place.weights == "gpu" for node in found.nodes) and not found.cut:

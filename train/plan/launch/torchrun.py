@@ -29,11 +29,11 @@ class Script:
     """What a person typed."""
 
     name: str
-    """Of the file, below its folder; or of a module that the nodes have."""
+    """The name of the file, below its folder; or of a module that the nodes have."""
     arguments: list[str] = field(default_factory=list)
     is_module: bool = False
     folder: str = ""
-    """On the controller; all of it is brought to the nodes."""
+    """The file's folder on the controller; all of it is brought to the nodes."""
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Name below the folder → size and sha256."""
     run: str = ""

@@ -22,7 +22,7 @@ class Architecture:
     chips: str
     """First and last PCI device id of its chips, from NVIDIA's lists of supported products."""
     pattern: str
-    """Of what people call such a GPU, in lower case."""
+    """A regular expression for what people call such a GPU, in lower case."""
 
     @property
     def title(self) -> str:
@@ -65,12 +65,13 @@ KNOWN = (
 
 
 def of_name(gpu: str) -> Architecture | None:
-    """None where the name says nothing to us."""
+    """The architecture by a GPU's name; None where the name says nothing to us."""
     return next((known for known in KNOWN if re.search(known.pattern, gpu.lower())), None)
 
 
 def of_chip(device: str) -> Architecture:
-    """By the chip's PCI id. An id that nobody knew when this was written is of a newer GPU than all that are known."""
+    """The architecture by a chip's PCI id. One that nobody knew when this was written is newer than all that are
+    known."""
     for known in KNOWN:
         for first, _, last in (span.partition("-") for span in known.chips.split()):
             if int(first, 16) <= int(device, 16) <= int(last, 16):

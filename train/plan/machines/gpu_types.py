@@ -18,7 +18,7 @@ MEMORY_GB = {
 
 
 def card(kind: str, given_gb: Any = None) -> dict[str, Any]:
-    """As nvidia-smi would name it; its memory is what is given, else what its name means."""
+    """A card as nvidia-smi would name it; its memory is what is given, else what its name means."""
     plain = re.sub(r"[^a-z0-9]", "", kind.lower())
     known = MEMORY_GB.get(max((name for name in MEMORY_GB if name in plain), key=len, default=""), 0)
     if not (given_gb or known):

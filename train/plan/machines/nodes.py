@@ -30,15 +30,15 @@ class Device:
     unsloth: bool = True
     bitsandbytes: bool = True
     base_bytes: int = 0
-    """Of the base's files, where they are here already."""
+    """Size of the base's files, where they are here already."""
     main_bytes: int = 0
     """Main memory beside a GPU, for one process."""
     weights: str = ""
-    """Where the base is, if that is set for this node alone."""
+    """Where the base is held (gpu or stream), if that is set for this node alone."""
     processes: int = 1
-    """Of this kind on the node: one for each of its cards."""
+    """How many processes of this kind the node has: one for each of its cards."""
     capability: str = ""
-    """Of its card, where it has been looked at."""
+    """The compute capability of its card, where it has been looked at."""
     alike: Sequence[str] = ()
     """Pairs of capabilities that are known to step to the same bits."""
 
@@ -55,7 +55,7 @@ class LaunchFacts:
     looks: Mapping[str, Any]
     versions: Mapping[str, dict[str, str | None]]
     processes: Mapping[str, int] = field(default_factory=dict)
-    """Where the inventory sets them."""
+    """How many processes each node has, where the inventory sets that."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """gpu or stream, where the inventory sets it."""
     off: Mapping[str, str] = field(default_factory=dict)
@@ -84,16 +84,17 @@ class PlanNode:
     bytes: int
     """Memory that one process may count on."""
     weights: str = ""
-    """Where the base is, if the inventory says so."""
+    """Where the base is held (gpu or stream), if the inventory says so."""
 
     @property
     def cards(self) -> list[dict[str, Any]]:
-        """Those that compute: a process takes the card of its number, counted along the bus."""
+        """The cards that compute: a process takes the card of its number, counted along the bus."""
         return list(self.look["cards"][: self.processes])
 
     @property
     def bf16(self) -> bool:
-        """Of its oldest card; where the driver does not say, the node itself looks again before it trains."""
+        """Whether its cards compute in bf16; where the driver does not say, the node itself looks again before it
+        trains."""
         return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.cards)
 
     @property
@@ -145,9 +146,9 @@ class Speeds:
     """What is known of how fast the nodes compute."""
 
     rows_per_s: dict[str, float] = field(default_factory=dict)
-    """Layers of a row, of a node that has a part of the model."""
+    """Rows per second of each node; layers of a row, of a node that has a part of the model."""
     fixed_s: dict[str, float] = field(default_factory=dict)
-    """Of a step, whatever its rows; only where that was measured."""
+    """Seconds that a step takes on each node whatever its rows; only where that was measured."""
     why: str = "not measured yet"
 
 
@@ -190,7 +191,8 @@ def speeds(
 
 
 def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
-    """Where only some report their link's speed, what was measured is the others': Wi-Fi reports none of its own."""
+    """The nodes' speeds and links; where only some report a link's speed, the others have the measured one (Wi-Fi
+    reports none of its own)."""
     reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
     mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [

@@ -124,7 +124,7 @@ def _fits(value: str | None, expected: str | None, rule: VersionRule, key: str) 
 
 
 def changed(key: str, value: str | None) -> str:
-    """Of an environment what is no longer as it was installed, such as "changed: numpy (numpy/version.py)"."""
+    """What of an environment is no longer as it was installed, such as "changed: numpy (numpy/version.py)"."""
     return (value or "").partition(", ")[2] if key == "environment" else ""
 
 

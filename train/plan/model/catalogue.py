@@ -63,7 +63,7 @@ class Model:
 
     @property
     def local_name(self) -> str:
-        """Of its folder below models/base: that of two owners' models of one name must differ."""
+        """The name of its folder below models/base: those of two owners' models of one name must differ."""
         return as_name(self.name) if self.source != "hub" or not self.hub else self.hub.replace("/", "--")
 
 
@@ -158,8 +158,8 @@ def facts_of(config: dict[str, Any], where: str) -> Facts:
 
 
 def positions(config: dict[str, Any]) -> int:
-    """Up to which a row is computed alike whatever rows are beside it: beyond the original ones `longrope` takes other
-    factors for all rows that are computed at a time with a longer one. 0 where the model does not say."""
+    """The length up to which a row is computed alike whatever rows are beside it: beyond the original ones `longrope`
+    takes other factors for all rows that are computed at a time with a longer one. 0 where the model does not say."""
     rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     known = config.get("max_position_embeddings") or 0
     if isinstance(rope, dict) and "longrope" in (rope.get("rope_type"), rope.get("type")):

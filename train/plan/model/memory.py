@@ -19,7 +19,7 @@ GIB = 1 << 30
 RUNTIME_BYTES = {"cuda": int(0.8 * GIB), "cpu": int(0.6 * GIB)}
 """CUDA's context, cuBLAS workspaces and the allocator's slack; the Python process on a CPU."""
 USABLE = 0.92
-"""Of a card's memory: the desktop and fragmentation take the rest."""
+"""The part of a card's memory that training may use: the desktop and fragmentation take the rest."""
 BYTES_PER_WEIGHT = {"4bit": 0.5 + 4.5 / 64, "8bit": 1 + 4 / 4096, "16bit": 2.0, "32bit": 4.0}
 """4-bit blocks of 64 carry their scale, itself quantized and padded; 8-bit rows carry one fp32 each."""
 LINEARS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
@@ -29,7 +29,7 @@ CPU_HOLES = 1.65
 """What a backward pass keeps on a CPU lies between pieces that came and went: glibc gives these back to nobody (with a
 fixed MALLOC_MMAP_THRESHOLD_ SmolLM2 took 3.8 GiB instead of 5.9, and the pages' return its time)."""
 STREAMED_LAYERS = 2
-"""That are there at a time: one is computed with, the next one comes."""
+"""The layers that are there at a time: one is computed with, the next one comes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +131,7 @@ def trained_parameters(facts: AnyFacts, setup: Setup) -> int:
 
 
 def base_bytes(facts: AnyFacts, setup: Setup) -> int:
-    """Of what is frozen."""
+    """Bytes that the frozen weights take where they are computed with."""
     if setup.full or isinstance(facts, PictureFacts):
         return 0
     wide = max(BYTES_PER_WEIGHT[setup.load_in], 2.0)
@@ -143,7 +143,7 @@ def base_bytes(facts: AnyFacts, setup: Setup) -> int:
 
 
 def layer_bytes(facts: Facts, setup: Setup) -> int:
-    """Of all layers of the base."""
+    """Bytes of all layers of the base."""
     per_weight = BYTES_PER_WEIGHT[setup.load_in]
     quantized = linear_parameters(facts)
     embeddings = facts.vocab * facts.hidden * (1 if facts.tied else 2)

@@ -25,7 +25,7 @@ IMAGE_SIZE = 224
 CUT = ("vit",)
 """Cut a picture into patches, each with a place of its own: another size has other places."""
 KERNEL, GROWTH = 7, 4
-"""Of a ConvNeXt's block."""
+"""The kernel of a ConvNeXt's block, and how many times as wide its MLP is."""
 Config = Mapping[str, Any]
 Counted = tuple[int, int]
 """Weights without the classifier's; numbers that one picture leaves for the backward pass."""
@@ -106,7 +106,8 @@ def of_convnext(config: Config, image_size: int) -> Counted:
 
 
 KEPT, KEPT_V2 = 12, 24
-"""Of each place of a block, in widths: what goes in, the norm's two, the MLP's two of four widths, its result."""
+"""Numbers kept for each place of a block, in widths: what goes in, the norm's two, the MLP's two of four widths, its
+result."""
 
 
 def of_resnet(config: Config, image_size: int) -> Counted:

@@ -13,7 +13,7 @@ HEAD_WIDTH = 64
 LEAST_LAYERS = 4
 VOCABULARY = 8192
 BYTES, SPECIAL = 256, 1
-"""Of a byte-level tokenizer; and the mark that ends a text."""
+"""The bytes that a byte-level tokenizer knows; and its one special token, the mark that ends a text."""
 MOST_CHARACTERS = 1024
 PEAK_RATE, PEAK_AT, MOST_RATE = 6e-4, 768, 3e-3
 """GPT-3's peak rate for 124 M weights; narrower models take more, in proportion, and none of them more than this."""

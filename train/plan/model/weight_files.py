@@ -107,7 +107,7 @@ def has_bias(name: str, family: str, config: dict[str, Any]) -> bool:
 
 
 def headers(folder: Path) -> Header:
-    """Of all tensors, by name; empty where there is no such file."""
+    """What the files say of all tensors, by name; empty where there is no such file."""
     found: Header = {}
     for file in files(folder):
         found |= header(file)
@@ -115,7 +115,7 @@ def headers(folder: Path) -> Header:
 
 
 def files(folder: Path) -> list[Path]:
-    """As transformers chooses them."""
+    """The model's weight files, as transformers chooses them."""
     if (folder / ONE_FILE).is_file() or not (folder / INDEX).is_file():
         return sorted(folder.glob(ONE_FILE))
     with damage(folder / INDEX):

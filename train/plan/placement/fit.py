@@ -37,7 +37,7 @@ FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointin
 OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
 """Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
 MUON_SENDS = 1.5
-"""Beside gradients each update of a matrix goes from its owner to all."""
+"""Times what the gradients send: with Muon each update of a matrix goes from its owner to all as well."""
 FEWER = ("q_proj", "v_proj")
 
 
@@ -83,10 +83,10 @@ class Fit:
     sends: float = 1.0
     """Numbers that travel for each trained weight, beside what an exchange of gradients takes."""
     cut: Cut | None = None
-    """Where some nodes hold the model together."""
+    """How some nodes hold the model together, where they do."""
     pipes: str = "off"
     lacking: str = ""
-    """What is missing to hold it together."""
+    """What is missing to hold the model together."""
 
     @property
     def sent_weights(self) -> int:
@@ -186,7 +186,7 @@ def fit(
 
 
 def cut_by_speed(found: Fit, config: RunConfig, speeds: Mapping[str, float]) -> Fit:
-    """As a run cuts that knows how fast its stages are. `speeds`: layers of a row per second."""
+    """The fit as a run cuts it that knows how fast its stages are. `speeds`: layers of a row per second."""
     assert found.cut and isinstance(config, SftConfig)
     devices = [node.device for node in found.nodes]
     again = cut(replace(config, pipes=found.pipes), found.facts, found.setup, devices, found.cut.why, speeds=speeds)

@@ -71,7 +71,7 @@ def resolve(config: RunConfig, facts: AnyFacts | None, setup: Setup, devices: Se
 
 
 def may_be_cut(config: RunConfig, setup: Setup) -> bool:
-    """Where nobody has asked for it."""
+    """Whether the model may be cut over nodes where nobody has asked for it."""
     held = config.holding
     if setup.full or setup.load_in == "8bit" or config.sync == "local":
         return False
@@ -161,7 +161,7 @@ def cut(
 def spread(
     facts: Facts, setup: Setup, parts: Sequence[Device], counts: Sequence[int]
 ) -> tuple[dict[str, tuple[int, int]], dict[str, Memory]]:
-    """Of each node of a pipe: its layers, and what the stage takes that takes most."""
+    """The layers of each node of a pipe, and the memory of its stage that takes most."""
     layers: dict[str, tuple[int, int]] = {}
     needs: dict[str, Memory] = {}
     at, last = 0, len(parts) - 1
@@ -190,7 +190,7 @@ def bubbles(pipes: str, rows: int) -> list[str]:
 
 
 def as_data(found: Cut | None) -> dict[str, Any]:
-    """For the agents of a run."""
+    """The cut as data, for the agents of a run."""
     if found is None:
         return {}
     room = found.room

@@ -49,7 +49,7 @@ def cut_layers(
 
 
 def stage_seconds(counts: Sequence[int], speeds: Sequence[float], head_layers: float = 0.0) -> list[float]:
-    """Of one row in each stage; speeds in layers of a row per second."""
+    """Seconds that one row takes in each stage; speeds in layers of a row per second."""
     extra = [0.0] * (len(counts) - 1) + [head_layers]
     return [(count + more) / speed for count, more, speed in zip(counts, extra, speeds, strict=True)]
 
@@ -60,13 +60,13 @@ def bubble(stages: int, micro_batches: int) -> float:
 
 
 def rows_at_once(config: RunConfig, row_length: int, workers: int, count: int) -> int:
-    """Of a micro-batch: as set, else so few that all stages of a pipe have something to do."""
+    """Rows of a micro-batch: as set, else so few that all stages of a pipe have something to do."""
     rows = max(1, config.rows_per_step // workers // (FULL_ROWS * count))
     return config.micro_batch or min(on_cpu(row_length)[0], rows)
 
 
 def hop_bytes(facts: Facts, row_length: int, devices: Sequence[Device]) -> int:
-    """Of a row's hidden states, from one node to the next; a CPU has them in fp32."""
+    """Bytes of a row's hidden states, from one node to the next; a CPU has them in fp32."""
     return (2 if all(one.is_gpu for one in devices) else 4) * row_length * facts.hidden
 
 
@@ -109,7 +109,7 @@ def stage_memory(facts: Facts, setup: Setup, layers: int, *, first: bool, last: 
 
 
 def kept_ahead(facts: Facts, setup: Setup, layers: int) -> int:
-    """Of a micro-batch that went on and whose gradient has not come back."""
+    """Bytes kept of a micro-batch that went on and whose gradient has not come back."""
     if recomputes(setup):
         return of_tokens((layers + 1) * facts.hidden, setup)
     return memory(replace(facts, layers=layers), setup).activations

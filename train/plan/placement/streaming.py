@@ -15,7 +15,7 @@ from train.plan.model.memory import GIB, Setup, fits, layer_bytes, memory
 from train.plan.settings.config import RunConfig
 
 MAIN_MEMORY = 0.8
-"""Of a node's, that the layers may take."""
+"""The part of a node's main memory that the layers may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Place:
     from_bytes: int = 0
     """What the layers take where they come from."""
     missing_bytes: int = 0
-    """Of main memory, for want of which it cannot be streamed."""
+    """Main memory for want of which the base cannot be streamed."""
 
 
 HELD = Place("gpu")
@@ -66,7 +66,7 @@ def place(wanted: str, facts: AnyFacts | None, setup: Setup, node: Device) -> Pl
 
 
 def smallest_form(config: RunConfig, facts: AnyFacts | None, devices: Sequence[Device]) -> str:
-    """As `load_in: auto` may have it at most."""
+    """The smallest form of the base that `load_in: auto` may choose."""
     on_disk = facts.on_disk if isinstance(facts, Facts) else ""
     asked = on_disk or config.holding.load_in
     gpu = all(device.is_gpu for device in devices)

@@ -22,15 +22,15 @@ THEN = ("suspend", "poweroff")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AsideRules:
     hours: str = ""
-    """When it may train, by its own clock; empty: always."""
+    """When the node may train, by its own clock; empty: always."""
     not_before: float = 0.0
-    """Of the whole launch: --at."""
+    """The time before which nothing of the whole launch trains: --at."""
     then: str = ""
-    """Of the whole launch: what the machines do when the run is over."""
+    """What the machines do when the run is over; for the whole launch."""
     on_battery: str = "pause"
     in_use: str = "never"
     programs: tuple[str, ...] = ()
-    """Names of programs beside which it does not train."""
+    """Names of programs beside which the node does not train."""
 
 
 def rules(values: Any) -> AsideRules:

@@ -27,7 +27,7 @@ RECIPES: dict[str, type[RunConfig]] = {"sft": SftConfig, "pretrain": PretrainCon
 SETTINGS: dict[str, Field[Any]] = {
     spec.name: spec for settings in reversed(RECIPES.values()) for spec in fields(settings)
 }
-"""Of all recipes; where two have one of the same name, sft's."""
+"""The settings of all recipes; where two have one of the same name, sft's."""
 
 
 def recipe_of(values: Mapping[str, Any]) -> type[RunConfig]:
@@ -65,7 +65,7 @@ def load_config(values: dict[str, Any], settings: type[RunConfig] | None = None)
 
 
 def not_its_own(name: str, own: Iterable[str], recipe: str) -> BadInput:
-    """Of another recipe, or of none."""
+    """The error for a setting that belongs to another recipe, or to none."""
     owner = next((other for other, kind in RECIPES.items() if name in names_of(kind)), "")
     if not owner:
         known = nearest(name, [*own, *SETTINGS])

@@ -38,7 +38,7 @@ class Holding:
     weights: str = "gpu"
     """Where the frozen base is: gpu, stream or auto."""
     pipes: str = "off"
-    """Which machines hold it together: auto, off or a+b,c."""
+    """Which machines hold the base together: auto, off or a+b,c."""
 
 
 def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -> Any:
@@ -46,7 +46,8 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
 
 
 LEAST_STEPS = 50
-"""Of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and teach nothing."""
+"""The fewest steps of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and
+teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
 COMMON_COUNTS = (
     *("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision"),
@@ -199,7 +200,7 @@ class RunConfig:
 
     @property
     def rate_reason(self) -> str:
-        """Where the learning rate follows from a rule."""
+        """Why the learning rate is what it is, where it follows from a rule."""
         return ""
 
     @property

@@ -21,12 +21,12 @@ from train.plan.settings.every_run import Holding, RunConfig, at_least, option
 IMAGE_SIZE = 128
 EPOCHS, TUNING_EPOCHS = 10.0, 3.0
 CLASSES = 10
-"""Where only a speed is measured, and nobody knows them."""
+"""How many classes are assumed where only a speed is measured, and nobody knows them."""
 RATES = {"sgd": (0.4, 128), "adamw": (1e-3, 256)}
 """A peak learning rate, and the rows of a step that it belongs to. SGD's was tried on Fashion-MNIST with a ResNet-18 of
 width 8, 300 steps of 64: held-out loss 0.76 at 0.2, 1.05 at 0.05. AdamW's is a usual one of small transformers."""
 TUNING_RATES = {"sgd": (0.01, 128), "adamw": (1e-4, 256)}
-"""Of a model that is trained already: usual ones."""
+"""The usual peak learning rates for a model that is trained already, and the rows of a step that each belongs to."""
 DECAY = {"sgd": 5e-4, "adamw": 0.05}
 
 
@@ -141,7 +141,7 @@ class ImagesConfig(RunConfig):
         return picture_bases.facts_of(config, where, image_size=size, classes=count)
 
     def _classes(self) -> int:
-        """As many as the data set has, where it is here."""
+        """How many classes the data set has, where it is here; else CLASSES."""
         try:
             return len(pictures.classes_of(self.data()))
         except BadInput:

@@ -30,7 +30,7 @@ class OwnFile:
     path: Path
     sha256: str
     settings: dict[str, Any]
-    """As the file has them."""
+    """The recipe's own settings and their defaults, as the file has them."""
 
 
 def is_file(recipe: object) -> bool:

@@ -39,7 +39,7 @@ NOT_ITS_OWN = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class OwnConfig(RunConfig):
-    """Of one file: `settings_class` adds what stands in it."""
+    """The settings of a run with one recipe file: `settings_class` adds what stands in it."""
 
     PREPARES: ClassVar[str] = "train.recipes.own_rows"
     RESULT: ClassVar[str] = "model"

@@ -59,7 +59,7 @@ def resolve(name: str) -> Dataset:
 
 
 def of_package(name: str, entry: dict[str, Any]) -> Dataset:
-    """Of the catalogue: what a package of the distribution brings."""
+    """The data set of a catalogue entry that a package of the distribution brings."""
     if "package" not in entry:
         raise BadInput(f"dataset: {name} is text", fix=f"give {FORMS}, or fashion-mnist")
     folder = Path(entry["folder"])

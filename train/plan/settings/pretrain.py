@@ -81,7 +81,7 @@ class PretrainConfig(RunConfig):
         super().__post_init__()
 
     def _rows(self) -> int:
-        """Of one step; BadInput where rows and tokens do not mean the same."""
+        """The rows of one step; BadInput where rows and tokens do not mean the same."""
         length, tokens = self.max_seq_length, self.tokens_per_step
         if self.rows_per_step:
             if tokens and tokens != self.rows_per_step * length:

@@ -25,7 +25,7 @@ def profiled_steps(text: str) -> range:
 
 
 def to_record(text: str, step: int, total_steps: int) -> tuple[range, str]:
-    """Those of them that come after `step`, and why not all of them; empty where all are."""
+    """The profiled steps that come after `step`, and why not all of them; empty where all are."""
     steps = profiled_steps(text)
     left = range(max(steps.start, step + 1), min(steps.stop, total_steps + 1))
     if not steps or left == steps:

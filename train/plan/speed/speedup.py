@@ -62,7 +62,7 @@ class Traffic:
     fewer: Mapping[str, int] = field(default_factory=dict)
     """Weights that would be trained with other `lora_targets`."""
     run_steps: int | None = None
-    """Of the whole run, where that is known."""
+    """Steps of the whole run, where that is known."""
 
     @property
     def bytes(self) -> int:
@@ -118,7 +118,7 @@ def together(machines: Sequence[Machine], rows: int, gradient_bytes: float) -> E
 
 
 def groups(machines: Sequence[Machine]) -> Iterator[Sequence[Machine]]:
-    """Those worth looking at, large ones first."""
+    """The groups of machines worth looking at, large ones first."""
     if len(machines) <= TOO_MANY:
         for size in range(len(machines), 0, -1):
             yield from combinations(machines, size)
@@ -171,7 +171,7 @@ def most_local_steps(run_steps: int | None) -> int:
 
 
 def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> int:
-    """As few steps between two exchanges as keep these at a tenth of the time."""
+    """The fewest steps between two exchanges that keep these at a tenth of the time."""
     most = most_local_steps(run_steps)
     if compute_s <= 0:
         return most
@@ -180,8 +180,8 @@ def local_steps(compute_s: float, exchange_s: float, run_steps: int | None) -> i
 
 
 def together_local(machines: Sequence[Machine], rows: int, traffic: Traffic) -> tuple[Estimate, int]:
-    """With local steps, and how many of them between two exchanges. A short run exchanges more often than that: after
-    its first round and after its last step as well."""
+    """The estimate with local steps, and how many of them between two exchanges. A short run exchanges more often than
+    that: after its first round and after its last step as well."""
     whole = together(machines, rows, traffic.bytes)
     steps = local_steps(whole.compute_s, whole.sync_s, traffic.run_steps)
     return replace(whole, sync_s=whole.sync_s * exchanges_per_step(steps, traffic.run_steps)), steps
