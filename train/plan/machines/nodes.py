@@ -189,7 +189,7 @@ def speeds(
 
 
 def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
-    """Each node's speed and link; where only some report a link, the others' is what was measured: Wi-Fi reports none."""
+    """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
     reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
     mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [
