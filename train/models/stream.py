@@ -48,7 +48,7 @@ class LayerWeights:
     """Where in its piece of memory each weight of a layer lies: one copy brings them all."""
 
     def __init__(self, weights: Weights, dtypes: dict[str, torch.dtype]) -> None:
-        """`dtypes`: the types that those weights are computed with that are not in 4 bit."""
+        """`dtypes`: the type that each weight which is not in 4 bit is computed with."""
         self.pieces: list[Piece] = []
         self.forms: Weights = {}
         self.bytes = 0

@@ -37,7 +37,7 @@ class Gap:
 class Change:
     event: Event
     gap: Gap | None = None
-    """The gap that a step ends."""
+    """The gap that the event ends, where it is a step."""
 
     @property
     def kind(self) -> str:

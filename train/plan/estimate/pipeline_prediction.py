@@ -26,7 +26,7 @@ Seconds = Callable[[int], float]
 
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> dict[str, Any]:
-    """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, else rows."""
+    """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, rows of the others."""
     groups = parse_pipes(found.pipes)
     seconds = [_seconds(found, config, group, speeds) for group in groups]
     counts = split(config.rows_per_step, seconds)
