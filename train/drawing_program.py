@@ -23,7 +23,7 @@ def drawing_program() -> str:
 
 
 def drawing(xml: bytes | str) -> str:
-    """Of the processes that draw (G, C+G), the first that holds much memory and is not the desktop itself."""
+    """The first of the processes that draw (G, C+G) that holds much memory and is not the desktop itself."""
     try:
         processes = list(ElementTree.fromstring(xml).iter("process_info"))  # noqa: S314 - the driver's own
     except ElementTree.ParseError:

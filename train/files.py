@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int | None = None, owner: tuple[int, int] | None = None) -> None:
-    """Where a mode is given, nobody else can open it at any moment; where none is, the umask decides."""
+    """Writes a file atomically. With a mode given nobody else can open it at any moment; else the umask decides."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)

@@ -27,7 +27,7 @@ Parts = dict[str, list[str]]
 
 
 def hub_dataset(name: str) -> list[Path]:
-    """Its training files."""
+    """The training files of a data set on the hub."""
     from huggingface_hub import HfApi
 
     repo = name.partition(":")[0]
@@ -70,7 +70,7 @@ def by_card(repo: str, file: Path, names: list[str]) -> tuple[Parts, str]:
 
 
 def of_card(card: str, names: list[str]) -> tuple[Parts, str]:
-    """As its head names them, and the config that it marks as the default one."""
+    """The parts as the card's head names them, and the config that it marks as the default one."""
     import yaml
 
     head = yaml.safe_load(card.split("---")[1]) if card.startswith("---") else None
@@ -137,7 +137,7 @@ def below(part: str, folder: str) -> bool:
 
 
 def training_files(names: list[str]) -> list[str]:
-    """Of one suffix, and of the training part where the names show it."""
+    """The files of one suffix, and of the training part where the names show it."""
     data = [name for name in names if name.endswith(SUFFIXES) and not held_back(name)]
     data = [name for name in data if not name.rsplit("/", 1)[-1].lower().startswith(NOT_DATA)]
     kept = [name for name in data if TRAINING & words(name)] or data

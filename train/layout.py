@@ -5,16 +5,16 @@ The roles' defaults give a person the same values to change.
 
 HOME = "~/ai-cluster"
 BASE_MODELS, RAW_DATA, ROWS = "models/base", "data/raw", "data/processed"
-"""Below it; a run's folders are in runlog/paths.py."""
+"""Folders below HOME; a run's folders are in runlog/paths.py."""
 TOKENIZERS = "models/tokenizers"
 TOKENIZER_FILES = (
     "tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt", "config.json",
 )  # fmt: skip
-"""Of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
+"""The files of a model of which the tokenizer alone is wanted; transformers reads its kind in config.json."""
 HEARTBEAT_PORT = 29400
 GROUP_PORTS = (29410, 29489)
-"""Another one for each generation."""
+"""The ports of groups of processes: another one for each generation."""
 PORTS = (29400, 29899)
 """All that the nodes open to each other."""
 PORTS_IN_USE = (29400, 29893)
-"""From the heartbeat's to the last probe's."""
+"""The ports that a run uses, from the heartbeat's to the last probe's."""

@@ -28,7 +28,7 @@ AGAIN = (408, 429, 500, 502, 503, 504)
 PRIORITIES = {"done": "default", "failed": "high", "lost": "high", "waiting": "high", "test": "default"}
 TAGS = {"done": "white_check_mark", "failed": "x", "lost": "zap", "waiting": "hourglass", "test": "wave"}
 NTFY = re.compile(r"(ntfy\+https?://|https?://([^/@]*@)?([^/]*\.)?ntfy[.:/])", re.IGNORECASE)
-"""By its name; a server of your own with another name says so: ntfy+https://push.example/secret."""
+"""Knows ntfy by its name; a server of your own with another name says so: ntfy+https://push.example/secret."""
 COMMAND = 'command=$MOTLEY_NOTIFY; unset MOTLEY_NOTIFY; eval "$command"'
 
 

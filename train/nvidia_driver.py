@@ -16,7 +16,7 @@ LIBRARIES = ("usr/lib/*-linux-gnu", "usr/lib/*-linux-gnu/nvidia/current", "usr/l
 
 
 def versions(root: Path = Path("/")) -> dict[str, str | None]:
-    """As the running kernel has it, as the next start would load it, and as programs load its library.
+    """The driver's versions as the running kernel has it, as the next start loads it, and as programs load its library.
 
     After an unattended upgrade these differ until the next boot, and CUDA refuses.
     """
@@ -29,7 +29,7 @@ def versions(root: Path = Path("/")) -> dict[str, str | None]:
 
 
 def loaded(root: Path = Path("/")) -> dict[str, Any]:
-    """Its version, and whether it is the open one; empty where none is loaded."""
+    """The loaded driver's version, and whether it is the open one; empty where none is loaded."""
     try:
         text = (root / LOADED).read_text(errors="replace")
     except OSError:

@@ -18,7 +18,7 @@ COMMANDS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u
 
 
 def plain(text: str) -> str:
-    """As a terminal may show it: what would command one is a �."""
+    """The text as a terminal may show it: what would command one is a �."""
     return COMMANDS.sub("\ufffd", COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n"))
 
 

@@ -45,7 +45,7 @@ class Chat:
     specials: frozenset[int]
     """Tokens that are marks, not text: the end of a turn is one of them."""
     date: str
-    """For templates that write today's: one date for all of a run, or its rows would change overnight."""
+    """The date for templates that write today's: one for all of a run, or its rows would change overnight."""
 
     @property
     def dated(self) -> bool:
@@ -61,7 +61,7 @@ class Chat:
         return int(self.tokenizer.pad_token_id or self.tokenizer.eos_token_id or 0)
 
     def hash(self) -> str:
-        """Of all that turns text into tokens."""
+        """The hash of all that turns text into tokens."""
         parts = (self.tokenizer.backend_tokenizer.to_str(), self.template, str(self.tokenizer.special_tokens_map))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

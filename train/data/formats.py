@@ -87,7 +87,7 @@ def from_sharegpt(record: dict[str, Any]) -> Example:
 
 
 def from_alpaca(record: dict[str, Any]) -> Example:
-    """As Alpaca has it (instruction, input, output), and as Dolly does (instruction, context, response)."""
+    """An example from a record of Alpaca (instruction, input, output) or Dolly (instruction, context, response)."""
     dolly = "output" not in record and "response" in record
     extra_key, answer_key = ("context", "response") if dolly else ("input", "output")
     question = _text(record, "instruction")

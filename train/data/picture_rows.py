@@ -111,7 +111,7 @@ def mapped(path: Path, kind: str) -> NDArray[Any]:
 
 
 def write_labels(folder: Path, classes: list[str]) -> None:
-    """Beside a model: the names of its outputs, in their order."""
+    """Writes the names of a model's outputs beside it, in their order."""
     (folder / LABELS).write_text(json.dumps(classes, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -49,7 +49,7 @@ from train.plan.settings.config import ImagesConfig
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 IDX_LARGEST = 2 << 30
 IDX_MAGIC = 0x800
-"""Of bytes; and the number of dimensions."""
+"""The mark of an IDX file of bytes, to which the number of dimensions is added."""
 FETCH_AGAIN = "fetch them again"
 MOST_PIXELS = 120_000_000
 """A small file may unpack to many more, and take a minute."""

@@ -47,7 +47,7 @@ from train.runlog.events import person
 
 QUESTIONS = 64
 BYTES_EACH = 4 << 20
-"""Of data, for which a process more is worth its start."""
+"""Bytes of data for which a process more is worth its start."""
 TOKENIZER = ("tokenizer*", "*.jinja", "special_tokens_map.json", "added_tokens.json", "vocab*", "merges.txt")
 KEY_SETTINGS = ("max_seq_length", "pack", "train_on", "eval_fraction")
 
@@ -145,7 +145,7 @@ def _check(config: RunConfig, data_format: str, date: str) -> None:
 
 
 def _request_hash(model: Model, key: list[Any]) -> str:
-    """By the tokenizer's files; empty where they are not here."""
+    """The hash of a request, by the tokenizer's files; empty where they are not here."""
     folder = Path(model_location(model)) if model.folder or model.embedded else None
     if folder is None:
         return ""

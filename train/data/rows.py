@@ -38,7 +38,7 @@ class Rows(Protocol):
 
     @property
     def folder(self) -> Path:
-        """Of this split; the prepared folder is above it."""
+        """The folder of this split; the prepared folder is above it."""
 
     @property
     def hash(self) -> str: ...
@@ -48,7 +48,7 @@ class Rows(Protocol):
 
     @property
     def targets(self) -> NDArray[np.int32]:
-        """Of each row, what its summed loss is a sum over: target tokens."""
+        """How many target tokens each row has: its summed loss is a sum over them."""
 
     def __len__(self) -> int: ...
     def batch(self, indices: list[int], position: int = 0) -> dict[str, NDArray[Any]]:
@@ -56,7 +56,7 @@ class Rows(Protocol):
         what differs from epoch to epoch."""
 
     def token_count(self, indices: list[int]) -> int:
-        """Of all their tokens, for the figures of speed."""
+        """The count of all tokens in these rows, for the figures of speed."""
 
     def verify(self) -> None:
         """Reads everything once more: what does not have its hash must not train."""

@@ -17,11 +17,11 @@ from train.errors import BadInput
 
 BLOCK = 1 << 20
 LONGEST_RECORD = 64 << 20
-"""Of every reader: what is longer is no record, but a file that is not what it is called."""
+"""The longest record of any reader: what is longer is no record, but a file that is not what it is called."""
 TEXT_PIECE = 1 << 16
 BETWEEN_OBJECTS = re.compile(r"[ \t\r\n,\[\]\ufeff]*")
 ROWS_AT_ONCE = 16
-"""Of parquet: a value that stands in the file once may stand in every row of what is read."""
+"""Rows of parquet read at once: a value that stands in the file once may stand in every row of what is read."""
 LARGEST_GROUP = 8 << 30
 
 
@@ -55,7 +55,7 @@ class Source:
 
 
 def _refuse_utf16(path: Path) -> None:
-    """As Windows' programs write it; read as UTF-8, every record of it would be bad."""
+    """Refuses UTF-16, as Windows' programs write it; read as UTF-8, every record of it would be bad."""
     with path.open("rb") as file:
         start = file.read(512)
     if start[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in start:
@@ -89,7 +89,7 @@ def read_jsonl(source: Source) -> Iterator[Record]:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Of one that is too long only its beginning."""
+    """The lines of a file; of one that is too long only its beginning."""
     while line := file.readline(LONGEST_RECORD + 1):
         rest = line
         while len(rest) > LONGEST_RECORD and not rest.endswith(b"\n"):

@@ -10,8 +10,8 @@ from train.data.formats import Example
 
 
 def split_of(example: Example, eval_fraction: float) -> str:
-    """By what is trained of a record, without its number or date: it stays on its side when others come or go, and so
-    do its copies."""
+    """The split of a record by what is trained of it, without its number or date: it stays on its side when others come
+    or go, and so do its copies."""
     return "eval" if draw(content_of(example)) < eval_fraction else "train"
 
 

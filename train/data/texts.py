@@ -30,7 +30,7 @@ from train.plan.model.catalogue import TEXTS
 from train.plan.settings.config import PretrainConfig
 
 TOKENIZER, PROMPTS = "tokenizer", "prompts.json"
-"""Beside the rows: what made them, and the first words of some texts that are held out."""
+"""What lies beside the rows: the tokenizer that made them, and the first words of some texts that are held out."""
 PROMPT_CHARS, PROMPT_COUNT = 24, 3
 LONGEST_TEXT = 64 << 20
 PIECE = 16 << 10
@@ -114,7 +114,7 @@ class Texts:
         self.tally.first_bad += first
 
     def _stop_if_bad(self) -> None:
-        """Of records the reader has judged."""
+        """Stops where too many of the records that the reader has judged are bad."""
         tally, limit = self.tally, self.config.max_bad
         if self.unreadable and tally.bad > (limit * tally.records if limit < 1 else limit):
             raise BadInput(
@@ -125,7 +125,7 @@ class Texts:
 
 
 def pieces(file: Path, least: int) -> Iterator[Text]:
-    """Of a file, cut at an empty line as soon as a part has that many characters."""
+    """The parts of a file, cut at an empty line as soon as a part has `least` characters."""
     part: list[str] = []
     size, first, number = 0, 1, 1
     with file.open(encoding="utf-8-sig", newline="") as lines:

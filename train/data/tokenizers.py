@@ -34,7 +34,7 @@ class Made:
 
 
 def tokenizer_hash(name: str) -> str:
-    """Of what is there already; one that is made of the texts is known by them."""
+    """The hash of a tokenizer that is there already; one that is made of the texts is known by them."""
     return name if name in PLAIN else load_chat(resolve_model(name)).hash()
 
 
@@ -53,7 +53,7 @@ def existing(name: str) -> Any:
 
 
 def wrapped(tokenizer: Any) -> Any:
-    """As transformers loads it. It gets no mark for filling rows up: rows are filled here alone."""
+    """The tokenizer as transformers loads it. It gets no mark for filling rows up: rows are filled here alone."""
     from transformers import PreTrainedTokenizerFast
 
     known = {"unk_token": UNKNOWN} if tokenizer.token_to_id(UNKNOWN) is not None else {}

@@ -40,7 +40,7 @@ class ModelSpec:
     weights: str = "gpu"
     """gpu: the base is held where it is computed with; stream: its layers come when they are (stream.py)."""
     layers: tuple[int, int] | None = None
-    """Those from the first to before the second are here, the others elsewhere (part.py); None: all."""
+    """The layers that are here, from the first to before the second; the others are elsewhere (part.py); None: all."""
     max_seq_length: int = 512
     seed: int = 3407
     adapter: Path | None = None
@@ -85,7 +85,7 @@ class LossModule(nn.Module):  # type: ignore[misc]
             return self.loss_sum(self.model, batch)
 
     def measure(self, batch: Batch) -> Tensor:
-        """Of an evaluation."""
+        """The sums of an evaluation over the batch: the loss alone, or what `measured` gives."""
         if self.measured is None:
             return self(batch)[None]
         with self.autocast():

@@ -138,7 +138,7 @@ def place_of(model: Model, *, in_4bit: bool) -> tuple[str | None, Path]:
 
 
 def list_model(name: str, *, in_4bit: bool = False) -> dict[str, Any]:
-    """For a machine that is to fetch it by itself, and not to choose what."""
+    """What the hub has of the model, for a machine that is to fetch it by itself, and not to choose what."""
     repo, _ = place_of(resolve_model(name), in_4bit=in_4bit)
     if not repo:
         raise BadInput(f"{name} is no model of the hub: there is nothing to list")
@@ -282,7 +282,7 @@ def right(path: Path, file: Wanted) -> bool:
 
 
 def get(listing: Listing, file: Wanted, path: Path) -> None:
-    """By the hub's own client, into a part that outlives a broken connection and this process."""
+    """Downloads a file with the hub's own client, into a part that outlives a broken connection and this process."""
     from httpx import TransportError
     from huggingface_hub import constants, hf_hub_url
     from huggingface_hub.file_download import http_get

@@ -51,7 +51,7 @@ def from_files(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def quantised(weight: Tensor, like: Any) -> Tensor:
-    """As loading a whole model does it, on the device that computes with it."""
+    """The weight quantised as loading a whole model does it, on the device that computes with it."""
     made: Tensor = type(like)(weight, requires_grad=False, **vars(like)).to(weight.device)
     return made
 

@@ -202,8 +202,8 @@ def _lora(spec: ModelSpec) -> Any:
 
 
 def in_train_mode(model: nn.Module, dropped: Sequence[str] = ()) -> nn.Module:
-    """With every trainable weight in fp32: an update may be smaller than bf16 can hold. And without dropout: its mask
-    would depend on the cluster. `dropped`: what of it has been switched off before."""
+    """The model in train mode, with every trainable weight in fp32: an update may be smaller than bf16 can hold. And
+    without dropout: its mask would depend on the cluster. `dropped`: what of it has been switched off before."""
     dropout.note(model, [*dropped, *dropout.switched_off_in(model)])
     for parameter in model.parameters():
         if parameter.requires_grad:

@@ -47,7 +47,7 @@ class MappedFile:
 
 
 class MappedFiles:
-    """Of a model's folder, by the names of the tensors."""
+    """The mapped files of a model's folder, by the names of the tensors."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -57,7 +57,7 @@ class MappedFiles:
             self.files |= dict.fromkeys(file.header, file)
 
     def below(self, prefix: str) -> dict[str, Tensor]:
-        """All whose names begin so, by the rest of their names."""
+        """All tensors whose names begin so, by the rest of their names."""
         names = self._names(prefix)
         for name in names:
             self.files[name].advise(name, mmap.MADV_WILLNEED)

@@ -18,7 +18,7 @@ from train.plan.placement.fit import Decisions
 
 SPREAD = 0.02
 ENDS = ("o_proj.weight", "down_proj.weight")
-"""Of what adds its result to the stream."""
+"""The ends of the names of those weights that add their result to the stream."""
 
 
 def build(facts: Facts, decisions: Decisions, *, end_id: int, seed: int, device: str) -> LossModule:

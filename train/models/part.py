@@ -56,7 +56,7 @@ class Part:
 
 
 def load(spec: ModelSpec, config: Any, options: dict[str, Any]) -> Any:
-    """As transformers loads it, but for what is elsewhere."""
+    """The model as transformers loads it, but for the layers that are elsewhere."""
     from transformers import AutoModelForCausalLM
 
     assert spec.layers is not None

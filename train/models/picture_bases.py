@@ -28,7 +28,7 @@ MOST_NEW = 0.25
 
 
 class StillBatchNorm(nn.BatchNorm2d):  # type: ignore[misc]
-    """With the statistics of those who trained it, also in train mode."""
+    """A batch norm that keeps the statistics of those who trained it, also in train mode."""
 
     def train(self, mode: bool = True) -> StillBatchNorm:
         found: StillBatchNorm = super().train(False)

@@ -85,7 +85,7 @@ def empty_vit(facts: PictureFacts) -> Any:
 
 
 def saved_facts(folder: Path) -> PictureFacts:
-    """Of a ResNet that a run has written."""
+    """The facts of a ResNet that a run has written."""
     config = json.loads((folder / CONFIG).read_text())
     return PictureFacts(
         family=config["model_type"], **{name: config[name] for name in ("width", "image_size", "classes")}
@@ -138,7 +138,7 @@ def first_weights(model: nn.Module, seed: int) -> None:
 
 
 def scores(model: nn.Module, pictures: Tensor) -> Tensor:
-    """Of each class, from bytes."""
+    """The score of each class, from pictures as bytes."""
     mean, spread = (torch.tensor(numbers, device=pictures.device)[:, None, None] for numbers in usual_pixels(model))
     pixels = ((pictures.float() / 255 - mean) / spread).expand(-1, COLOURS, -1, -1)
     found = model(pixels)
@@ -151,7 +151,7 @@ def usual_pixels(model: Any) -> tuple[list[float], list[float]]:
 
 
 def pixel_words(model: Any) -> str:
-    """For whoever feeds it elsewhere."""
+    """The formula from byte to pixel, for whoever feeds the model elsewhere."""
     mean, spread = usual_pixels(model)
     if (mean, spread) == (HALF, HALF):
         return "b / 127.5 - 1"

@@ -21,7 +21,7 @@ def group_norm(channels: int) -> nn.Module:
 
 
 def convolution(one: Convolution) -> nn.Sequential:
-    """With its norm."""
+    """A convolution with its norm."""
     layer = nn.Conv2d(one.inward, one.outward, one.kernel, one.stride, one.kernel // 2, bias=False)
     return nn.Sequential(layer, group_norm(one.outward))
 

@@ -30,7 +30,7 @@ ALIGNED = 256
 class Piece:
     weight: str
     part: str
-    """Of a 4-bit weight; else empty."""
+    """The name of the part of a 4-bit weight; else empty."""
     dtype: torch.dtype
     shape: torch.Size
     offset: int
@@ -48,7 +48,7 @@ class LayerWeights:
     """Where in its piece of memory each weight of a layer lies: one copy brings them all."""
 
     def __init__(self, weights: Weights, dtypes: dict[str, torch.dtype]) -> None:
-        """`dtypes`: of those that are not in 4 bit, as they are computed with."""
+        """`dtypes`: the type that each weight which is not in 4 bit is computed with."""
         self.pieces: list[Piece] = []
         self.forms: Weights = {}
         self.bytes = 0
@@ -112,7 +112,7 @@ class Stream:
         self.kept: list[Tensor] = []
         """All layers in main memory, unless they are read from the files each time."""
         self.held: dict[int, Weights] = {}
-        """Those that stay where they are computed: they are not read."""
+        """The layers that stay where they are computed: they are not read."""
         self.reader = ThreadPoolExecutor(1, "layers")
         self.copying: Any = torch.cuda.Stream(device) if device != "cpu" else None
         self.places: list[Place] = []
@@ -142,8 +142,8 @@ class Stream:
         self.kept.append(memory)
 
     def hold(self, room_bytes: int) -> int:
-        """As many layers as fit there stay where they are computed; how many that are. They are spread evenly: while
-        one is computed, the next that is read may come."""
+        """Keeps as many layers as fit where they are computed, and says how many. They are spread evenly: while one is
+        computed, the next that is read may come."""
         every = len(self.layers)
         count = min(every, max(0, room_bytes) // max(layer.bytes for layer in self.layers))
         for index in ((2 * i + 1) * every // (2 * count) for i in range(count)):
@@ -175,7 +175,7 @@ class Stream:
         return self.layer(index, index if learns else read[0])
 
     def layer(self, index: int, follows: int) -> Weights:
-        """Its weights, to be used until the next call; `follows` is the one after it."""
+        """The layer's weights, to be used until the next call; `follows` is the layer after it."""
         self.places = self.places or self._make_places()
         if self.ahead is None or self.ahead[0] != index:
             self.ahead = self._begin(index, 1 - self.used)

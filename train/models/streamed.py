@@ -17,7 +17,7 @@ from train.models.mapped_files import MappedFiles
 from train.models.stream import LayerWeights, Stream, StreamedLayer, Weights
 
 MAIN_MEMORY = 0.8
-"""Of what is free of it, that the layers may take; else they are read from the files each time."""
+"""The part of the free main memory that the layers may take; else they are read from the files each time."""
 Owners = dict[str, tuple[nn.Module, str]]
 
 
@@ -33,7 +33,7 @@ class LayerFiles:
 
 
 def load(spec: ModelSpec, config: Any, options: dict[str, Any], form: str) -> Any:
-    """As transformers loads it, but for the layers. `form`: as the base is to be held."""
+    """The model as transformers loads it, but with streamed layers. `form`: as the base is to be held."""
     if form == "8bit":
         raise BadInput("weights: stream does not know 8 bit", fix="use load_in: 4bit or 16bit")
     files = MappedFiles(spec.folder)
@@ -113,7 +113,7 @@ def require_known(odd: set[str], spec: ModelSpec, config: Any) -> None:
 
 
 def in_four_bit(layer: nn.Module, weights: Weights, dtype: torch.dtype, *, quantise: bool) -> None:
-    """Its linear layers as bitsandbytes' own, still without weights."""
+    """Makes the layer's linear layers bitsandbytes' own, still without weights."""
     from bitsandbytes.nn import Linear4bit
 
     for name, module in list(layer.named_modules()):
@@ -127,8 +127,8 @@ def in_four_bit(layer: nn.Module, weights: Weights, dtype: torch.dtype, *, quant
 
 
 def owners_of(layer: nn.Module, device: str) -> Owners:
-    """Of each weight the module. In its place stands one number that is seen everywhere: a shape and a device, and no
-    memory."""
+    """The module that owns each weight. In its place stands one number that is seen everywhere: a shape and a device,
+    and no memory."""
     owners: Owners = {}
     for path, module in layer.named_modules():
         for kind, weight in list(module.named_parameters(recurse=False)):
@@ -154,7 +154,7 @@ def fits_main_memory(stream: Stream, device: str) -> bool:
 
 
 def look_up_in_files(model: Any, files: MappedFiles, device: str) -> None:
-    """Of the table of embeddings a step needs a few thousand rows: they come from its file."""
+    """Takes the rows of the embeddings' table from its file: a step needs a few thousand of them."""
     embedding = model.get_input_embeddings()
     name = next(path for path, module in model.named_modules() if module is embedding) + ".weight"
     if type(embedding) is not nn.Embedding or name not in files.files:

@@ -41,7 +41,7 @@ class Trained:
             group["lr"] = rate
 
     def forget_gradients(self) -> None:
-        """Of a step that was broken off."""
+        """Drops the gradients of a step that was broken off."""
         self.optimizer.zero_grad(set_to_none=True)
         if self.scaler:
             self.scaler._per_optimizer_states.clear()  # or they count as unscaled in the next step
@@ -57,7 +57,7 @@ class Trained:
         return float(nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None]))
 
     def clipping(self, norm: float) -> float:
-        """By what gradients of this norm are multiplied."""
+        """The factor by which gradients of this norm are multiplied."""
         return min(1.0, self.grad_clip / (norm + 1e-6)) if self.grad_clip else 1.0
 
     def step(self, norm: float) -> None:
@@ -87,7 +87,7 @@ def write_whole(folder: Path, model: nn.Module, named: Named) -> None:
 
 
 def optimizer_state(named: Named, optimizer: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Its state as named tensors and, apart, plain numbers (bitsandbytes counts its steps so)."""
+    """The optimizer's state as named tensors and, apart, plain numbers (bitsandbytes counts its steps so)."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for name, parameter in named.items():

@@ -23,7 +23,8 @@ ROWS, CUT = 5, 2
 OTHER_SEEDS = range(2, 8)
 """Several: two may draw the same of a few."""
 CLOSE = 1e-4
-"""Of the whole gradient. Sums in another order differ by some 1e-6, GroupNorm's too; BatchNorm's by a quarter."""
+"""How far gradients may be off, as a part of the whole gradient. Sums in another order differ by some 1e-6, GroupNorm's
+too; BatchNorm's by a quarter."""
 
 
 def check(functions: Functions, model: nn.Module, batch: Batch) -> None:

@@ -23,7 +23,7 @@ CARD = "README.md"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """Of what a run is made, in the words of whoever launched it."""
+    """What a run is made of, in the words of whoever launched it."""
 
     base: str
     hub: str | None
@@ -84,7 +84,7 @@ def card(config: SftConfig, origin: Origin, *, rows: int, steps: int, before: fl
 
 
 def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
-    """Of a model that has no base."""
+    """The card of a model that has no base."""
     file = config.log_folder / paths.LAUNCH
     launched = json.loads(file.read_text()).get("all", {}) if file.is_file() else {}
     data, hub_data = about_data(launched.get("dataset", config.dataset), folders=True)
@@ -109,7 +109,7 @@ def new_card(config: PretrainConfig, *, weights: int, rows: int, steps: int, aft
 
 
 def own_card(config: OwnConfig, *, weights: int, rows: int, steps: int, after: float | None) -> str:
-    """Of a model that a recipe of one's own has built."""
+    """The card of a model that a recipe of one's own has built."""
     facts = {
         "recipe": "`recipe.py`, beside this page",
         "weights": f"{weights / 1e6:.3g} M",
@@ -205,7 +205,7 @@ def linked(origin: Origin) -> str:
 
 
 def about_data(name: str, *, folders: bool = False) -> tuple[str, str]:
-    """Its name, and its id on the hub; of a file of the owner's no folder is given away."""
+    """The data set's name, and its id on the hub; of a file of the owner's no folder is given away."""
     try:
         data = resolve_dataset(name, folders=folders)
     except (BadInput, OSError, RuntimeError):  # the file lies where it was launched, as may its owner's home

@@ -70,7 +70,7 @@ class OwnRecipe:
         return own_rows.as_tensors(self.trained_on, list(range(min(count, len(self.trained_on)))), device)
 
     def full_rows(self, count: int, length: int, vocabulary: int, device: str, seed: int = 0) -> Batch:
-        """Its own, again from the first one where there are too few: one is as long as the other."""
+        """The recipe's own rows, again from the first one where there are too few: one is as long as the other."""
         assert self.trained_on
         indices = [i % len(self.trained_on) for i in range(count)]
         return own_rows.as_tensors(self.trained_on, indices, device)
@@ -79,11 +79,11 @@ class OwnRecipe:
         return [{"params": list(named.values())}]
 
     def identity(self, config: OwnConfig, start: Path) -> dict[str, str]:
-        """Its hash is a setting."""
+        """Nothing is added: the hash of the recipe is a setting."""
         return {}
 
     def samples(self, run: Run) -> list[dict[str, str]]:
-        """Its metrics on what is held out."""
+        """The recipe's metrics on what is held out."""
         held_out = cast(OwnRows, run.held_out)
         some = list(range(min(len(held_out), run.config.eval_rows)))
         found = measured(self.functions, run.module, held_out, some, run.device)
@@ -104,7 +104,7 @@ class OwnRecipe:
 
 
 def measured(functions: Functions, module: LossModule, rows: OwnRows, some: list[int], device: str) -> dict[str, float]:
-    """Of each metric its mean over these rows."""
+    """The mean of each metric over these rows."""
     if not functions.metrics or not some:
         return {}
     sums: dict[str, float] = {}
@@ -121,7 +121,7 @@ def measured(functions: Functions, module: LossModule, rows: OwnRows, some: list
 
 
 def weights_into(model: nn.Module, folder: Path) -> None:
-    """Of a result or of a checkpoint, which has what is trained alone."""
+    """Loads the weights of a result or of a checkpoint, which has what is trained alone."""
     wrong = model.load_state_dict(load_file(folder / WEIGHTS), strict=False).unexpected_keys
     if wrong:
         raise BadInput(f"the model has no {wrong[0]}, which was trained", f"folder: {folder}")

@@ -69,7 +69,7 @@ def load(name: str) -> Functions:
 
 
 def functions_of(given: Any, file: Path) -> Functions:
-    """Of a module, or of any object that has them."""
+    """The functions of a module, or of any object that has them."""
     if missing := [name for name in ("rows", "model", "loss") if not callable(getattr(given, name, None))]:
         raise BadInput(f"recipe: it does not give {' and '.join(missing)}", f"file: {file}")
     found = {name: getattr(given, name) for name in ("rows", "model", "loss")}

@@ -40,7 +40,7 @@ __all__ = [
 
 SAMPLE_TOKENS = 40
 WARMTH = 0.8
-"""Of what is drawn: below 1 the likelier tokens come more often. The likeliest alone would repeat itself."""
+"""Temperature of drawing: below 1 the likelier tokens come more often. The likeliest alone would repeat itself."""
 NOT_SHRUNK = ("embed_tokens.weight", "lm_head.weight")
 
 

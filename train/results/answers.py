@@ -72,7 +72,7 @@ class Listener(TextStreamer):  # type: ignore[misc]
 
 
 def chat_of(run: FinishedRun) -> Chat:
-    """Of a model from nothing, which has its own tokenizer."""
+    """The chat of a model from nothing, which has its own tokenizer."""
     return load_chat(Model(name=run.run, source="folder", reason="made by the run", folder=run.tokenizer))
 
 

@@ -113,7 +113,7 @@ def loss_of(module: LossModule, rows: Rows, some: list[int], device: str) -> dic
 
 
 def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
-    """Of a model that has no base."""
+    """Evaluates a model that has no base."""
     import torch
 
     from train.data.rows import open_rows
@@ -144,7 +144,7 @@ def main_of_new(run: FinishedRun, args: argparse.Namespace) -> int:
 
 
 def main_of_own(run: FinishedRun, args: argparse.Namespace) -> int:
-    """Of a recipe of one's own: its loss, and its metrics where it has any."""
+    """Evaluates a recipe of one's own: its loss, and its metrics where it has any."""
     import torch
 
     from train.data.own_rows import RECIPE, open_rows

@@ -52,7 +52,7 @@ sys.argv = [script, *sys.argv[3:]]
 TextModel.get_vocab_base_pre = lambda self, tokenizer: pre
 convert_hf_to_gguf.main()
 """
-"""Its rule for words is GPT-2's, as llama.cpp names it."""
+"""Converts a model whose tokenizer llama.cpp does not know: its rule for words is GPT-2's, as llama.cpp names it."""
 CHATML_MODELFILE = '''TEMPLATE """{{ if .System }}<|im_start|>system
 {{ .System }}<|im_end|>
 {{ end }}<|im_start|>user
@@ -151,7 +151,7 @@ def main_of_pictures(run: finished_run.FinishedRun, args: argparse.Namespace) ->
 
 
 def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
-    """Of a model from nothing, which is whole as it is."""
+    """Exports a model from nothing, which is whole as it is."""
     if args.what == "adapter":
         raise BadInput(f"run '{run.run}' made a model, not an adapter", fix="export it as merged, or as gguf")
     place_of(run, args)
@@ -175,7 +175,7 @@ def main_of_new(run: finished_run.FinishedRun, args: argparse.Namespace) -> int:
 
 
 def export_adapter(folder: Path, model: Model, args: argparse.Namespace) -> None:
-    """As it was trained, but naming the base model by the name under which others find it."""
+    """Copies the adapter as it was trained, but naming the base model by the name under which others find it."""
     shutil.copy(args.adapter / "adapter_model.safetensors", folder)
     shutil.copy(args.adapter / "adapter_config.json", folder)
     model_card.name_base(folder, model_card.Origin(base=str(args.model), hub=model.hub, dataset=""))
@@ -241,7 +241,7 @@ def environment_of(converter: Path) -> dict[str, str]:
 
 
 def save_tokenizer(chat: Chat, folder: Path) -> None:
-    """With the template that was trained with, also where the model had none."""
+    """Saves the tokenizer with the template that was trained with, also where the model had none."""
     chat.tokenizer.chat_template = chat.template
     chat.tokenizer.save_pretrained(folder)
 

@@ -27,7 +27,7 @@ class FinishedRun:
     folder: Path
     """results/RUN/adapter or model, or a checkpoint; of a run with method full it is a model of its own."""
     step: int | None = None
-    """Of the checkpoint that it is; None where the run is done."""
+    """The step of the checkpoint that this is; None where the run is done."""
     base: str
     """The base model as this node trained on it; perhaps quantised. Empty where it began from nothing."""
     original: str
@@ -54,7 +54,7 @@ class FinishedRun:
 
     @property
     def tokenizer(self) -> Path:
-        """Of a model from nothing: beside its weights, else beside the rows that it was trained on."""
+        """The tokenizer of a model from nothing: beside its weights, else beside the rows that it was trained on."""
         beside = self.folder / "tokenizer.json"
         return self.folder if beside.is_file() else Path(self.dataset) / "tokenizer"
 

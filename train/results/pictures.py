@@ -23,7 +23,7 @@ SHOWN = 5
 
 
 def classes_of_run(run: FinishedRun) -> list[str]:
-    """Beside the weights, else beside the rows that they were trained on."""
+    """The classes as they lie beside the weights, else beside the rows that they were trained on."""
     file = run.folder / "labels.json"
     return list(json.loads(file.read_text()) if file.is_file() else read_index(Path(run.dataset))["classes"])
 

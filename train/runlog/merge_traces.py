@@ -59,14 +59,14 @@ class Merged:
 
 
 def merge(folder: Path) -> Merged | None:
-    """Of all traces below the folder, into one; None where there is none."""
+    """Merges all traces below the folder into one; None where there is none."""
     found = newest([read_trace(file) for file in sorted(folder.rglob(TRACES))])
     return write_merged(folder / TRACE, found) if found else None
 
 
 def newest(traces: list[Event]) -> list[Event]:
-    """Of the recording that was made last, in the order of its processes: a node may have missed it, and still have
-    the one before."""
+    """The traces of the last recording, in the order of its processes: a node may have missed it, and still have the
+    one before."""
     same: dict[str, dict[str, Event]] = defaultdict(dict)
     for trace in traces:
         facts = trace["motley"]

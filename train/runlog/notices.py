@@ -14,7 +14,7 @@ MAJORITY_S = 60.0
 @dataclass(slots=True)
 class Notices:
     number: int = 0
-    """Of the newest generation: a run that is continued has higher ones, so its end is another end."""
+    """The number of the newest generation: a run that is continued has higher ones, so its end is another end."""
     lost: dict[str, Event] = field(default_factory=dict)
     waiting: Event | None = None
 

@@ -18,7 +18,7 @@ class Part:
     first: int
     end: int
     layers: int
-    """Of the whole model."""
+    """How many layers the whole model has."""
     begins: str
     """The node at which the rows of the pipe are counted."""
     rows: int
@@ -29,7 +29,7 @@ class Part:
 
     @property
     def work(self) -> float:
-        """Its part of the computing, in rows through all layers."""
+        """The node's part of the computing, in rows through all layers."""
         return self.rows * (self.end - self.first) / self.layers
 
 
@@ -38,7 +38,7 @@ def layer_words(first: int, end: int) -> str:
 
 
 def parts_of(step: Event) -> dict[str, Part]:
-    """Of each node that is in a pipe."""
+    """The part of each node that is in a pipe."""
     found: dict[str, Part] = {}
     for pipe in _pipes(step.get("nodes", {})):
         begins, rows = node_of(next(iter(pipe))), sum(int(facts["rows"]) for facts in pipe.values())
@@ -51,7 +51,7 @@ def parts_of(step: Event) -> dict[str, Part]:
 
 
 def behind(step: Event) -> dict[str, Part]:
-    """Of each node that has no rows of its own: it computes on with those of another one."""
+    """The part of each node that has no rows of its own: it computes on with those of another one."""
     return {node: part for node, part in parts_of(step).items() if node != part.begins}
 
 

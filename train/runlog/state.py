@@ -28,7 +28,7 @@ class Gap:
     time: float
     step: int
     nodes: list[str]
-    """Who trained before."""
+    """The nodes that trained before."""
     restarted: bool = False
     """Whether a group of processes has begun since then."""
 
@@ -37,7 +37,7 @@ class Gap:
 class Change:
     event: Event
     gap: Gap | None = None
-    """Of a step: the gap that it ends."""
+    """The gap that the event ends, where it is a step."""
 
     @property
     def kind(self) -> str:
@@ -52,13 +52,13 @@ class RunState:
     last: Event = field(default_factory=dict)
     """The newest step event."""
     members: list[str] = field(default_factory=list)
-    """Who trains."""
+    """The nodes that train."""
     state: str = "starting"
     reason: str = ""
     proven: list[str] = field(default_factory=list)
     """The nodes of the first step that was proven."""
     failure: Event = field(default_factory=dict)
-    """Of a trainer, after the last step."""
+    """The failure that a trainer reported after the last step."""
     ending: Event | None = None
     """The trainer's done, failed or stopped, after the last step."""
     verdict: str = ""

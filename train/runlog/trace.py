@@ -20,9 +20,9 @@ STEP, COMPUTE, EXCHANGE, FIGURES, UPDATE = (
     LABEL + name for name in ("step ", "compute", "exchange", "figures", "update")
 )
 SHORTEST_US = 20.0
-"""Of an operation on the CPU; the shorter ones are most of a trace."""
+"""The shortest operation on the CPU that is kept; the shorter ones are most of a trace."""
 MOST_EVENTS = 100_000
-"""Of a process; the longest stay."""
+"""The most events that are kept of a process; the longest stay."""
 GPU = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation")
 CHUNK = 1 << 20
 
@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 def write_trace(file: Path, seen: Path, facts: Event) -> int:
-    """Of the file that torch wrote; `facts` say whose it is. Returns its bytes."""
+    """Writes the trace from the file that torch wrote; `facts` say whose it is. Returns its bytes."""
     base_ns, events = read_events(seen)
     kept, rows = slim(events)
     whole = {"traceEvents": [*row_names(rows), *kept], "displayTimeUnit": "ms", "base_ns": base_ns, "motley": facts}

@@ -26,8 +26,7 @@ Seconds = Callable[[int], float]
 
 
 def predict(found: Fit, config: RunConfig, speeds: Mapping[str, float], fixed_s: Mapping[str, float]) -> dict[str, Any]:
-    """The same as fit.predict for a cut model. `speeds`: layers of a row per second of each stage, rows of other
-    workers."""
+    """What fit.predict says, for a cut model. `speeds`: layers of a row per second of a stage, rows of the others."""
     groups = parse_pipes(found.pipes)
     seconds = [_seconds(found, config, group, speeds) for group in groups]
     counts = split(config.rows_per_step, seconds)

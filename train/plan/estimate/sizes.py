@@ -55,8 +55,7 @@ def exchange(one: fit.Fit, machines: Sequence[speedup.Machine], wire: str) -> tu
 
 
 def work(facts: Facts, length: int) -> float:
-    """Work for a token, up to a factor: each matrix once, the table that it comes out by, attention over half the
-    row."""
+    """Work of a token, up to a factor: each matrix once, the table it comes out by, and attention over half the row."""
     return linear_parameters(facts) + facts.vocab * facts.hidden + facts.layers * facts.hidden * length
 
 

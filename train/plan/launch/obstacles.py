@@ -92,8 +92,7 @@ def blocking(
 
 
 def larger_card_idle(nodes: list[PlanNode]) -> list[str]:
-    """Names each node where a larger card is idle: with fewer processes than cards, the first ones on the bus
-    compute."""
+    """Larger cards that are idle: where fewer processes are set than cards, the first on the bus compute."""
     found = []
     for node in nodes:
         larger = [card for card in node.look["cards"][node.processes :] if card["bytes"] > node.bytes]

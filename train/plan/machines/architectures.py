@@ -70,8 +70,7 @@ def of_name(gpu: str) -> Architecture | None:
 
 
 def of_chip(device: str) -> Architecture:
-    """The architecture by a chip's PCI id. One that nobody knew when this was written is newer than all that are
-    known."""
+    """The architecture by the chip's PCI id. An id unknown when this was written is of a newer GPU than all known."""
     for known in KNOWN:
         for first, _, last in (span.partition("-") for span in known.chips.split()):
             if int(first, 16) <= int(device, 16) <= int(last, 16):

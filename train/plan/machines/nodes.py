@@ -93,8 +93,7 @@ class PlanNode:
 
     @property
     def bf16(self) -> bool:
-        """Whether its cards compute in bf16; where the driver does not say, the node itself looks again before it
-        trains."""
+        """Whether its oldest card has bf16; where the driver does not say, the node looks again before it trains."""
         return all(float(card.get("capability") or BF16_SINCE) >= BF16_SINCE for card in self.cards)
 
     @property
@@ -191,8 +190,7 @@ def speeds(
 
 
 def machines(nodes: list[PlanNode], known: Speeds, mbit: float) -> list[Machine]:
-    """The nodes' speeds and links; where only some report a link's speed, the others have the measured one (Wi-Fi
-    reports none of its own)."""
+    """The nodes with their links. Where only some report one, the others have the measured one: Wi-Fi reports none."""
     reported = {node.name: node.look["route"].get("mbit") or 0 for node in nodes}
     mixed = 0 < sum(map(bool, reported.values())) < len(nodes)
     return [

@@ -106,8 +106,7 @@ def of_convnext(config: Config, image_size: int) -> Counted:
 
 
 KEPT, KEPT_V2 = 12, 24
-"""Numbers kept for each place of a block, in widths: what goes in, the norm's two, the MLP's two of four widths, its
-result."""
+"""Numbers kept per place of a block, in widths: the input, the norm's two, the MLP's two of four widths, its result."""
 
 
 def of_resnet(config: Config, image_size: int) -> Counted:

@@ -37,7 +37,7 @@ FLAGS = {"row_length": "max_seq_length", "checkpointing": "gradient_checkpointin
 OPTIMIZER_BYTES = {"adamw": 8, "adamw8bit": 2, "sgd": 4, "muon": 5}
 """Muon keeps one number for a weight of a matrix, and has AdamW for the others."""
 MUON_SENDS = 1.5
-"""Times what the gradients send: with Muon each update of a matrix goes from its owner to all as well."""
+"""Traffic with Muon, in times that of the gradients: each update of a matrix goes from its owner to all as well."""
 FEWER = ("q_proj", "v_proj")
 
 

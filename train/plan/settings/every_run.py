@@ -46,8 +46,7 @@ def option(default: Any, scope: str, text: str, choices: tuple[str, ...] = ()) -
 
 
 LEAST_STEPS = 50
-"""The fewest steps of a run whose length nobody has set: packed, a thousand short records are two steps a pass, and
-teach nothing."""
+"""Least steps where nobody set a length: packed, a thousand short records are two steps a pass, and teach nothing."""
 LENGTH_RULE = "fewer teach little; set epochs or max_steps for another length"
 COMMON_COUNTS = (
     *("max_seq_length", "micro_batch", "device", "gradient_checkpointing", "precision"),
