@@ -54,7 +54,7 @@ def key(vault: str) -> str:
             return found
         raise BadInput(
             f"the market wants a key, and {KEY} is not set",
-            f"fix: export {KEY}=…  or: .venv/bin/ansible-vault create {_short(folder() / LOCKED)}, then VAULT=ask",
+            f"fix: export {KEY}=…  or: .venv/bin/ansible-vault create {_short(folder() / LOCKED)}, then --vault ask",
         )
     command = [str(Path(sys.executable).with_name("ansible-vault")), "view", "--ask-vault-pass", str(folder() / LOCKED)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=None)

@@ -183,7 +183,7 @@ def test_somebody_at_the_terminal_is_asked_and_nothing_restarts_without_a_yes(ol
     assert boot(host) == started
 
     said = person.types("bootstrap", limit=OLD, phase="gpu_driver")
-    assert said.rc == 1 and "REBOOT=yes" in said.out and "restart gpu" not in said.out, "nobody is there to be asked"
+    assert said.rc == 1 and "--reboot yes" in said.out and "restart gpu" not in said.out, "nobody is there to be asked"
     assert boot(host) == started
 
     terminal = person.sits_at("bootstrap", limit=OLD, phase="gpu_driver")

@@ -15,12 +15,14 @@ SOURCES = [
     if file.suffix in (".py", ".yml", ".j2", ".sh") and file.is_file()
 ]
 COMMAND = re.compile(r"\./motley ([a-z][a-z-]*)((?: --[a-z-]+(?:[ =][^\s-][^\s;,()`\"']*)?)*)")
+VARIABLES = {name for verb in VERBS.values() for option in verb.options for name in option.variables}
+SETTING = re.compile(rf"(?<![\w${{-])({'|'.join(sorted(VARIABLES, key=len, reverse=True))})=[^\s\"'=]+")
 SAID = {"help", "completion", "has", "itself", "says"}  # the last three: of ./motley itself
 OF_MAKE = re.compile(rf"\bmake ({'|'.join(sorted(VERBS, key=len, reverse=True))})\b(?!-)")
 
 
 def wrong_commands(text: str) -> list[str]:
-    wrong = [found[0] for found in OF_MAKE.finditer(text)]
+    wrong = [found[0] for found in [*OF_MAKE.finditer(text), *SETTING.finditer(text)]]
     for verb, words in COMMAND.findall(text):
         flags = {flag for option in VERBS[verb].options for flag in option.flags} if verb in VERBS else set()
         flags |= {"--help"}
@@ -29,7 +31,9 @@ def wrong_commands(text: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("text", ["make stop", "./motley stopp", "./motley bootstrap --phase run --limt a"])
+@pytest.mark.parametrize(
+    "text", ["make stop", "VAULT=ask", "./motley stopp", "./motley bootstrap --phase run --limt a"]
+)
 def test_what_nobody_can_type_is_found(text: str) -> None:
     assert wrong_commands(f"fix: {text}, then again")
 
