@@ -79,8 +79,9 @@ def run_verb(verb: str, words: list[str]) -> int:
         args = parser(verb).parse_args(words)
         if called_in and Path(called_in) != ROOT:
             from_where_it_was_called(args, typed(verb, words), Path(called_in))
-        if called_as and verb != "inventory" and (entrance := Path(getattr(args, "inventory", ""), ENTRANCE)).exists():
-            enter(entrance, verb, words, called_in)
+        inventory = getattr(args, "inventory", "")
+        if called_as and verb != "inventory" and inventory and Path(inventory, ENTRANCE).exists():
+            enter(Path(inventory, ENTRANCE), verb, words, called_in)
         return act(verb, args)
     except BadInput as wrong:
         print(wrong, file=sys.stderr)
@@ -133,6 +134,8 @@ def moved(kind: str, value: str, folder: Path) -> str:
 
 
 def enter(entrance: Path, verb: str, words: list[str], called_in: str) -> NoReturn:
+    if not os.access(entrance, os.X_OK):
+        raise BadInput(f"{entrance} cannot be run", fix=f"fix: chmod +x {entrance}")
     os.environ["MOTLEY_CALLED_IN"] = called_in
     os.execv(entrance, [str(entrance), sys.executable, "-m", "console", verb, *words])
 

@@ -44,13 +44,8 @@ class PlaybookRun:
     @property
     def command(self) -> str:
         phase = self.phase or ("all" if self.verb == "undo" else "")
-        words = [
-            "./motley",
-            self.verb,
-            *(["--phase", phase] if phase else []),
-            *(["--nodes", self.limit] if self.limit else []),
-        ]
-        return self.typed or " ".join([*words, *(["--check"] if self.check else [])])
+        given = {f"--phase {phase}": phase, f"--nodes {self.limit}": self.limit, "--check": self.check}
+        return self.typed or " ".join(["./motley", self.verb, *(words for words, value in given.items() if value)])
 
 
 @dataclass(frozen=True, slots=True)

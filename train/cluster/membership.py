@@ -205,7 +205,7 @@ def too_few(fit: Collection[str], order: Sequence[str]) -> Idle:
 
 
 def is_over_elsewhere(view: NodeView) -> bool:
-    """Whether the run has ended: agents of one that goes on are back within seconds, whatever happens to them."""
+    """Whether the run has ended: agents of one that continues are back within seconds, whatever happens to them."""
     gone_s = view.no_agent_s.values()
     return view.me.begun and not view.peers and min(gone_s, default=0) > TIMING.over_s
 
@@ -254,7 +254,7 @@ def _everyone(view: NodeView) -> dict[str, NodeStatus]:
 
 
 def ready_ones(names: Iterable[str], fit: Mapping[str, NodeStatus], order: Sequence[str]) -> tuple[str, ...]:
-    """Those whose workers have loaded, where they are a majority: nobody waits for who still loads. Else all."""
+    """The nodes whose workers have loaded, where they are a majority: none waits for one that still loads. Else all."""
     everyone = tuple(names)
     ready = tuple(name for name in everyone if fit[name].ready)
     return ready if majority(ready, order) else everyone

@@ -132,7 +132,7 @@ ON_PROCESSOR = "steps on the processor"
 
 
 class NotKeptError(PeerFailed):
-    """What this process keeps does not fit the new group: it must begin anew."""
+    """What this process keeps does not fit the new group: it must start again."""
 
 
 def require_kept(built: dict[str, Any], before: dict[str, Any]) -> None:

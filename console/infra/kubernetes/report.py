@@ -93,7 +93,7 @@ class Report:
             write(line.rstrip(b"\n"))
 
     def say_unseen(self) -> None:
-        """Tells whoever may not ask a pod that the run is not seen; the run goes on."""
+        """Tells whoever may not ask a pod that the run is not seen; the run continues."""
         try:
             if self.mute:
                 self.mute.status()

@@ -10,7 +10,7 @@ from console.verbs import VERBS
 REPOSITORY = Path(__file__).resolve().parents[3]
 SOURCES = [
     file
-    for folder in ("console", "infra", "lab", "playbooks", "plugins", "roles", "templates", "train")
+    for folder in ("console", "inventory", "lab", "playbooks", "plugins", "roles", "templates", "train")
     for file in sorted((REPOSITORY / folder).rglob("*"))
     if file.suffix in (".py", ".yml", ".j2", ".sh") and file.is_file()
 ]

@@ -29,6 +29,12 @@ def test_there_it_runs(tmp_path: Path) -> None:
     assert "there" not in done.stdout and done.returncode == 2, done
 
 
+def test_one_that_cannot_be_run_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".enter").write_text(ECHO)
+    done = called("status", tmp_path, MOTLEY_CALLED_AS="./motley")
+    assert done.returncode == 2 and f"fix: chmod +x {tmp_path}/.enter" in done.stderr, done.stderr
+
+
 def test_the_lab_is_entered_by_its_own_controller() -> None:
     entrance = REPOSITORY / "inventory/lab/.enter"
     assert os.access(entrance, os.X_OK)

@@ -22,7 +22,7 @@ class Device:
     """What one process computes on."""
 
     name: str
-    """Of the node."""
+    """The name of the node."""
     device: str
     """cpu, cuda or cuda:N."""
     memory_bytes: int
