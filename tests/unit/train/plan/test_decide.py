@@ -154,3 +154,13 @@ def test_rows_longer_than_the_model_was_made_for_are_refused(monkeypatch: pytest
 @pytest.mark.parametrize("name", CASES)
 def test_a_launch_decides_as_it_did(name: str) -> None:
     assert json.loads(json.dumps(decided(name))) == PLANS[name]
+
+
+def test_a_folder_may_have_changed_so_every_node_is_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(SHAPE))
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    values = {"model": str(tmp_path)}
+    name = request.about_model(request.read(values, Path("/nowhere")).model)["local_name"]
+    there = {"versions": VERSIONS | {f"model {name}": "h"}, "files": (SHAPE, 2_200_000_000)}
+    monkeypatch.setitem(CASES, "folder", (values, [CPU, CPU], there))
+    assert decided("folder")["lack_model"] == ["a", "b"]

@@ -141,3 +141,12 @@ def test_every_stage_has_the_memory_for_its_layers(model: str, cards: list[int],
         assert found.cut.room.of(group) >= found.cut.room.layers
         for name in group:
             assert found.cut.memory[name].total <= USABLE * by_name[name].memory_bytes
+
+
+def test_who_holds_a_part_of_the_model_streams_nothing() -> None:
+    devices, facts = (card("a", 8, 64), card("b", 8, 64)), facts_of("qwen2.5-32b")
+    config = load_config({"model": "qwen2.5-32b", "pipes": "a+b"})
+    chosen = choose(config, devices, facts)
+    alone, _ = fit.placed(replace(config, pipes="off"), chosen, devices[0], facts)
+    part, why = fit.placed(config, chosen, devices[0], facts)
+    assert alone.holding.weights == "stream" and part.holding.weights == "gpu" and not why
