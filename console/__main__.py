@@ -6,44 +6,21 @@ import argparse
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from pkgutil import resolve_name
+from typing import NoReturn
 
-from console import (
-    check_versions,
-    contact,
-    fetch,
-    front,
-    interrupt,
-    launch,
-    launch_request,
-    make_words,
-    new_inventory,
-    notify,
-    pause,
-    play,
-    rent_commands,
-    restart,
-    run_commands,
-    status,
-    tensorboard_view,
-    use_result,
-    wake,
-)
-from console.doctor import look as doctor
+from console import front, interrupt, make_words, while_rented
 from console.infra.kubernetes import not_there
-from console.infra.slurm import slurm_conf
 from console.inventory.check import check
-from console.inventory.finding import Finding, nearest
-from console.inventory.read import Inventory, is_local, on_kubernetes
+from console.inventory.finding import Finding, nearest, unknown
+from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
-from console.torchrun import command as torchrun
-from console.verbs import PHASES, SETTINGS, VERBS, parser
+from console.verbs import VERBS, parser
 from console.words import counted
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import catalogue
-from train.plan.run_name import is_name
 from train.plan.settings import own_recipe
 from train.plan.settings.pictures import SUFFIXES
 from train.safe_stdio import may_be_unread
@@ -51,8 +28,6 @@ from train.safe_stdio import may_be_unread
 ROOT = Path(__file__).parents[1]
 # Of an inventory whose machines cannot be reached from here: a program that runs a command where they can.
 ENTRANCE = ".enter"
-# What a node has that is only a folder on this machine.
-OF_A_FOLDER = ("python_env", "workspace")
 
 
 def main() -> int:
@@ -143,19 +118,19 @@ def enter(entrance: Path, verb: str, words: list[str], called_in: str) -> NoRetu
 def act(verb: str, args: argparse.Namespace) -> int:
     """Each option goes to the verb's function under its name, behind the inventory where it has one."""
     options = vars(args)
-    rent_commands.before_any(verb)
+    while_rented.before_any(verb)
     if "inventory" not in options:
-        return ACTS[verb](**options)
+        return does(verb)(**options)
     infra = options.pop("infra", "")
     if verb in ("inventory", "rent"):
-        return ACTS[verb](**options)
+        return does(verb)(**options)
     nodes = options.get("nodes") or options.get("limit") or ""
-    inventory = checked(of_infra(infra, rent_commands.inventory_of(nodes, options.pop("inventory"))))
+    inventory = checked(of_infra(infra, while_rented.inventory_of(nodes, options.pop("inventory"))))
     if verb in not_there.VERBS and any(map(on_kubernetes, inventory.nodes.values())):
         raise BadInput(f"{verb}: {not_there.VERBS[verb]}")
     for name in options.keys() & {"limit", "repin"}:
         options[name] = chosen_nodes(inventory, options[name].replace(",", " ").split())
-    return ACTS[verb](inventory, **options)
+    return does(verb)(inventory, **options)
 
 
 def of_infra(infra: str, path: str) -> str:
@@ -185,23 +160,6 @@ def checked(path: str | Path) -> Inventory:
     return inventory
 
 
-def do_check(inventory: Inventory) -> int:
-    width = max(map(len, inventory.nodes))
-    for place, (name, values) in enumerate(inventory.nodes.items()):
-        card = values.get("motley_gpu", "")
-        at = values.get("motley_address") or values.get("ansible_host", "")
-        print(f"  {name:<{width}}  {at:<15}  {card:<14}  {'head' if place == 0 else ''}".rstrip())
-    for note in inventory.notes:
-        print(f"  · {note}")
-    print("the inventory is good")
-    return 0
-
-
-def unknown(what: str, word: str, all_of: str, known: Iterable[str]) -> str:
-    close = nearest(word, known, otherwise="")
-    return "\n  ".join([f"there is no {what}", *([close] if close else []), f"{all_of}: {', '.join(known)}"])
-
-
 def chosen_nodes(inventory: Inventory, names: list[str]) -> list[str]:
     for name in names:
         if name not in inventory.nodes:
@@ -209,154 +167,45 @@ def chosen_nodes(inventory: Inventory, names: list[str]) -> list[str]:
     return names
 
 
-def do_bootstrap(
-    inventory: Inventory,
-    *,
-    phase: str,
-    limit: list[str],
-    check: bool,
-    rollback: bool,
-    repin: list[str],
-    reboot: str,
-    sudo_password: str,
-    verbose: bool,
-) -> int:
-    if phase and phase not in PHASES:
-        raise BadInput(unknown(f"phase '{phase}'", phase, "phases", PHASES))
-    if rollback and phase != "python_env":
-        raise BadInput(
-            "only the Python environment can be rolled back: ./motley bootstrap --phase python_env --rollback"
-        )
-    os.environ |= {"VERBOSE": "1"} if verbose else {}
-    os.environ |= {"SUDO_PASSWORD": "ask"} if sudo_password else {}
-    os.environ |= {"REBOOT": "yes"} if reboot else {}
-    if not contact.pin_new(inventory, limit, repin):
-        raise BadInput("the host keys were not accepted: nothing was changed")
-    request = play.PlaybookRun(
-        verb="bootstrap",
-        playbook="bootstrap",
-        inventory=inventory,
-        phase=phase,
-        limit=",".join(limit),
-        check=check,
-        variables={"motley_python_env_rollback": True} if rollback else {},
-    )
-    return restart.run(request, play.ask_passwords(inventory))
-
-
-def do_undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
-    if phase not in (*PHASES, "all"):
-        if phase:
-            raise BadInput(unknown(f"phase '{phase}'", phase, "phases", (*PHASES, "all")))
-        raise BadInput(f"undo wants a phase: ./motley undo --phase static_ip\n  phases: {', '.join(PHASES)}, all")
-    if all(is_local(node) for node in inventory.nodes.values()) and phase not in (*OF_A_FOLDER, "all"):
-        raise BadInput(
-            f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
-        )
-    whole = phase == "all"
-    request = play.PlaybookRun(
-        verb="undo",
-        playbook="undo",
-        inventory=inventory,
-        phase="" if whole else phase,
-        limit=",".join(limit),
-        variables={"motley_undo_all": whole},
-    )
-    return play.run(request, play.ask_passwords(inventory))
-
-
-def do_report(*, run: str, results: Path) -> int:
-    from console.report.history import NothingHappened, newest_run, read_history  # noqa: PLC0415
-    from console.report.page import write_page  # noqa: PLC0415  jinja2 and all, only where it is needed
-
-    if run and not is_name(run):
-        raise BadInput(fetch.no_name(run))
-    try:
-        folder = results / run if run else newest_run(results)
-        print(f"report  {write_page(read_history(folder), folder / 'report.html')}")
-    except NothingHappened as nothing:
-        raise BadInput(str(nothing)) from None
-    return 0
-
-
-def do_dashboard(inventory: Inventory, *, run: str, port: int, lan: bool) -> int:
-    from console.dashboard.server import dashboard  # noqa: PLC0415  a web server, only where it is needed
-
-    if run and not is_name(run):
-        raise BadInput(fetch.no_name(run))
-    return dashboard(inventory, run=run, port=port, lan=lan)
-
-
-def do_plan(inventory: Inventory, *, as_json: bool, **asked: Any) -> int:
-    return launch.plan(inventory, launch_words(**asked), as_json=as_json)
-
-
-def do_launch(
-    inventory: Inventory, *, as_json: bool, follow: bool, yes: bool, wake_up: bool, page: bool, **asked: Any
-) -> int:
-    pairs = dict(setting.partition("=")[::2] for setting in asked["settings"])
-    nodes, then = (asked[name] or pairs.get(name, "") for name in ("nodes", "then"))
-    if then in launch.WHAT_FOLLOWS and not launch.agreed_to(inventory, nodes, then, yes=yes):
-        return 1
-    with rent_commands.used(inventory):
-        if wake_up:  # who does not wake is said; whether the launch can do without is the plan's to say
-            wake.wake(inventory, nodes.replace(",", " ").split())
-        return launch.launch(inventory, launch_words(**asked), as_json=as_json, following=follow, page=page)
-
-
-def do_torchrun(inventory: Inventory, **asked: Any) -> int:
-    with rent_commands.used(inventory):
-        return torchrun.torchrun(inventory, **asked)
-
-
-def launch_words(*, vault: str, verbose: bool, settings: list[str], **named: str) -> list[str]:
-    """The words of a launch for ansible-playbook."""
-    pairs = [f"{SETTINGS.get(name, name)}={value}" for name, value in named.items() if value]
-    flags = [*(["--ask-vault-pass"] if vault else []), *(["-v"] if verbose else [])]
-    return [*flags, *launch_request.as_words([*settings, *pairs])]
-
-
-def do_demo(*, recipe: str, fast: bool, folders: bool, infra: str, rent: str, base: str) -> NoReturn:
-    given = {"recipe": recipe, "base": base, "infra": infra, "rent": rent}
-    named = [word for name, value in given.items() if value for word in (f"--{name}", value)]
-    words = [*(["--fast"] * fast), *(["--folders"] * folders), *named]
-    os.chdir(ROOT)
-    os.execv(sys.executable, [sys.executable, "-m", "lab", "demo", *words])
-
-
-ACTS: dict[str, Callable[..., int]] = {
-    "demo": do_demo,
-    "inventory": lambda inventory, hosts: new_inventory.write_inventory(Path(inventory) / "hosts.yml", hosts),
-    "check": do_check,
-    "bootstrap": do_bootstrap,
-    "plan": do_plan,
-    "launch": do_launch,
-    "torchrun": do_torchrun,
-    "status": status.status,
-    "dashboard": do_dashboard,
-    "follow": run_commands.follow,
-    "logs": run_commands.logs,
-    "stop": run_commands.stop,
-    "pause": pause.pause,
-    "unpause": pause.unpause,
-    "wake": wake.wake,
-    "notify-test": notify.test,
-    "runs": status.runs,
-    "fetch": fetch.fetch,
-    "report": do_report,
-    "ask": use_result.ask,
-    "eval": use_result.evaluate,
-    "export": use_result.export,
-    "tensorboard": tensorboard_view.tensorboard,
-    "clean": run_commands.clean,
-    "rent": rent_commands.rent,
-    "rented": rent_commands.show_rented,
-    "give-back": rent_commands.give_back,
-    "doctor": doctor.run,
-    "slurm-conf": slurm_conf.slurm_conf,
-    "check-versions": check_versions.check,
-    "undo": do_undo,
+ACTS = {
+    "demo": "console.demo:demo",
+    "inventory": "console.new_inventory:describe",
+    "check": "console.inventory.shown:show",
+    "bootstrap": "console.bootstrap:bootstrap",
+    "plan": "console.launch_options:plan",
+    "launch": "console.launch_options:launch",
+    "torchrun": "console.launch_options:torchrun",
+    "status": "console.status:status",
+    "dashboard": "console.dashboard.server:dashboard",
+    "follow": "console.run_commands:follow",
+    "logs": "console.run_commands:logs",
+    "stop": "console.run_commands:stop",
+    "pause": "console.pause:pause",
+    "unpause": "console.pause:unpause",
+    "wake": "console.wake:wake",
+    "notify-test": "console.notify:test",
+    "runs": "console.status:runs",
+    "fetch": "console.fetch:fetch",
+    "report": "console.report.command:report",
+    "ask": "console.use_result:ask",
+    "eval": "console.use_result:evaluate",
+    "export": "console.use_result:export",
+    "tensorboard": "console.tensorboard_view:tensorboard",
+    "clean": "console.run_commands:clean",
+    "rent": "console.rent_commands:rent",
+    "rented": "console.rent_commands:show_rented",
+    "give-back": "console.rent_commands:give_back",
+    "doctor": "console.doctor.look:run",
+    "slurm-conf": "console.infra.slurm.slurm_conf:slurm_conf",
+    "check-versions": "console.check_versions:check",
+    "undo": "console.undo:undo",
 }
+
+
+def does(verb: str) -> Callable[..., int]:
+    """Its function; a command waits only for what it uses."""
+    function: Callable[..., int] = resolve_name(ACTS[verb])
+    return function
 
 
 if __name__ == "__main__":

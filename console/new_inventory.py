@@ -80,6 +80,10 @@ def render(machines: list[Machine], gateway: str = "") -> str:
     return TEMPLATE.format(user=machines[0].user, subnet=network, gateway=gateway or gateway_here(network), hosts=hosts)
 
 
+def describe(inventory: str, hosts: str) -> int:
+    return write_inventory(Path(inventory) / "hosts.yml", hosts)
+
+
 def write_inventory(path: Path, words: str) -> int:
     if not words and not sys.stdin.isatty():
         print('say which machines: ./motley inventory --hosts "user@192.168.1.23 user@192.168.1.31"', file=sys.stderr)

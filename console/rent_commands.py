@@ -1,25 +1,23 @@
-"""./motley rent, rented, give-back; and what every other command does for machines that are rented."""
+"""./motley rent, rented, give-back."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from console import rent_machine
-from console.infra.node import Node, Silent
-from console.inventory.check import check
-from console.inventory.read import Inventory
+from console.infra.node import Node
 from console.launch_request import as_words
-from console.rent import asleep, needs, rented, shop, watcher, wording
+from console.rent import asleep, needs, shop, watcher, wording
 from console.rent import lease as leases
 from console.rent import timer as timers
+from console.rent.known_key import KEY, known_key
 from console.rent.lease import READY, Book, Lease
 from console.rent.market import Declined, Market, Unanswered
 from console.rent.order import Shop, Terms, take, why_not_now
@@ -30,8 +28,6 @@ from plugins.module_utils.motley import hostkeys
 from train.errors import BadInput, CheckFailed
 from train.plan.settings import request
 
-EVERY_S = 60.0
-"""How often the commands that are not about renting look at the market."""
 PATIENCE_S, RETRY_S = 60.0, 2.0
 
 
@@ -181,7 +177,7 @@ def looked(market: Market, book: Book) -> list[str]:
 def show_rented(*, vault: str, as_json: bool) -> int:
     """Leases and the last bills; with a key, compared with what the market bills."""
     book = Book(leases.folder())
-    secret = shop.key(vault) if vault else shop.known_key()
+    secret = shop.key(vault) if vault else known_key()
     lines = looked(shop.market(secret), book) if secret else []
     living = book.leases()
     bills = sorted(filter(None, (book.receipt(file.stem) for file in book.receipts.glob("*.json"))), key=by_end)
@@ -190,7 +186,7 @@ def show_rented(*, vault: str, as_json: bool) -> int:
         return 0
     for line in [*lines, *(line for lease in living for line in wording.lease_lines(lease, leases.now()))]:
         say(line)
-    say("" if living else "nothing is rented" + ("" if secret else f" as far as this controller knows (no {shop.KEY})"))
+    say("" if living else "nothing is rented" + ("" if secret else f" as far as this controller knows (no {KEY})"))
     if bills:
         say("bills")
     for line in [line for bill in bills[-5:] for line in wording.bill_lines(bill)]:
@@ -217,81 +213,3 @@ def give_back(*, vault: str, yes: bool) -> int:
     if not living:
         say("nothing is rented")
     return code
-
-
-# -- every other command ---------------------------------------------------------------------------------------------
-
-
-def before_any(verb: str) -> None:
-    """A look at the market, where a key is at hand; never an error of the command itself."""
-    book, secret = Book(leases.folder()), shop.known_key()
-    living = book.leases()
-    if not (secret or living) or verb in ("rent", "rented", "give-back"):
-        return
-    if living and not secret:
-        say(f"{living[0].name} is rented: {shop.KEY} is not set, so nobody looks after it here", file=sys.stderr)
-        return
-    stamp = book.place / "looked"
-    with contextlib.suppress(OSError):
-        if time.time() - stamp.stat().st_mtime < EVERY_S:
-            return
-    with contextlib.suppress(OSError, BadInput):
-        book.place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stamp.touch()
-        try:
-            lines = reconcile(shop.market(secret, timeout_s=4.0), book)
-        except Exception as why:
-            lines = [f"{living[0].name} is rented, and the market does not answer: {why}"] if living else []
-        for line in lines:
-            say(line, file=sys.stderr)
-        for lease in book.leases():
-            with book.part(lease, "watched") as nobody:
-                pass
-            if nobody:
-                watcher.start(lease, secret, book.place)
-
-
-@contextlib.contextmanager
-def used(inventory: Inventory) -> Iterator[None]:
-    """A launch on a rented machine: when its run has ended, it is fetched and given back."""
-    book = Book(leases.folder())
-    lease = next((lease for lease in book.leases() if lease.name in inventory.nodes), None)
-    if lease is None:
-        yield
-        return
-    with book.part(lease, "used"):
-        yield
-        end_of_use(book, lease)
-
-
-def end_of_use(book: Book, lease: Lease) -> None:
-    node = rent_machine.node_of(lease)
-    try:
-        status = rent_machine.settled(node) if node else {"on": False, "run": ""}
-    except Silent as why:
-        say(f"{lease.name}  {why}: its watcher looks again; back at {wording.clock(lease.until)} in any case")
-        return
-    if status["on"]:
-        say(f"{lease.name}  when {status['run']} has ended, its watcher fetches it and gives the machine back")
-    elif not status["run"]:
-        say(f"{lease.name}  no run was begun; it is yours until {wording.clock(lease.until)}: ./motley give-back")
-    elif ended := rent_machine.fetched(book.change(lease, run=status["run"]), str(status["run"])):
-        back = want_back(book, lease, ended)
-        if secret := shop.known_key():
-            gone_back(shop.market(secret), book, back)
-        else:
-            say(f"{lease.name}  its watcher gives it back now: ./motley rented shows the bill")
-
-
-def inventory_of(nodes: str, inventory: str) -> str:
-    """launch --nodes rented-1000 means the inventory of leases; machines at home and rented ones do not mix."""
-    names = nodes.replace(",", " ").split()
-    far = [name for name in names if name.startswith(rented.PREFIX)]
-    if not far or set(names) <= set(check(Path(inventory)).nodes):
-        return inventory
-    if len(far) < len(names):
-        raise BadInput(
-            f"{far[0]} cannot train together with machines at home: its ports are not reachable from here",
-            fix=f"fix: --nodes {far[0]} alone; docs/renting.md#home-and-rented-in-one-run",
-        )
-    return "inventory/rented"

@@ -31,12 +31,14 @@ from console.dashboard.guard import Guard
 from console.dashboard.pages import REPORT, Pages
 from console.dashboard.qr import lines as qr_lines
 from console.doctor.look import last
+from console.fetch import no_name
 from console.infra.choose import from_inventory
 from console.infra.node import ROOT, ask_all
 from console.inventory.read import Inventory
 from console.status import run_lines, status_lines
 from console.words import say
 from train.errors import BadInput
+from train.plan.run_name import is_name
 from train.safe_stdio import draw
 
 MOST_STREAMS, MOST_IDLE = 16, 32
@@ -244,6 +246,8 @@ def event(kind: str, facts: object, number: str = "") -> str:
 
 
 def dashboard(inventory: Inventory, *, run: str = "", port: int = 0, lan: bool = False) -> int:
+    if run and not is_name(run):
+        raise BadInput(no_name(run))
     place = listening(port, lan=lan)
     port = place.getsockname()[1]
     hosts = [f"{name}:{port}" for name in ("127.0.0.1", "localhost", *(own_addresses() if lan else []))]

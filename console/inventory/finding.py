@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,3 +26,8 @@ def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/reference
     if not close:  # `address` for `motley_address`
         close = [key for key in known if key.endswith("_" + name)][:1]
     return f"did you mean '{close[0]}'?" if close else otherwise
+
+
+def unknown(what: str, word: str, all_of: str, known: Iterable[str]) -> str:
+    close = nearest(word, known, otherwise="")
+    return "\n  ".join([f"there is no {what}", *([close] if close else []), f"{all_of}: {', '.join(known)}"])

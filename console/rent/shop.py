@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from console.rent.clore import IMAGE, URL, Clore
+from console.rent.known_key import KEY, known_key
 from console.rent.lease import folder
 from console.rent.market import Market
 from train.errors import BadInput
 
-KEY = "CLORE_API_KEY"
-FOR_TIMER, LOCKED = "key", "key.vault"
+LOCKED = "key.vault"
 
 
 def market(key: str, timeout_s: float = 15.0) -> Market:
@@ -35,16 +35,6 @@ def is_here(url: str) -> bool:
         at = ip_address(parts.hostname or "")
         return parts.scheme == "http" and any(at in ip_network(net) for net in ("127.0.0.0/8", "10.77.0.0/16"))
     return False
-
-
-def known_key() -> str:
-    """Without asking anybody."""
-    if key := os.environ.get(KEY, "").strip():
-        return key
-    try:
-        return (folder() / FOR_TIMER).read_text().strip()
-    except OSError:
-        return ""
 
 
 def key(vault: str) -> str:

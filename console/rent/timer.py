@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
+from console.rent.known_key import FOR_TIMER
 from console.rent.lease import Book, Lease
-from console.rent.shop import FOR_TIMER
 from console.rent.unit_words import plain, quoted
 from train.errors import BadInput
 

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from console import __main__ as verbs
-from console import launch
+from console import launch, launch_options
 from console.__main__ import checked
 from console.infra.node import Node, Silent
 from console.inventory.read import Inventory
+from console.verbs import parser
 from tests.support.live_run import LiveRun
 
 HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})
@@ -23,13 +23,13 @@ HOUSE = Inventory(path=Path("x"), nodes={"a": {}, "b": {}})
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     monkeypatch.setattr(launch, "launch", lambda *_, **__: found.append("launched") or 0)
-    monkeypatch.setattr(verbs.wake, "wake", lambda _, names: found.append(("woken", names)) or 1)
+    monkeypatch.setattr(launch_options.wake, "wake", lambda _, names: found.append(("woken", names)) or 1)
     return found
 
 
 def types(*words: str) -> int:
-    asked = vars(verbs.parser("launch").parse_args(["--model", "tiny", *words]))
-    return verbs.do_launch(HOUSE, **{name: asked[name] for name in asked if name not in ("inventory", "infra")})
+    asked = vars(parser("launch").parse_args(["--model", "tiny", *words]))
+    return launch_options.launch(HOUSE, **{name: asked[name] for name in asked if name not in ("inventory", "infra")})
 
 
 @pytest.mark.parametrize("words", [["--then", "poweroff"], ["--set", "then=poweroff"]])

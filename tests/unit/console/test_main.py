@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from console.__main__ import ACTS, ROOT, from_where_it_was_called, typed
+from console.__main__ import ROOT, does, from_where_it_was_called, typed
 from console.verbs import VERBS, parser
 
 
@@ -18,7 +18,7 @@ def test_a_verbs_options_are_its_functions_parameters(verb: str) -> None:
     args = vars(parser(verb).parse_args([]))
     if "inventory" in args:
         args.pop("infra", None)  # a word for one
-    inspect.signature(ACTS[verb]).bind(*(["an inventory"] if args.pop("inventory", None) else []), **args)
+    inspect.signature(does(verb)).bind(*(["an inventory"] if args.pop("inventory", None) else []), **args)
 
 
 def test_a_checkout_that_others_may_write_works_and_says_so(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from console import __main__ as front
-from console import rent_commands, rent_machine
+from console import launch_options, rent_commands, rent_machine, while_rented
 from console.inventory.check import check
 from console.rent import asleep, clore, timer, watcher
 from console.rent import lease as leases
@@ -199,10 +199,10 @@ def test_every_later_command_gives_back_what_no_lease_knows(books: Books, capsys
     rent()
     for lease in Book(folder()).leases():
         (folder() / f"{lease.mark}.json").unlink()
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert "order 1000 is given back: no lease here knows it" in capsys.readouterr().err
     asked = len(books.asked)
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert len(books.asked) == asked, "it looks once a minute"
 
 
@@ -211,13 +211,13 @@ def test_whatever_breaks_in_a_look_is_no_error_of_another_command(
 ) -> None:
     rent()
     monkeypatch.setattr(clore, "order_of", lambda _: 1 / 0)
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert "rented-1000 is rented, and the market does not answer" in capsys.readouterr().err
 
 
 def test_no_key_and_no_lease_means_no_market(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLORE_API_KEY")
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert books.asked == []
     with pytest.raises(BadInput, match="the market wants a key"):
         rent()
@@ -240,25 +240,25 @@ def test_the_key_is_in_no_file_and_no_line(books: Books, capsys: pytest.CaptureF
 
 
 def test_a_rented_node_means_its_inventory_and_mixes_with_none_at_home() -> None:
-    assert rent_commands.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
-    assert rent_commands.inventory_of("gpu-master", "inventory/homelab") == "inventory/homelab"
+    assert while_rented.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
+    assert while_rented.inventory_of("gpu-master", "inventory/homelab") == "inventory/homelab"
     with pytest.raises(BadInput, match="cannot train together"):
-        rent_commands.inventory_of("rented-1000,gpu-master", "inventory/homelab")
+        while_rented.inventory_of("rented-1000,gpu-master", "inventory/homelab")
 
 
 def test_an_inventory_of_rented_machines_with_another_name_stays(books: Books, tmp_path: Path) -> None:
     own = tmp_path / "evening"
     shutil.copytree(ROOT / "inventory/rented", own)
     rent(inventory=str(own))
-    assert rent_commands.inventory_of("rented-1000", str(own)) == str(own)
-    assert rent_commands.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
+    assert while_rented.inventory_of("rented-1000", str(own)) == str(own)
+    assert while_rented.inventory_of("rented-1000", "inventory/homelab") == "inventory/rented"
 
 
 def test_a_market_that_is_away_disturbs_no_command_that_rents_nothing(
     books: Books, capsys: pytest.CaptureFixture[str]
 ) -> None:
     books.faults["my_orders"] = ["500"] * 20
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert capsys.readouterr().err == ""
 
 
@@ -299,10 +299,10 @@ def test_a_lease_that_nobody_watches_gets_a_watcher_from_the_next_command(
     monkeypatch.setattr(watcher, "start", lambda lease, key, place: started.append(lease.name))
     (lease,) = Book(folder()).leases()
     with Book(folder()).part(lease, "watched"):
-        rent_commands.before_any("status")
+        while_rented.before_any("status")
     assert started == []
     (folder() / "looked").unlink()
-    rent_commands.before_any("status")
+    while_rented.before_any("status")
     assert started == ["rented-1000"]
 
 
@@ -400,9 +400,9 @@ def test_a_script_of_ones_own_uses_a_rented_machine_as_a_launch_does(
     rent()
     ended: list[str] = []
     monkeypatch.setattr(front.interrupt, "listen_to_sigterm", lambda: None)
-    monkeypatch.setattr(front.launch, "launch", lambda *words, **named: 0)
-    monkeypatch.setattr(front.torchrun, "torchrun", lambda *words, **named: 0)
-    monkeypatch.setattr(rent_commands, "end_of_use", lambda book, lease: ended.append(lease.name))
+    monkeypatch.setattr(launch_options.launches, "launch", lambda *words, **named: 0)
+    monkeypatch.setattr(launch_options.command, "torchrun", lambda *words, **named: 0)
+    monkeypatch.setattr(while_rented, "end_of_use", lambda book, lease: ended.append(lease.name))
     words = ["--model", "tiny"] if verb == "launch" else ["train.py"]
     assert front.run_verb(verb, ["--nodes", "rented-1000", *words]) == 0
     assert ended == ["rented-1000"]

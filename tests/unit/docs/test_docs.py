@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from console import __main__ as console
 from console import launch_request, make_words
+from console.launch_options import launch_words
 from console.verbs import PHASES, VERBS, parser
 from lab import __main__ as lab
 from tests.support.pages import COMMANDS, OPEN, PAGES, ROOT, Command, of
@@ -122,7 +122,7 @@ def check_verb(words: list[str], whole: bool) -> None:
     assert (ROOT / getattr(args, "inventory", "inventory")).exists()
     if hasattr(args, "settings") and hasattr(args, "verbose"):
         given = {name: value for name, value in vars(args).items() if name not in ("inventory", "as_json", "follow")}
-        check_extra(console.launch_words(**given))
+        check_extra(launch_words(**given))
 
 
 def check_lab(words: list[str], whole: bool) -> None:

@@ -91,7 +91,7 @@ class Endless:
             self.tick()
 run_view.Follower = Endless
 view = run_commands.RunView(run_commands.RunState(), [])
-__main__.ACTS["follow"] = lambda inventory, **_: run_commands.show([], view)
+run_commands.follow = lambda inventory, **_: run_commands.show([], view)
 sys.argv = ["console", "follow", "--inventory", "inventory/loopback"]
 sys.exit(__main__.main())
 """

@@ -1,0 +1,33 @@
+"""./motley undo: puts back what a phase found."""
+
+from __future__ import annotations
+
+from console import play
+from console.inventory.finding import unknown
+from console.inventory.read import Inventory, is_local
+from console.verbs import PHASES
+from train.errors import BadInput
+
+# What a node has that is only a folder on this machine.
+OF_A_FOLDER = ("python_env", "workspace")
+
+
+def undo(inventory: Inventory, *, phase: str, limit: list[str]) -> int:
+    if phase not in (*PHASES, "all"):
+        if phase:
+            raise BadInput(unknown(f"phase '{phase}'", phase, "phases", (*PHASES, "all")))
+        raise BadInput(f"undo wants a phase: ./motley undo --phase static_ip\n  phases: {', '.join(PHASES)}, all")
+    if all(is_local(node) for node in inventory.nodes.values()) and phase not in (*OF_A_FOLDER, "all"):
+        raise BadInput(
+            f"the nodes of {inventory.path} are folders on this machine\n  of it, {phase} changed nothing to undo"
+        )
+    whole = phase == "all"
+    request = play.PlaybookRun(
+        verb="undo",
+        playbook="undo",
+        inventory=inventory,
+        phase="" if whole else phase,
+        limit=",".join(limit),
+        variables={"motley_undo_all": whole},
+    )
+    return play.run(request, play.ask_passwords(inventory))

@@ -1,0 +1,69 @@
+"""What Ansible builds of our modules is kept, and is never older than their sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PLAY = "[{hosts: localhost, gather_facts: false, tasks: [{own: {}}]}]"
+MODULE = """
+from ansible.module_utils.basic import AnsibleModule
+AnsibleModule({}).exit_json(msg="%s")
+"""
+
+
+def plays(folder: Path, cache: Path) -> str:
+    env = {"ANSIBLE_LIBRARY": str(folder), "MOTLEY_CACHE": str(cache), "ANSIBLE_CONFIG": f"{ROOT}/ansible.cfg"}
+    program = Path(sys.executable).with_name("ansible-playbook")
+    command = [program, "-v", "-i", folder / "hosts.yml", folder / "play.yml"]
+    done = subprocess.run(command, env=os.environ | env, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def built(cache: Path) -> dict[str, int]:
+    files = [file for file in (cache / "modules").glob("*/*own*") if file.suffix != ".lock"]
+    return {str(file): file.stat().st_mtime_ns for file in files}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}")
+    (tmp_path / "own/play.yml").write_text(PLAY)
+    (tmp_path / "own/own.py").write_text(MODULE % "as it was")
+    return tmp_path / "own"
+
+
+def test_a_module_is_built_once_and_again_when_its_source_changes(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert "as it was" in plays(folder, cache)
+    first = built(cache)
+    assert len(first) == 1
+    assert "as it was" in plays(folder, cache)
+    assert built(cache) == first
+    (folder / "own.py").write_text(MODULE % "otherwise")
+    assert "otherwise" in plays(folder, cache)
+    assert len(built(cache)) == 2
+
+
+def test_where_nothing_can_be_kept_each_run_builds_its_own(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    assert "as it was" in plays(folder, tmp_path / "cache")
+
+
+def test_few_states_are_kept_and_are_nobody_elses_to_write(folder: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    for state in range(6):
+        old = cache / f"modules/{state}"
+        old.mkdir(parents=True)
+        os.utime(old, (state, state))
+    plays(folder, cache)
+    *old, ours = sorted((cache / "modules").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert [path.name for path in old] == ["3", "4", "5"]
+    assert ours.stat().st_mode & 0o777 == 0o700
