@@ -10,6 +10,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
+HOSTS = """
+all:
+  hosts:
+    localhost: {ansible_connection: local, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+"""
 PLAY = "[{hosts: localhost, gather_facts: false, tasks: [{own: {}}]}]"
 MODULE = """
 from ansible.module_utils.basic import AnsibleModule
@@ -34,7 +39,7 @@ def built(cache: Path) -> dict[str, int]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "own").mkdir()
-    (tmp_path / "own/hosts.yml").write_text("all: {hosts: {localhost: {ansible_connection: local}}}")
+    (tmp_path / "own/hosts.yml").write_text(HOSTS)
     (tmp_path / "own/play.yml").write_text(PLAY)
     (tmp_path / "own/own.py").write_text(MODULE % "as it was")
     return tmp_path / "own"
