@@ -95,6 +95,8 @@ def _machine_verbs(verb: Add, on_lab: Add) -> None:
     on_lab("status", do_status, "what runs, at which address, with which faults")
     verb("check", do_check, "what this machine lacks to run the lab")
     verb("install-packages", do_install, "install what this machine lacks to run the lab (apt)")
+    built = verb("build", do_build, "make what fresh hosts stand on, so that the first boot at once")
+    built.add_argument("--layer", action="append", default=[], choices=sorted(layer.LAYERS))
 
     inside = on_lab("exec", do_exec, "run a command on the lab's controller: exec [--stranger] -- COMMAND…")
     inside.add_argument("--stranger", action="store_true", help="on the machine that is not part of the cluster")
@@ -200,6 +202,10 @@ def do_install(args: argparse.Namespace) -> None:
     if packages := labs.missing_packages():
         print(f"installing {' '.join(packages)} (apt): the lab makes its hosts and networks with it", flush=True)
         labs.install_packages()
+
+
+def do_build(args: argparse.Namespace) -> None:
+    labs.build(profile.load("trio"), layers=args.layer)
 
 
 def do_exec(lab: Lab, args: argparse.Namespace) -> None:

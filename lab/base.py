@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab import profile
+from lab.made_once import filling
 from lab.place import CACHE
 from lab.shell import LabError, fetch, run
 
@@ -74,16 +74,11 @@ def built(base: Base) -> bool:
 
 def build(base: Base) -> None:
     """About half a minute and 300 MB; a build that was cut short leaves nothing that looks finished."""
-    unfinished = base.root.parent.with_name(f"{base.root.parent.name}.{os.getpid()}.unfinished")
-    (unfinished / "offered").mkdir(parents=True)
-    try:
-        _bootstrap(base.suite, unfinished)
-        _as_installed(unfinished / "root", base.suite)
-        if base.root.parent.exists():  # another lab was quicker
-            return
-        unfinished.rename(base.root.parent)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with filling(base.root.parent) as unfinished:
+        if unfinished:
+            (unfinished / "offered").mkdir()
+            _bootstrap(base.suite, unfinished)
+            _as_installed(unfinished / "root", base.suite)
 
 
 def sources(suite: str) -> str:

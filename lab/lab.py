@@ -87,13 +87,8 @@ def up(
     `shape` has words as `--shape` takes them; without a suite each host stands on the one that its shape is known for.
     `kept` is what `keep` has left of a lab of the same hosts: they are as they were there.
     """
-    missing = what_is_missing()
-    if missing:
-        raise LabError("\n".join(missing), code=2)
     chosen = profile.load(profile_name)
-    wanted = shapes.wanted(shape, [spec.name for spec in chosen.hosts])
-    installations = {spec.name: _installation(spec, wanted[spec.name], suite, layers) for spec in chosen.hosts}
-    offered = {one.suite: repository.ensure(base.locate(one.suite)) for one in installations.values()}
+    installations, offered = build(chosen, suite, layers, shape)
     with locked(place):
         if _read(place):
             raise LabError(f"lab '{place.name}' is already up. `python -m lab down` first, or use another MOTLEY_LAB.")
@@ -110,6 +105,17 @@ def up(
         else:
             each(lab.hosts, _install_and_boot)
     return lab
+
+
+def build(
+    chosen: Profile, suite: str | None = None, layers: Sequence[str] = (), shape: Sequence[str] = ()
+) -> tuple[dict[str, Installation], dict[str, Path]]:
+    """What each host stands on, and what each suite offers: made where it is not there yet, which takes minutes."""
+    if missing := what_is_missing():
+        raise LabError("\n".join(missing), code=2)
+    wanted = shapes.wanted(shape, [spec.name for spec in chosen.hosts])
+    installations = {spec.name: _installation(spec, wanted[spec.name], suite, layers) for spec in chosen.hosts}
+    return installations, {one.suite: repository.ensure(base.locate(one.suite)) for one in installations.values()}
 
 
 def _let_hosts_watch_files() -> None:

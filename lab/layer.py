@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import Any
 
 from lab import disk, real_packages
 from lab.base import Base
+from lab.made_once import filling
 from lab.place import CACHE
 from lab.profile import CLUSTER_HOME, USER
 from lab.shell import run
@@ -44,22 +44,21 @@ def ensure(below: Sequence[Path], name: str, recipe: bytes, install: Callable[[P
     lower = ":".join(str(folder) for folder in below)
     digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + lower.encode()).hexdigest()[:12]
     folder = CACHE / f"layer-{name}-{digest}"
-    if folder.exists():
-        return folder / "upper"
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
+    with filling(folder) as unfinished:
+        if unfinished:
+            _fill(unfinished, lower, install)
+    return folder / "upper"
+
+
+def _fill(unfinished: Path, lower: str, install: Callable[[Path], None]) -> None:
     for part in ("upper", "work", "root"):
-        (unfinished / part).mkdir(parents=True)
+        (unfinished / part).mkdir()
     try:
         over = f"lowerdir={lower},upperdir={unfinished}/upper,workdir={unfinished}/work"
         run("mount", "-t", "overlay", "motley-layer", "-o", over, unfinished / "root")
         install(unfinished / "root")
-        disk.unmount_below(unfinished)
-        if not folder.exists():  # another lab was quicker
-            unfinished.rename(folder)
     finally:
         disk.unmount_below(unfinished)
-        shutil.rmtree(unfinished, ignore_errors=True)
-    return folder / "upper"
 
 
 def _install_train(root: Path) -> None:

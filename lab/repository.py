@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +16,7 @@ from pathlib import Path
 from lab import deb, fake_packages, module_file
 from lab.base import Base
 from lab.deb import Deb
+from lab.made_once import filling
 from lab.place import CACHE
 from lab.shell import run
 
@@ -26,24 +26,22 @@ LATER, RENAMED = "later", "renamed"
 def ensure(base: Base) -> Path:
     """The folder to serve, built once for this base and these simulated packages."""
     folder = CACHE / f"repository-{_version(base)}"
-    if folder.exists():
-        return folder
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    for folder_of_its_own in (LATER, RENAMED):
-        (unfinished / folder_of_its_own).mkdir(parents=True)
-    try:
-        for package in base.offered.glob("*.deb"):
-            os.link(package, unfinished / package.name)
-        build(fake_packages.packages(fake_packages.CURRENT), unfinished)
-        build(fake_packages.packages(fake_packages.LATER), unfinished / LATER)
-        build(fake_packages.renamed("570", fake_packages.CURRENT), unfinished / RENAMED)
-        for indexed in (unfinished / LATER, unfinished / RENAMED, unfinished):
-            _index(indexed)
-        if not folder.exists():
-            unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with filling(folder) as unfinished:
+        if unfinished:
+            _fill(unfinished, base)
     return folder
+
+
+def _fill(folder: Path, base: Base) -> None:
+    for folder_of_its_own in (LATER, RENAMED):
+        (folder / folder_of_its_own).mkdir()
+    for package in base.offered.glob("*.deb"):
+        os.link(package, folder / package.name)
+    build(fake_packages.packages(fake_packages.CURRENT), folder)
+    build(fake_packages.packages(fake_packages.LATER), folder / LATER)
+    build(fake_packages.renamed("570", fake_packages.CURRENT), folder / RENAMED)
+    for indexed in (folder / LATER, folder / RENAMED, folder):
+        _index(indexed)
 
 
 def build(packages: Iterable[Deb], folder: Path) -> list[Path]:

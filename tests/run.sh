@@ -8,11 +8,14 @@ slowest=(--durations=25 --durations-min=1)
 
 lint() {
   echo "== lint"
-  .venv/bin/ruff check --quiet .
-  .venv/bin/ruff format --quiet --check .
-  .venv/bin/mypy --no-error-summary
-  git ls-files '*.sh' .ci/run motley | xargs .venv/bin/shellcheck
-  ANSIBLE_INVENTORY=inventory/loopback PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint -q
+  local wrong=0
+  ANSIBLE_INVENTORY=inventory/loopback PATH=$PWD/.venv/bin:$PATH .venv/bin/ansible-lint -q &
+  .venv/bin/ruff check --quiet . || wrong=1
+  .venv/bin/ruff format --quiet --check . || wrong=1
+  .venv/bin/mypy --no-error-summary || wrong=1
+  git ls-files '*.sh' .ci/run motley | xargs .venv/bin/shellcheck || wrong=1
+  wait $! || wrong=1
+  return "$wrong"
 }
 
 lab_packages() {
@@ -66,6 +69,14 @@ unsloth() {
   computes unsloth -n 2 --dist loadfile -m "${1:-not long}" tests/unsloth
 }
 
+fetch() { # what takes minutes of waiting; whatever fails here is tried, and told, where it is needed
+  lab_packages
+  browser
+  make_train_env
+  if [ "$(id -u)" = 0 ]; then $py -m lab build --layer train --layer slurm; fi
+  make_unsloth_env
+}
+
 tests() {
   echo "== tests: $*"
   $py -m pytest -q "${slowest[@]}" "$@"
@@ -93,11 +104,14 @@ case $part in
   all)
     MOTLEY_NOT_RUN=$(mktemp)
     export MOTLEY_NOT_RUN
-    trap 'not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
+    trap 'kill ${fetching:-} 2>/dev/null; not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
     echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
+    fetch &
+    fetching=$!
     lint
+    wait "$fetching" || echo "not all could be fetched: it is tried again where it is needed"
+    fetching=
     lab_packages
-    browser
     wrong= # one failure hides no other: each part runs
     for own in train unsloth; do
       if "make_${own}_env"; then
