@@ -9,7 +9,7 @@ from typing import Any
 from console.ansible_errors import Cause, explain
 from console.doctor.access import KNOCKS
 
-HIDDEN_TASKS = ("Validating arguments against", "Know every phase that is asked for")
+HIDDEN_TASKS = ("Validating arguments against", "Know every phase that is asked for", "Check every variable")
 NOBODY = ("nobody answers at {at}", "switch it on (and check its cable), then run again")
 FINDING = "contact"  # the phase that looks for the nodes
 PASSING_OVER = "as_left"  # the phase that looks which of the others need not run
