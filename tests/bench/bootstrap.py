@@ -30,7 +30,7 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import REPOSITORY, start
 
 NAME = "bootstrap"
-OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "action_plugins")
+OF_THE_PROJECT = ("roles_path", "library", "module_utils", "filter_plugins", "lookup_plugins", "action_plugins")
 WHOLE: dict[str, Any] = {
     "motley_gpu_driver_manage": True,
     "motley_python_env_manage": True,
