@@ -61,7 +61,7 @@ quick() { # some minutes: from three machines to an adapter, one loss curve agai
 
 train() {
   echo "== tests: tests/train, ${1:-not long}"
-  computes train -n 3 --dist loadfile -m "${1:-not long}" tests/train
+  computes train -n 2 --dist loadfile -m "${1:-not long}" tests/train
 }
 
 unsloth() {
