@@ -85,7 +85,7 @@ tests() {
 # Hosts wait as much as they compute: several files at a time, each with labs of its own. What measures the machine runs
 # alone.
 lab() {
-  local at_once=$((2 * $(nproc) < 6 ? 2 * $(nproc) : 6))
+  local at_once=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
   local passed=0
   tests "$@" -m "not alone and not long" -n "$at_once" --dist loadfile --no-loadscope-reorder || passed=1
   tests "$@" -m "alone and not long" || passed=1

@@ -8,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from ansible import constants
+
+from plugins.callback.built_once import CallbackModule
 
 ROOT = Path(__file__).parents[3]
 HOSTS = """
@@ -62,13 +65,25 @@ def test_where_nothing_can_be_kept_each_run_builds_its_own(folder: Path, tmp_pat
     assert "as it was" in plays(folder, tmp_path / "cache")
 
 
+def test_what_somebody_else_has_built_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOTLEY_CACHE", str(tmp_path / "cache"))
+    used = []
+    for name, user in (("own", os.geteuid()), ("other", os.geteuid() + 1)):
+        (tmp_path / name).mkdir()
+        monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path / name))
+        monkeypatch.setattr(os, "geteuid", lambda user=user: user)
+        CallbackModule().v2_playbook_on_start(None)
+        used.append((tmp_path / name / "ansiballz_cache").exists())
+    assert used == [True, False]
+
+
 def test_few_states_are_kept_and_are_nobody_elses_to_write(folder: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    for state in range(6):
+    for state in range(10):
         old = cache / f"modules/{state}"
         old.mkdir(parents=True)
         os.utime(old, (state, state))
     plays(folder, cache)
     *old, ours = sorted((cache / "modules").iterdir(), key=lambda path: path.stat().st_mtime)
-    assert [path.name for path in old] == ["3", "4", "5"]
+    assert [path.name for path in old] == list("3456789")
     assert ours.stat().st_mode & 0o777 == 0o700
