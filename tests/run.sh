@@ -104,7 +104,8 @@ case $part in
   all)
     MOTLEY_NOT_RUN=$(mktemp)
     export MOTLEY_NOT_RUN
-    trap 'kill ${fetching:-} 2>/dev/null; not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
+    fetching=
+    trap '[ -z "$fetching" ] || kill "$fetching" || true; not_run; rm -f "$MOTLEY_NOT_RUN"' EXIT
     echo "what the tests fetch stays below ${envs%/envs}: the lab's base systems, wheels, environments"
     fetch &
     fetching=$!
