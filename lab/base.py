@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab import profile
-from lab.made_once import filling
 from lab.place import CACHE
 from lab.shell import LabError, fetch, run
+from train.cache import build_once
 
 # What an installer's minimal server has, and nothing that bootstrap is there to bring.
 PACKAGES = (
@@ -74,11 +74,13 @@ def built(base: Base) -> bool:
 
 def build(base: Base) -> None:
     """About half a minute and 300 MB; a build that was cut short leaves nothing that looks finished."""
-    with filling(base.root.parent) as unfinished:
-        if unfinished:
-            (unfinished / "offered").mkdir()
-            _bootstrap(base.suite, unfinished)
-            _as_installed(unfinished / "root", base.suite)
+
+    def make(unfinished: Path) -> None:
+        (unfinished / "offered").mkdir()
+        _bootstrap(base.suite, unfinished)
+        _as_installed(unfinished / "root", base.suite)
+
+    build_once(base.root.parent, make)
 
 
 def sources(suite: str) -> str:

@@ -13,11 +13,11 @@ from typing import Any
 
 from lab import disk, real_packages
 from lab.base import Base
-from lab.made_once import filling
 from lab.place import CACHE
 from lab.profile import CLUSTER_HOME, USER
 from lab.shell import run
 from plugins.module_utils.motley import env_files
+from train.cache import build_once
 
 REQUIREMENTS = Path(__file__).parent.parent / "requirements"
 ENV = f"{CLUSTER_HOME}/env"
@@ -44,10 +44,7 @@ def ensure(below: Sequence[Path], name: str, recipe: bytes, install: Callable[[P
     lower = ":".join(str(folder) for folder in below)
     digest = hashlib.sha256(recipe + Path(__file__).read_bytes() + lower.encode()).hexdigest()[:12]
     folder = CACHE / f"layer-{name}-{digest}"
-    with filling(folder) as unfinished:
-        if unfinished:
-            _fill(unfinished, lower, install)
-    return folder / "upper"
+    return build_once(folder, lambda unfinished: _fill(unfinished, lower, install)) / "upper"
 
 
 def _fill(unfinished: Path, lower: str, install: Callable[[Path], None]) -> None:

@@ -16,20 +16,16 @@ from pathlib import Path
 from lab import deb, fake_packages, module_file
 from lab.base import Base
 from lab.deb import Deb
-from lab.made_once import filling
 from lab.place import CACHE
 from lab.shell import run
+from train.cache import build_once
 
 LATER, RENAMED = "later", "renamed"
 
 
 def ensure(base: Base) -> Path:
     """The folder to serve, built once for this base and these simulated packages."""
-    folder = CACHE / f"repository-{_version(base)}"
-    with filling(folder) as unfinished:
-        if unfinished:
-            _fill(unfinished, base)
-    return folder
+    return build_once(CACHE / f"repository-{_version(base)}", lambda unfinished: _fill(unfinished, base))
 
 
 def _fill(folder: Path, base: Base) -> None:

@@ -1,4 +1,4 @@
-"""Keeps the modules that Ansible builds, for as long as their sources stay: each run would build each anew."""
+"""Keeps the modules that Ansible builds, for as long as their sources do not change: each run would build each anew."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ class CallbackModule(CallbackBase):
     CALLBACK_NAME = "built_once"
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        with contextlib.suppress(OSError):  # then this run builds its own
-            kept = Path(os.environ.get("MOTLEY_CACHE") or "~/.cache/motley").expanduser() / "modules"
+        with contextlib.suppress(OSError, ImportError):  # then this run builds its own
+            from train.cache import cache_dir  # noqa: PLC0415  only .venv has the path to it (make_env.sh)
+
+            kept = cache_dir() / "modules"
             built = kept / sources()
             built.mkdir(mode=0o700, parents=True, exist_ok=True)
             if built.stat().st_uid != os.geteuid():  # what lies there is executed
