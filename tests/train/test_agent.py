@@ -126,6 +126,7 @@ def test_a_stranger_who_writes_into_the_store_ends_no_run(data, tmp_path):
     assert "a stranger says so" not in agents.said("node-0") + agents.said("node-1")
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_step_aside.py
 def test_a_launch_for_later_begins_then_and_hours_hold_it_off(data, tmp_path):
     """Outside their hours the run waits and says until when; it begins at its time, not before."""
     one = Agents(tmp_path, ENDLESS | {"dataset": data}, size=1)
@@ -197,6 +198,7 @@ def test_an_agent_that_fails_itself_saves_and_has_not_ended_the_run(data, tmp_pa
     assert [event["step"] for event in agents.steps("node-0")] == list(range(1, 41))
 
 
+@pytest.mark.long  # tests/unit/train/test_safe_stdio.py
 def test_words_that_a_full_disk_does_not_take_end_nothing(data, tmp_path):
     """Of the agents and of their workers; one is lost and comes back, so there is something to say."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "max_steps": 60})
@@ -252,6 +254,7 @@ def test_a_node_whose_worker_aborts_is_left_out_and_named(data, tmp_path):
     agents.stop()
 
 
+@pytest.mark.long  # tests/sim
 def test_who_is_only_slow_is_waited_for(data, tmp_path):
     """Both agents hear each other: how long an exchange waits says nothing."""
     two = Agents(tmp_path, ENDLESS | {"dataset": data, "timeout_s": 6}, size=2)
@@ -261,6 +264,7 @@ def test_who_is_only_slow_is_waited_for(data, tmp_path):
     two.stop()
 
 
+@pytest.mark.long  # test_a_node_that_cannot_train_is_left_out_and_named
 def test_a_node_with_other_data_is_left_out_by_the_majority(three, tmp_path):
     three.stop("node-2")
     three.together("node-0", "node-1", within_s=40)
@@ -295,6 +299,7 @@ def test_a_nan_loss_is_not_tried_again(data, tmp_path):
     assert len(agents.members("node-0", "plan")) == 1
 
 
+@pytest.mark.long  # tests/sim
 def test_a_process_that_always_fails_does_not_go_on_for_ever(data, tmp_path):
     """On one node of two, each time at its first batch: it is skipped, and the head continues alone."""
     agents = Agents(tmp_path, ENDLESS | {"dataset": data, "save_every": 1000}, size=2)

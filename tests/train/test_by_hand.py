@@ -115,6 +115,7 @@ def is_the_truth(steps: dict[int, dict], data: Path, of_steps: int) -> None:
     assert reference.largest_error([steps[step]["loss"] for step in sorted(steps)], truth) < TOLERANCE
 
 
+@pytest.mark.long  # test_exactness.py has unequal processes
 @pytest.mark.parametrize("machines", [12], indirect=True)
 def test_two_one_and_one_processes_are_the_one_of_the_page(machines, data) -> None:
     assert [re.search(r"nproc_per_node=(\d)", each)[1] for each in EACH_ITS_PART] == ["2", "1", "1"]

@@ -1,5 +1,5 @@
-"""`make test-gpu DEVICE=cpu`: every line that a CPU can measure passes here (of each file of the kit one; all in
-test-long), the others are judged on recorded figures. Which those are is fixed in tests/unit/test_gpu_kit.py."""
+"""`make test-gpu DEVICE=cpu`: every line that a CPU can measure passes in test-long, two of them here; the others are
+judged on recorded figures. Which those are is fixed in tests/unit/test_gpu_kit.py."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ import pytest
 import torch
 
 from tests.gpu.line import Place
-from tests.gpu.lines import LINES, PARTS
+from tests.gpu.lines import LINES
 from tests.support import pace
 from tests.train.cluster import ROOT
 from train.models import backends, hf
 
 HAS_UNSLOTH = importlib.util.find_spec("unsloth") is not None
-MEASURED = [[line.name for line in part.LINES if not line.simulated and "unsloth" not in line.needs] for part in PARTS]
-SELDOM = {name for of_a_file in MEASURED for name in of_a_file[1:]}
+ALWAYS = {"exact-hf-16bit", "sigterm"}
 
 
 def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +29,11 @@ def kit(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module", params=["some", pytest.param("all", marks=pytest.mark.long)])
 def lines(request: pytest.FixtureRequest) -> list[str]:
-    return [name for name in LINES if request.param == "all" or name not in SELDOM]
+    return [
+        name
+        for name, line in LINES.items()
+        if request.param == "all" or line.simulated or "unsloth" in line.needs or name in ALWAYS
+    ]
 
 
 @pytest.fixture(scope="module")

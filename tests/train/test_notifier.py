@@ -83,6 +83,7 @@ def test_a_loss_is_told_once_though_the_host_changes(data, tmp_path, server):
     assert server.address not in agents.said("node-2") and "lost-" in agents.said("node-1")
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_notifier.py
 def test_the_end_is_told_by_another_node_where_the_host_cannot(data, tmp_path, server):
     agents = Agents(tmp_path, TINY | {"dataset": data, "max_steps": 10}, size=2)
     bring(agents, "http://127.0.0.1:9/secret", "node-0")
@@ -106,6 +107,7 @@ def test_a_failure_is_told_once(data, tmp_path, server):
     assert line.startswith("failed: run run failed: ") and "the loss is nan" in line
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_notifier.py
 def test_an_address_that_never_answers_delays_no_step(data, tmp_path):
     agents = Agents(tmp_path, TINY | {"dataset": data, "max_steps": 100000}, size=3)
     hangs = agents.home / "hangs"

@@ -29,10 +29,17 @@ def data(tmp_path_factory):
     return cluster.make_rows(tmp_path_factory.mktemp("data"), 60, 4)
 
 
-@pytest.mark.parametrize("sync", ["ddp", "flat"])
-@pytest.mark.parametrize("loss", ["killed", "silent"])
+@pytest.mark.parametrize(
+    ("loss", "sync"),
+    [
+        ("killed", "flat"),
+        ("silent", "ddp"),
+        pytest.param("killed", "ddp", marks=pytest.mark.long),
+        pytest.param("silent", "flat", marks=pytest.mark.long),
+    ],
+)
 def test_who_is_whole_stays_where_another_is_lost_and_comes_back(data, tmp_path, sync, loss):
-    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync}, cold=sync == "flat")
+    agents = Agents(tmp_path, OPTIONS | {"dataset": data, "sync": sync})
     agents.start()
     agents.together(*agents.names, within_s=60, step=4)  # in the second, ddp exchanges its buckets, and cannot be left
     stay, lost = agents.names[:2], agents.names[2]

@@ -71,6 +71,7 @@ def test_every_family_of_the_catalogue_streams(family, tmp_path):
     assert_alike(families.make(family, tmp_path, num_hidden_layers=3))
 
 
+@pytest.mark.long  # test_every_family_of_the_catalogue_streams
 def test_a_real_model_streams():
     folder = model_folder("smollm2-135m")
     held, streamed = (streaming.train(streaming.build(folder, weights=weights), 1) for weights in ("gpu", "stream"))
@@ -130,6 +131,7 @@ def measured(folder, weights, form="16bit"):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.long  # a part of it: test_a_part_of_a_model_needs_memory_for_its_layers_only
 def test_it_needs_less_memory_by_most_of_the_base(large):
     base_mb = sum(file.stat().st_size for file in large.glob("*.safetensors")) / 1e6
     held, streamed = (measured(large, weights) for weights in ("gpu", "stream"))

@@ -56,6 +56,7 @@ def node(tmp_path):
     return Node(tmp_path)
 
 
+@pytest.mark.long  # tests/lab has a run of it
 def test_what_it_prints_and_that_it_is_done_is_written_down(node):
     process = node.start("--lr", "0.1")
     out, err = pace.said_by(process)

@@ -115,7 +115,7 @@ class StatusFile:
             self.state, self.since = state, at
         facts = {"time": round(wall, 3), "since": round(wall - (at - self.since), 3), **facts}
         with contextlib.suppress(OSError):
-            self.world.disk.show(self.file, json.dumps({"state": state, **facts}, indent=1))
+            self.world.disk.show(self.file, json.dumps({"state": state, **facts}))
 
 
 @dataclass

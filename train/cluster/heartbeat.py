@@ -16,7 +16,7 @@ import hmac
 import json
 import secrets
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,9 +29,6 @@ from train.plan.launch.cluster_config import ClusterConfig, Member
 
 ROUNDS = 3
 NO_AGENT = "its machine answers, but no agent runs on it"
-WIRE = {"number": "epoch", "generation": "plan", "reachable": "hears"}
-"""The names that some fields of a status have between nodes."""
-OURS = {wire: ours for ours, wire in WIRE.items()}
 
 
 @dataclass
@@ -123,9 +120,8 @@ class Heartbeat:
         self.beats += 1
         packed, status = self.packed, self.status()
         if packed[0] is not status:  # often the same for many rounds
-            packed = self.packed = status, json.dumps(to_json(status))
+            packed = self.packed = status, json.dumps(asdict(status))
         body = json.dumps({"from": self.config.node, "boot": self.boot, "beat": self.beats, "nonce": nonce})
-        # Its name is another one where workers of two versions could not train together: `said` until November 2026.
         text = f'{body[:-1]}, "status": {packed[1]}}}'.encode()
         return self._mac(text) + b" " + text + b"\n"
 
@@ -212,12 +208,7 @@ class Heartbeat:
                 link.send(self.pack(str(body["nonce"])), deadline)
 
 
-def to_json(status: NodeStatus) -> dict[str, Any]:
-    return _rename(asdict(status), WIRE)
-
-
 def from_json(facts: dict[str, Any]) -> NodeStatus:
-    facts = _rename(facts, OURS)
     generation, verdict = facts["generation"], facts["verdict"]
     return NodeStatus(
         **facts
@@ -228,7 +219,3 @@ def from_json(facts: dict[str, Any]) -> NodeStatus:
             "ledger": Ledger.of(facts["ledger"]),
         }
     )
-
-
-def _rename(facts: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    return {names.get(k, k): _rename(value, names) if isinstance(value, dict) else value for k, value in facts.items()}
