@@ -43,6 +43,7 @@ def until(process: subprocess.Popen[str], start: str) -> None:
     pytest.fail("".join(said))
 
 
+@pytest.mark.long  # tests/unit/lab/test_demo.py
 def test_interrupted_and_killed_it_can_begin_again(lab_allowed: None) -> None:
     stopped = started()
     until(stopped, "  machines")

@@ -123,8 +123,8 @@ ROUNDS: dict[str, list[Fault]] = {
         Fault(LAPTOP, "reinstalled", "host key"),
     ],
 }
-SELDOM = ("unplugged",)
-"""What its faults are found by finds others: in "silence", and where doctor fixes."""
+ALWAYS = ("by hand, heat and power", "access", "silence")
+"""The others are left to make test-long: tests/unit/console/doctor has the judgement of each."""
 MEASURED = {"slow": [], "throttled": ["--limit", HEAD]}
 """Rounds that need the probes which load the machines; a throttled one would slow the measurements of the others."""
 
@@ -236,7 +236,7 @@ def test_an_unknown_node_is_bad_input(doctor: Doctor) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long if name in SELDOM else ()) for name in ROUNDS]
+    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in ROUNDS]
 )
 def test_faults_are_found_by_name_and_node_and_nothing_else_is(doctor: Doctor, name: str) -> None:
     chosen = ROUNDS[name]

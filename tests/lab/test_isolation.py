@@ -75,6 +75,8 @@ def test_two_labs_at_once(trio: Cluster, tmp_path: Path) -> None:
     assert trio["gpu-master"].answers()
 
 
-@pytest.mark.parametrize("profile", ["trio", "pair", "five"])
+@pytest.mark.parametrize(
+    "profile", ["trio", *(pytest.param(name, marks=pytest.mark.long) for name in ("pair", "five"))]
+)
 def test_profiles_keep_their_sum_of_cpu_near_one_core(profile: str) -> None:
     assert 80 <= sum(host.cpu_percent for host in load(profile).hosts) <= 110

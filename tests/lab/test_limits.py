@@ -71,6 +71,7 @@ def test_each_host_gets_its_share_of_a_core(limited: Cluster) -> None:
         assert share_of_a_core(limited, host.name) == pytest.approx(host.spec.cpu_percent / 100, rel=0.1)
 
 
+@pytest.mark.long  # tests/unit/lab
 def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
     host = limited["gpu-master"]
     faults.inject(limited.lab, host, "cpu-throttle", {"percent": 10.0})
@@ -79,6 +80,7 @@ def test_throttling_is_felt_and_lifted(limited: Cluster) -> None:
     assert share_of_a_core(limited, host.name) == pytest.approx(0.6, rel=0.1)
 
 
+@pytest.mark.long  # test_a_slow_link_is_slow…
 def test_limits_are_lifted_again(limited: Cluster) -> None:
     labs.limit(limited.lab, [], on=False)
     for host in limited.hosts:

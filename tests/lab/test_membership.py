@@ -59,6 +59,7 @@ def waits(training: Training, name: str) -> None:
     training.wait(waiting, LOST_S, f"{name} does not wait for the others")
 
 
+@pytest.mark.long  # power cuts are in the story
 @pytest.mark.parametrize(
     ("fault", "victim"),
     [
@@ -85,6 +86,7 @@ def test_a_machine_is_lost_and_comes_back(trio: Training, fault: str, victim: st
     assert any(victim in event["nodes"] for event in trio.members(rest[0], "lost") if event["time"] > began)
 
 
+@pytest.mark.long  # tests/train/test_agent.py
 def test_a_worker_that_runs_out_of_memory_is_replaced(trio: Training) -> None:
     """The kernel picks the process with the highest score: it must be the worker, never the agent."""
     host = trio.host(OLD)
@@ -99,6 +101,7 @@ def test_a_worker_that_runs_out_of_memory_is_replaced(trio: Training) -> None:
     assert host.run("systemctl", "show", "-P", "MainPID", "motley-run").strip() == agent
 
 
+@pytest.mark.long  # tests/train/test_agent.py
 def test_an_agent_that_is_killed_leaves_no_orphan_and_is_started_again(trio: Training) -> None:
     host = trio.host(LAPTOP)
     before = trio.worker_pids(LAPTOP)
@@ -108,6 +111,7 @@ def test_an_agent_that_is_killed_leaves_no_orphan_and_is_started_again(trio: Tra
     trio.together(*trio.names, since=began, within_s=LOST_S)
 
 
+@pytest.mark.long  # tests/sim
 def test_a_stalled_worker_is_found_and_named(trio: Training) -> None:
     began = time.time()
 

@@ -24,7 +24,7 @@ ON = {"trixie": "controller-newest", "forky": "controller"}
 """Base system -> what is locked for it: what a person gets on Python 3.14 is the newest already."""
 
 
-@pytest.fixture(scope="module", params=["trixie", pytest.param("forky", marks=pytest.mark.long)])
+@pytest.fixture(scope="module", params=[pytest.param(suite, marks=pytest.mark.long) for suite in ON])
 def newest(request: pytest.FixtureRequest, lab_allowed: None) -> Seat:
     try:
         return seat(request.param, ON[request.param])

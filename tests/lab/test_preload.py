@@ -71,6 +71,7 @@ def test_other_settings_of_the_environment_are_the_runs_own(person: Person) -> N
     assert person.types("stop").rc == 0 and nothing_is_left(person)
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_preload.py
 def test_a_launch_that_is_refused_leaves_nothing(person: Person) -> None:
     """Where it is killed, a limit ends it: tests/unit/train/cluster/test_preload.py."""
     said = person.launches("-v", resume="fist", starts=True)
@@ -85,6 +86,7 @@ def test_a_launch_that_starts_nothing_or_measures_loads_nothing(person: Person, 
     assert said.rc != 0 and said.out.count("loads: false") == 3 and nothing_is_left(person), said.out
 
 
+@pytest.mark.long  # tests/unit/train/cluster/test_preload.py
 def test_check_mode_loads_nothing(person: Person) -> None:
     said = person.launches("-v", "--check", run="checked", starts=True, **SETTINGS)
     assert said.rc == 0 and said.out.count("loads: false") == 3 and nothing_is_left(person), said.out

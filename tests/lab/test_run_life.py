@@ -202,17 +202,20 @@ def test_a_worker_without_power_and_a_controller_that_dies(person: Person) -> No
         assert re.search(rf"(?m)^{MASTER} +{MASTER}: lost +lost {OLD}", logs) and f"{OLD}  nobody answers" in logs, logs
 
 
+@pytest.mark.long  # test_a_worker_without_power…, tests/sim
 def test_the_head_without_its_cable(person: Person) -> None:
     """Who reads from the head goes on reading from another node."""
     with loses(person, MASTER, "cable-pull"):
         pass
 
 
+@pytest.mark.long  # test_a_worker_without_power…, tests/sim
 def test_a_laptop_that_sleeps_and_wakes(person: Person) -> None:
     with loses(person, LAPTOP, "suspend"):
         pass
 
 
+@pytest.mark.long  # tests/train/test_exactness.py has the balance
 def test_a_node_that_throttles_gets_less(person: Person) -> None:
     following = follows(person)
     following.hears(r"step \d+/50000", BACK_S)  # so long that the usual shares are known
@@ -238,6 +241,7 @@ def test_an_undo_waits_until_the_run_is_stopped(person: Person) -> None:
     pace.until(lambda: step_of(person) > before, 120, "the run does not go on")
 
 
+@pytest.mark.long  # tests/sim
 def test_a_full_disk_is_told_and_costs_that_nodes_checkpoints_alone(person: Person) -> None:
     with suffers(person, OLD, "disk-full"):
         before = step_of(person)
@@ -303,6 +307,7 @@ def test_stop_finds_what_lost_its_files_and_what_was_started_by_hand(person: Per
     assert by_hand.ends(10) == 143
 
 
+@pytest.mark.long  # tests/unit/console/test_interrupt.py
 def test_a_launch_that_is_broken_off_says_what_is_on_and_leaves_nothing_here(person: Person) -> None:
     """By Ctrl-C or SIGTERM before and while nodes start; the same command then continues."""
     launch = ["launch", *asked("run=broken-off", "max_steps=50000", "follow=false")]

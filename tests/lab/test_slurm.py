@@ -32,6 +32,7 @@ def test_it_is_a_slurm_that_gives_each_node_the_cards_it_has(account: Account) -
     assert f"{TWO_CARDS} gpu:rtx4070:2" in account.slurm("sinfo", "-hN", "-o", "%N %G")
 
 
+@pytest.mark.long  # the first launch on Slurm needs it
 def test_what_one_host_writes_to_the_shared_folder_the_others_read(account: Account) -> None:
     account.slurm("sh", "-c", "echo hello >/srv/shared/user/note")
     assert account.person.cluster[OLD].run("cat", "/srv/shared/user/note") == "hello\n"

@@ -11,6 +11,8 @@ from tests.support.bootstrap import Person
 from tests.support.cluster import Cluster
 from tests.support.screen import Screen
 
+pytestmark = pytest.mark.long  # tests/unit/plugins/become/test_any_sudo.py; passwords: roles/test_when_it_breaks.py
+
 CLASSIC, RUST, FREE = "gpu-master", "gpu-worker-1", "gpu-worker-2"
 ROOTS_PASSWORD = "of root alone"
 INSTALL = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update; apt-get -qq -y install sudo-rs"

@@ -34,11 +34,14 @@ def plays(person: Person, role: str, words: str) -> Played:
     )
 
 
-SELDOM = [pytest.param(role, marks=pytest.mark.long) for role in ("power", "gpu_driver", "run")]
-"""They find out about the machine as those do that are quick."""
+SELDOM = [
+    pytest.param(role, marks=pytest.mark.long)
+    for role in ("ssh_trust", "static_ip", "clock", "power", "gpu_driver", "run")
+]
+"""They find out about the machine as firewall does."""
 
 
-@pytest.mark.parametrize("role", ["ssh_trust", "static_ip", "firewall", "clock", *SELDOM])
+@pytest.mark.parametrize("role", ["firewall", *SELDOM])
 def test_a_role_alone_says_what_it_would_do(person: Person, role: str) -> None:
     said = plays(person, role, "--check")
     # An installer leaves the time service as we do, and a lab's host has no card.

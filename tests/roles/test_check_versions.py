@@ -57,6 +57,7 @@ def files(checker: Checker) -> dict[str, str]:
     return {host.name: host.run("sh", "-c", look) for host in checker.person.cluster.hosts}
 
 
+@pytest.mark.long  # test_bootstrap.py has --check
 def test_check_tells_what_the_workspace_would_be_and_makes_nothing(checker: Checker) -> None:
     before = files(checker)
     said = checker.person.types("bootstrap", "--check", phase="workspace")
@@ -66,6 +67,7 @@ def test_check_tells_what_the_workspace_would_be_and_makes_nothing(checker: Chec
     assert files(checker) == before
 
 
+@pytest.mark.long  # test_bootstrap.py has --check
 def test_check_of_the_proof_starts_nothing(checker: Checker) -> None:
     said = checker.person.types("bootstrap", "--check", phase="proof")
     assert said.rc == 0 and set(said.changed().values()) == {0}, said.out
@@ -116,6 +118,7 @@ def test_a_changed_package_and_a_changed_file_are_found_and_mended(checker: Chec
     assert other.run("readlink", f"{HOME}/env") == before
 
 
+@pytest.mark.long  # tests/unit/plugins/modules
 def test_make_goes_back_to_the_environment_before_and_forward_again(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-1"]
     now, before = (host.run("readlink", f"{HOME}/{name}").strip() for name in ("env", "env.previous"))
@@ -145,6 +148,7 @@ def test_undo_takes_the_workspace_away_and_keeps_what_a_run_left(checker: Checke
     assert checker.failures() == []
 
 
+@pytest.mark.long  # tests/unit/console/doctor
 def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
     loaded = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.82.07  Release Build"
@@ -161,6 +165,7 @@ def test_a_library_newer_than_the_loaded_driver_is_found(checker: Checker) -> No
     host.run("rm", library)
 
 
+@pytest.mark.long  # test_a_changed_package_and_a_changed_file…
 def test_another_python_is_found(checker: Checker) -> None:
     host = checker.person.cluster["gpu-worker-2"]
     patch = "/usr/lib/python3/dist-packages/other_python.pth"

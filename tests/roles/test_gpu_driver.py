@@ -219,6 +219,7 @@ def test_a_working_570_stays_and_its_holds_can_be_lifted(old_alone: Owner) -> No
     assert upgrade_would_change(host) == []
 
 
+@pytest.mark.long  # tests/unit/plugins/module_utils/motley
 def test_a_kernel_that_would_come_along_is_not_let_in(old_alone: Owner) -> None:
     """Newer kernels are on offer: the modules that follow them would bring one; those for this kernel are too old."""
     host = old_alone.cluster[OLD]
@@ -244,6 +245,7 @@ def test_it_waits_for_another_program_that_uses_apt(owner: Owner) -> None:
     assert told and int(told[1]) >= 3, say(played, OLD)
 
 
+@pytest.mark.long  # tests/unit/plugins/module_utils/motley
 def test_secure_boot_takes_signed_modules_and_tells_what_its_screen_would_ask(old_alone: Owner) -> None:
     host = old_alone.cluster[OLD]
     faults.inject(old_alone.cluster.lab, host, "secure-boot")
@@ -343,6 +345,7 @@ def test_what_cannot_work_is_refused_before_anything_changes(owner: Owner) -> No
     assert owner.looks(OLD)[OLD] == before[OLD]
 
 
+@pytest.mark.long  # test_bootstrap.py has the compiler
 def test_what_kernels_are_built_with_comes_and_goes_but_for_what_others_need(old_alone: Owner) -> None:
     host, with_compiler = old_alone.cluster[OLD], {"limit": OLD, "motley_gpu_driver_compiler": True}
     before = old_alone.looks(OLD)

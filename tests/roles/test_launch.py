@@ -138,6 +138,7 @@ def losses_of(host: Host, run: str) -> list[float]:
     return [event["loss"] for event in map(json.loads, lines) if event["event"] == "step"]
 
 
+@pytest.mark.long  # tests/train/test_calibrate.py
 def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None:
     settings = {"model": "tiny", "rows_per_step": 12, "max_seq_length": 64, "motley_plan_calibrate": "true"}
     before = tiny.plans(**settings | {"motley_plan_calibrate": "false"})
@@ -151,6 +152,7 @@ def test_a_plan_measures_where_no_run_has_and_remembers_it(tiny: Person) -> None
         assert speed["rows_per_s"] > 0 and speed["fixed_s"] >= 0
 
 
+@pytest.mark.long  # test_a_gated_model_is_fetched_once…
 def test_without_a_token_it_says_how_to_get_and_keep_one(tiny: Person, hub: Hub) -> None:
     hub.behave(gated=[REPOSITORY], token=TOKEN)
     rc, out = launch_llama(tiny, hub)
@@ -211,6 +213,7 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(tiny: Person, tmp_pat
     assert "choose a smaller model" in said.out
 
 
+@pytest.mark.long  # tests/unit/train/plan
 def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-2"]
     faults.inject(tiny.cluster.lab, host, "disk-full", {})
@@ -220,6 +223,7 @@ def test_a_full_disk_is_refused_with_numbers(tiny: Person) -> None:
     assert "leave it out: -e nodes=gpu-master,gpu-worker-1" in said.out
 
 
+@pytest.mark.long  # tests/unit/train/plan
 def test_a_port_that_another_program_has_is_refused(tiny: Person) -> None:
     host = tiny.cluster["gpu-worker-1"]
     listen = "import socket, time; s = socket.create_server(('', 29400)); time.sleep(3600)"

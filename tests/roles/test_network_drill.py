@@ -90,6 +90,7 @@ def test_a_wrong_gateway_is_taken_back_and_the_right_one_works(person: Person) -
     second_try_works(person)
 
 
+@pytest.mark.long  # test_a_wrong_gateway_is_taken_back…
 def test_a_wrong_subnet_is_taken_back_by_the_node_itself(person: Person) -> None:
     elsewhere = {HEAD: "10.88.0.100", VICTIM: "10.88.0.101", OTHER: "10.88.0.102"}
     person.writes(
@@ -105,6 +106,7 @@ def test_a_wrong_subnet_is_taken_back_by_the_node_itself(person: Person) -> None
     second_try_works(person)
 
 
+@pytest.mark.long  # tests/unit/plugins/modules/test_netplan_change.py
 def test_a_way_back_that_is_not_done_yet_is_waited_for(person: Person) -> None:
     """The address may be there seconds before the node has told it to the network."""
     unit = ("--unit=motley-network-rollback", "sleep", str(min(55, pace.seconds(10))))
@@ -155,7 +157,7 @@ def test_a_controller_killed_in_the_middle_does_no_harm(person: Person) -> None:
     second_try_works(person)
 
 
-@pytest.mark.parametrize("verb", ["bootstrap", "undo"])
+@pytest.mark.parametrize("verb", ["bootstrap", pytest.param("undo", marks=pytest.mark.long)])
 def test_a_controller_stopped_before_the_change_is_proven_goes_on_at_once(person: Person, verb: str) -> None:
     """The node is at its new address, and was to leave it soon."""
     person.writes(**taken_back_soon())
@@ -179,6 +181,7 @@ def test_a_power_cut_during_the_change_does_no_harm(person: Person) -> None:
     second_try_works(person)
 
 
+@pytest.mark.long  # tests/unit/plugins/filter/test_netplan.py
 def test_a_renamed_card_keeps_its_address_and_the_second_is_as_installed(person: Person) -> None:
     host = person.cluster[VICTIM]
     one_node.moves(one_node.planned(host))

@@ -128,6 +128,7 @@ def test_the_owners_wifi_password_is_in_its_file_alone(person: Person) -> None:
     assert traces([person.cluster[DESKTOP]], WIFI_PASSWORD, person.folder.parent) == []
 
 
+@pytest.mark.long  # tests/unit/plugins/filter/test_netplan.py
 def test_cloud_init_no_longer_writes_the_network_until_an_undo(person: Person) -> None:
     host = person.cluster[SERVER]
     lan, spare = host.spec.nics
@@ -187,6 +188,7 @@ LIVED_IN = (
 )
 
 
+@pytest.mark.long  # tests/unit/plugins/module_utils/motley/test_undo_record.py
 def test_an_old_line_for_a_nodes_name_is_taken_out_and_comes_back_byte_for_byte(person: Person) -> None:
     host = person.cluster[ROUTER]
     host.run("sh", "-c", "cat > /etc/hosts", stdin=LIVED_IN)

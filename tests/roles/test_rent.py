@@ -85,6 +85,7 @@ def test_nothing_of_home_goes_there_and_a_watcher_brings_back_what_nobody_uses(r
     assert "the market has ended it" in renter.types("rented").stdout
 
 
+@pytest.mark.long  # tests/unit/console/rent
 def test_a_machine_that_cannot_be_proven_goes_back_at_once(renter: Renter) -> None:
     variables = renter.inventory / "group_vars/cluster.yml"
     variables.write_text(variables.read_text().replace(LAB_S, "\nmotley_workspace_disk_gb: 9000\n"))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.roles.test_loopback import console
 from tests.support import pace
 from tests.support.live_run import NODES, LiveRun
 
 
+@pytest.mark.long  # tests/lab/test_run_life.py
 def test_an_undo_changes_nothing_until_the_run_is_stopped(tmp_path: Path) -> None:
     with LiveRun(tmp_path / "live") as run:
         for node in NODES:

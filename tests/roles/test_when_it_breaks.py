@@ -55,6 +55,7 @@ def test_wrong_passwords_and_refused_sudo_are_named_together(person: Person) -> 
     assert nothing_changed(person), said.out
 
 
+@pytest.mark.long  # tests/unit/plugins/become/test_any_sudo.py
 @pytest.mark.spoils(VICTIM, OTHER)
 def test_sudo_answers_in_a_language_that_is_understood_and_apt_that_is_busy_is_waited_for(person: Person) -> None:
     """What a machine of a German says to a wrong password is no refusal to anybody who listens for English."""
@@ -88,6 +89,7 @@ def test_programs_on_a_german_machine_are_asked_in_english(person: Person) -> No
     assert host.run("sort", "-u", "/tmp/german") == ""
 
 
+@pytest.mark.long  # tests/unit/plugins
 @pytest.mark.spoils(VICTIM)
 def test_an_sshd_that_takes_keys_from_elsewhere_is_told_and_no_password_is_blamed(person: Person) -> None:
     host, settings = person.cluster[VICTIM], "/etc/ssh/sshd_config.d/10-keys.conf"
@@ -101,6 +103,7 @@ def test_an_sshd_that_takes_keys_from_elsewhere_is_told_and_no_password_is_blame
     person.bootstraps(phase="ssh_trust", limit=VICTIM)
 
 
+@pytest.mark.long  # tests/unit/plugins
 def test_nodes_of_different_releases_or_processors_are_told_before_anything_changes(person: Person) -> None:
     """One environment serves all nodes: whoever learns that after the driver has lost half an evening."""
     person.writes(motley_python_env_manage=True)
@@ -144,6 +147,7 @@ def test_a_reinstalled_node_is_noticed_and_pinned_again_on_request(person: Perso
     assert person.cluster[HEAD].outcome(*asked, "-o", f"HostName={at}", VICTIM, "true").returncode == 0
 
 
+@pytest.mark.long  # tests/unit/plugins
 @pytest.mark.spoils(VICTIM, OTHER)
 def test_one_machine_listed_twice_is_told_from_a_copied_disk(person: Person) -> None:
     one, other = person.cluster[VICTIM], person.cluster[OTHER]
@@ -208,6 +212,7 @@ def agent_with_six_keys(folder: Path) -> Iterator[str]:
         agent.wait()
 
 
+@pytest.mark.long  # tests/unit/plugins/modules/test_apt_packages.py
 @pytest.mark.spoils(VICTIM, OTHER)
 def test_a_full_disk_and_apt_that_stays_busy_are_named_together_and_lose_nothing(person: Person) -> None:
     hosts = person.cluster[VICTIM].run("cat", "/etc/hosts")
