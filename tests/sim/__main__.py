@@ -35,9 +35,9 @@ def many(first: int, last: int) -> int:
 
 
 def hunt(name: str) -> int:
-    with mutants.applied(mutants.named(name)) as run:
-        seed = run("0", "1000")
-        seed = run(str(STRANGERS), str(STRANGERS + 1000)) if seed is None else seed
+    with mutants.applied(mutants.named(name)) as breaks:
+        seed = breaks(range(1000))
+        seed = breaks(range(STRANGERS, STRANGERS + 1000)) if seed is None else seed
     print(f"{name}: {'seed ' + str(seed) if seed is not None else 'not found within 1000 seeds, nor with a stranger'}")
     return 0 if seed is not None else 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+FIRST_BROKEN = """
+import sys
+from tests.sim.search import first_broken
+print(*(first_broken(range(*map(int, sys.argv[1:]))) or ())[:1])
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +42,8 @@ def named(name: str) -> Mutant:
 
 
 @contextlib.contextmanager
-def applied(mutant: Mutant) -> Iterator[Callable[..., int | None]]:
-    """A copy of the product with this fault; called with the words of tests.sim it returns the seed that broke it."""
+def applied(mutant: Mutant) -> Iterator[Callable[[range], int | None]]:
+    """A copy of the product with this fault; called with seeds it returns the first that breaks it."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         shutil.copytree(REPOSITORY / "train", root / "train", ignore=shutil.ignore_patterns("__pycache__"))
@@ -49,13 +53,10 @@ def applied(mutant: Mutant) -> Iterator[Callable[..., int | None]]:
         assert text.count(mutant.old) == 1, f"{mutant.name}: {mutant.file} has this {text.count(mutant.old)} times"
         file.write_text(text.replace(mutant.old, mutant.new))
 
-        def run(*words: str) -> int | None:
-            command = [sys.executable, "-m", "tests.sim", *words]
+        def breaks(seeds: range) -> int | None:
+            command = [sys.executable, "-c", FIRST_BROKEN, str(seeds.start), str(seeds.stop)]
             said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-            assert said.returncode in (0, 1), said.stderr
-            if said.returncode == 0:
-                return None
-            found = re.match(r"seed (\d+)", said.stdout)
-            return int(found[1]) if found else int(words[0])
+            assert said.returncode == 0, said.stderr
+            return int(said.stdout) if said.stdout.strip() else None
 
-        yield run
+        yield breaks

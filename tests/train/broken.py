@@ -427,6 +427,18 @@ def slow_disk(seconds: int) -> None:
     staging.shutil.copytree = slow
 
 
+def held_disk() -> None:
+    """The agent's: what it brings to the disk waits until somebody lays a file "go" beside it."""
+    copy = staging.shutil.copytree
+
+    def held(source, target, **how):
+        while not target.with_name("go").exists():
+            time.sleep(0.02)
+        return copy(source, target, **how)
+
+    staging.shutil.copytree = held
+
+
 def slow_save(seconds: int) -> None:
     """The worker's: as of many weights, of which its start tells."""
     write, told = checkpoint.write, events.EventLog.write
