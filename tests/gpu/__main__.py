@@ -6,8 +6,8 @@
     make test-gpu DEVICE=cpu                              what a CPU can do of it; the rest is judged on recorded ones
 
 Any Python with torch will do; what is missing is said: skipped: needs …. Nothing is fetched, no setting of a card is
-changed, nothing stays running. Results lie in results/test-gpu, with to-post.md, the one file to post: it has no name,
-address or path of yours. Ends with 1 if a line failed.
+changed, nothing stays running. Results lie in results/test-gpu. All of them are in to-post.md there: it has no name, no
+address and no path of yours. Ends with 1 if a line failed.
 """
 
 from __future__ import annotations
@@ -70,13 +70,9 @@ def run(args: argparse.Namespace) -> int:
     say(f"{machine.name} · results in {args.results}")
     found = list(go_through(lines, machine, args))
     whole, date = with_earlier(found, machine, args.results), time.strftime("%Y-%m-%d")
-    (args.results / post.NAME).write_text(post.post(machine, whole, date))
-    say(
-        "",
-        *table(machine, whole, date),
-        "",
-        f"post this file: {args.results / post.NAME} (it has no name, address or path)",
-    )
+    file = args.results / post.file_name(machine)
+    file.write_text(post.post(machine, whole, date))
+    say("", *table(machine, whole, date), "", f"please post this file, it has no name, address or path: {file}")
     return 1 if any(one["state"] == "failed" for one in found) else 0
 
 

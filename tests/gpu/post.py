@@ -17,7 +17,6 @@ from tests.gpu.machine import ROOT, Machine
 from tests.gpu.results import Result, code_hash
 from tests.gpu.table import table
 
-NAME = "to-post.md"
 MOST = 16
 """Of a list: what is longer is a log."""
 LOGIN = re.compile(r"[\w.+-]+@[\w.-]+")
@@ -26,6 +25,10 @@ HARDWARE = re.compile(r"\b(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}\b|\b(?:en|wl)x[0-9a-
 IPV4 = re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d)")
 IPV6 = re.compile(r"(?<![\w.:])[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*(?!\w)", re.IGNORECASE)
 Words = dict[str, str]
+
+
+def file_name(machine: Machine) -> str:
+    return f"to-post{'-pair' if machine.pair else ''}.md"
 
 
 def post(machine: Machine, results: list[Result], date: str) -> str:
