@@ -68,8 +68,8 @@ def readme(found: Middle) -> str:
     rows = ", ".join(map(str, found.rows[:-1]))
     return paragraphs(
         f"**{capital(found.reached)}** ([benchmarks](docs/{SECTION})). With equal shares all wait for the slowest: 3 × "
-        f"{min(found.alone)} = {found.even} at most, so unequal ones are {found.over_even} as fast. A *row* is a piece "
-        "of training text, a *step* one update of the model.",
+        f"{min(found.alone)} = {found.even} at most, so shares by speed are {found.over_even} as fast. A *row* is a "
+        "piece of training text, a *step* one update of the model.",
         f"![One step of {ROWS} rows. With 8 rows each, the fast machines wait for the slowest. With {rows} and "
         f"{found.rows[-1]} rows, all three finish together.](docs/shares.svg)",
     )

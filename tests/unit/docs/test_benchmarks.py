@@ -178,7 +178,7 @@ ADDED = (
     r"make ([\d.]+), ([\d.]+) and ([\d.]+) rows of training data a second alone make ([\d.]+) together: (\d+) % of "
     r"their sum \(([\d.]+)\), ([\d.]+) times as fast as the fastest alone"
 )
-EVEN = r"3 × ([\d.]+) = ([\d.]+) at most, so unequal ones are ([\d.]+) times"
+EVEN = r"3 × ([\d.]+) = ([\d.]+) at most, so shares by speed are ([\d.]+) times"
 
 
 def adds_up(text: str) -> bool:
