@@ -140,7 +140,7 @@ def bootstrap(found: Found) -> Iterator[Line]:
 
 
 def look(found: Found) -> Iterator[Line]:
-    for what, aim in (("check-versions", "≤ 5 s"), ("doctor", "≤ 30 s"), ("make plan", "")):
+    for what, aim in (("check-versions", "≤ 5 s"), ("doctor", "≤ 30 s"), ("plan", "")):
         yield what, spread([run[what] for run in found["asked"]], "{:.1f} s"), aim
 
 
@@ -150,7 +150,7 @@ def demo(found: Found) -> Iterator[Line]:
     for part, aim in AIMS.items():
         if runs := found.get(part):
             yield (
-                f"`make demo` a second time, {TITLES[part]}",
+                f"`./motley demo` a second time, {TITLES[part]}",
                 each(runs, lambda run: sum(run["seconds"].values()), "{:.0f} s"),
                 aim,
             )
