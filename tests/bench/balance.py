@@ -6,12 +6,12 @@ python -m tests.bench.balance trio pair throttle peer --repeats 1
 
 from __future__ import annotations
 
-import statistics
 import sys
 from collections.abc import Callable
+from itertools import zip_longest
 
 from lab.lab import Lab
-from tests.bench.page import Figures, bench, row
+from tests.bench.page import Figures, bench, over, row
 from tests.bench.speed import COUNTER, MICRO_BATCH, measured, rows_per_second
 from tests.support import torchrun
 from tests.support.torchrun import AT, Training
@@ -24,11 +24,8 @@ NAME = "balance"
 
 
 def trio(lab: Lab) -> Figures:
-    alone = [
-        rows_per_second([host], rows=8, skip=1, count=count) for host, count in zip(lab.hosts, (10, 6, 4), strict=True)
-    ]
     even = rows_per_second(lab.hosts, rows=ROWS, skip=1, count=3, balance="even")
-    return {"alone": alone, "even": even, "auto": rows_per_second(lab.hosts, rows=ROWS, skip=2 * QUIET, count=15)}
+    return {"even": even, "auto": rows_per_second(lab.hosts, rows=ROWS, skip=2 * QUIET, count=15)}
 
 
 def peer(lab: Lab) -> Figures:
@@ -81,26 +78,8 @@ def main() -> int:
 
 
 def table(found: dict[str, list[Figures]]) -> list[str]:
-    trios, pairs, moves = found.get("trio", []), found.get("pair", []), found.get("throttle", [])
-    lines = ["| what | measured | aim |", "| --- | --- | --- |"]
-    if trios:
-        alone = " + ".join(f"{statistics.median(t['alone'][i] for t in trios):.1f}" for i in range(3))
-        lines += [
-            f"| rows/s of each alone | {alone} | |",
-            row("rows/s together, balanced", [t["auto"] for t in trios], "{:.1f}"),
-            row(
-                "… of the sum of the three alone, one after another",
-                [t["auto"] / sum(t["alone"]) for t in trios],
-                "{:.0%}",
-            ),
-            row("rows/s together, even split", [t["even"] for t in trios], "{:.1f}"),
-            row("balanced over even", [t["auto"] / t["even"] for t in trios], "{:.2f}×", "≥ 2.1×"),
-        ]
-    if peers := [p["peer"] for p in found.get("peer", [])]:
-        lines.append(row("rows/s together, HF Trainer + DDP (even)", peers, "{:.1f}"))
-        if trios:
-            auto = statistics.median(t["auto"] for t in trios)
-            lines.append(row("balanced over HF Trainer + DDP", [auto / p for p in peers], "{:.2f}×"))
+    pairs, moves = found.get("pair", []), found.get("throttle", [])
+    lines = [*one_by_one(found), "| what | measured | aim |", "| --- | --- | --- |"]
     if pairs:
         lines.append(
             row(
@@ -114,6 +93,22 @@ def table(found: dict[str, list[Figures]]) -> list[str]:
         if moves:
             lines.append(row(f"steps to follow a node that {SAYS[what]}", [m[what] for m in moves], "{:.0f}", "≤ 10"))
     return lines
+
+
+def one_by_one(found: dict[str, list[Figures]]) -> list[str]:
+    """A line for each repeat, whose ratios are of its own figures."""
+    heads = ("repeat", "rows/s together, balanced", "even split", "balanced over even, aim ≥ 2.1×")
+    lines = [f"| {' | '.join(heads)} | HF Trainer + DDP (even) | balanced over it |", "| --- |" + " --- |" * 5]
+    for number, (trio, peer) in enumerate(zip_longest(found.get("trio", []), found.get("peer", [])), 1):
+        cells = [""] * 5
+        if trio:
+            cells[:3] = [f"{trio['auto']:.1f}", f"{trio['even']:.1f}", f"{over(trio['auto'], trio['even']):.2f}×"]
+        if peer:
+            cells[3] = f"{peer['peer']:.1f}"
+        if trio and peer:
+            cells[4] = f"{over(trio['auto'], peer['peer']):.2f}×"
+        lines.append(f"| {number} | {' | '.join(cells)} |")
+    return [*lines, ""] if len(lines) > 2 else []
 
 
 SAYS = {"throttled": "is throttled from 30 to 15 %", "recovered": "recovers"}

@@ -1,9 +1,9 @@
-"""Where the seconds of `make demo` go: as root in the lab, its fast form, and in folders.
+"""Where the seconds of `./motley demo` go: as root in the lab, its fast form, and in folders.
 
     make bench PARTS=demo
     python -m tests.bench.demo fast --repeats 1
 
-Type `make demo` once before, or the downloads of a first time are measured too.
+Type `./motley demo` once before, or the downloads of a first time are measured too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from train.runlog.tail import read
 
 NAME = "demo"
 WORDS = {"lab": [], "fast": ["--fast"], "folders": ["--folders"]}
-TITLES = {"lab": "as root, in the lab", "fast": "`DEMO_FAST=1`", "folders": "in folders, without root"}
+TITLES = {"lab": "as root, in the lab", "fast": "with `--fast`", "folders": "in folders, without root"}
 AIMS = {"lab": "≤ 4 min", "fast": "≤ 2 min", "folders": ""}
 RESULTS = REPOSITORY / "results/demo" / NODES
 

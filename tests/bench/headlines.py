@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
-from tests.bench.page import Figures, kept, spread, taken
+from tests.bench import front
+from tests.bench.page import Figures, kept, over, spread, taken
 
 NAME = "headlines"
 LARGE_MB = 160
@@ -29,25 +30,26 @@ def each(runs: list[Figures], value: Callable[[Any], float], form: str) -> str:
     return spread([value(run) for run in runs], form)
 
 
-def balance(found: Found) -> Iterator[Line]:
-    peers = [run["peer"] for run in found.get("peer", [])]
-    if trios := found.get("trio"):
-        auto = median(run["auto"] for run in trios)
-        yield (
-            "unequal machines (60, 30, 15 % of a core) over an even split",
-            each(trios, lambda run: run["auto"] / run["even"], "{:.2f}×"),
-            "1×",
-        )
-        if peers:
-            yield "… over transformers' Trainer under DDP", spread([auto / peer for peer in peers], "{:.2f}×"), "1×"
-
-
 def turns(found: Found) -> Iterator[Line]:
+    every = [turn for run in found[front.ROWS] for turn in zip(run["auto"], run["alone"], strict=True)]
+    yield (
+        f"unequal machines (60, 30, 15 % of a core) over the fastest alone, {front.ROWS} rows a step",
+        spread([together / max(alone) for together, alone in every], "{:.2f}×", "turns"),
+        "1×",
+    )
+    over_even = [together / len(alone) / min(alone) for together, alone in every]
+    yield "… over the most that equal shares allow", spread(over_even, "{:.1f}×", "turns"), "1×"
     for rows in ("8", "24", "96"):
         if runs := found.get(rows):
             reached, allowed = ([r for run in runs for r in run[what]] for what in ("of the sum", "whole rows"))
             limit = f"{min(1, median(allowed)):.0%}: whole rows; aim 95 %"
             yield f"… of their three speeds added, {rows} rows a step", spread(reached, "{:.0%}", "turns"), limit
+
+
+def balance(found: Found) -> Iterator[Line]:
+    if runs := list(zip(found.get("trio", []), found.get("peer", []), strict=False)):
+        over_peer = [over(trio["auto"], peer["peer"]) for trio, peer in runs]
+        yield "… over transformers' Trainer under DDP", spread(over_peer, "{:.2f}×"), "1×"
 
 
 def predict(found: Found) -> Iterator[Line]:
@@ -138,7 +140,7 @@ def bootstrap(found: Found) -> Iterator[Line]:
 
 
 def look(found: Found) -> Iterator[Line]:
-    for what, aim in (("check-versions", "≤ 5 s"), ("doctor", "≤ 30 s"), ("make plan", "")):
+    for what, aim in (("check-versions", "≤ 5 s"), ("doctor", "≤ 30 s"), ("plan", "")):
         yield what, spread([run[what] for run in found["asked"]], "{:.1f} s"), aim
 
 
@@ -148,7 +150,7 @@ def demo(found: Found) -> Iterator[Line]:
     for part, aim in AIMS.items():
         if runs := found.get(part):
             yield (
-                f"`make demo` a second time, {TITLES[part]}",
+                f"`./motley demo` a second time, {TITLES[part]}",
                 each(runs, lambda run: sum(run["seconds"].values()), "{:.0f} s"),
                 aim,
             )
@@ -193,8 +195,8 @@ def scaling(found: Found) -> Iterator[Line]:
 
 
 SECTIONS: tuple[tuple[str, str, Callable[[Found], Iterator[Line]]], ...] = (
-    ("balance", "Unequal machines", balance),
     ("turns", "Unequal machines", turns),
+    ("balance", "Unequal machines", balance),
     ("scaling", "Unequal machines", scaling),
     ("faults", "Losing machines and getting them back", faults),
     ("engines", "Beside torchrun elastic and torchft", engines),

@@ -96,5 +96,10 @@ def spread(values: Sequence[float], form: str, of: str = "runs") -> str:
     return f"{median} ({low}–{high}, {len(values)} {of})"
 
 
+def over(one: float, other: float) -> float:
+    """Of the two as they are shown, so that a reader who divides finds the same."""
+    return round(one, 1) / round(other, 1)
+
+
 def row(what: str, values: Sequence[float], form: str, aim: str = "") -> str:
     return f"| {what} | {spread(values, form)} | {aim} |"

@@ -6,7 +6,8 @@
     make test-gpu DEVICE=cpu                              what a CPU can do of it; the rest is judged on recorded ones
 
 Any Python with torch will do; what is missing is said: skipped: needs …. Nothing is fetched, no setting of a card is
-changed, nothing stays running. Results lie in results/test-gpu, with the table. Ends with 1 if a line failed.
+changed, nothing stays running. Results lie in results/test-gpu. All of them are in to-post.md there: it has no name, no
+address and no path of yours. Ends with 1 if a line failed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.gpu import results
+from tests.gpu import post, results
 from tests.gpu.line import Line, Verdict
 from tests.gpu.lines import LINES
 from tests.gpu.machine import ROOT, TRAINER, Machine, look
@@ -68,9 +69,10 @@ def run(args: argparse.Namespace) -> int:
     args.results.mkdir(parents=True, exist_ok=True)
     say(f"{machine.name} · results in {args.results}")
     found = list(go_through(lines, machine, args))
-    text = table(machine, with_earlier(found, machine, args.results), time.strftime("%Y-%m-%d"))
-    (args.results / "table.md").write_text("\n".join(text) + "\n")
-    say("", *text)
+    whole, date = with_earlier(found, machine, args.results), time.strftime("%Y-%m-%d")
+    file = args.results / post.file_name(machine)
+    file.write_text(post.post(machine, whole, date))
+    say("", *table(machine, whole, date), "", f"please post this file, it has no name, address or path: {file}")
     return 1 if any(one["state"] == "failed" for one in found) else 0
 
 

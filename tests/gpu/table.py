@@ -15,7 +15,9 @@ def table(machine: Machine, results: list[Result], date: str) -> list[str]:
     lines = [f"{where}; {date}; {versions(machine)}.", "", "| line | what | result |", "|---|---|---|"]
     for found in results:
         when = f" ({found['date']})" if found.get("date", date) != date else ""
-        lines.append(f"| {found['line']} | {found['about']} | **{found['state']}**{when}: {cell(found['sentence'])} |")
+        took = f" in {found['seconds']:.0f} s" if "seconds" in found else ""
+        said = f"**{found['state']}**{took}{when}: {cell(found['sentence'])}"
+        lines.append(f"| {found['line']} | {found['about']} | {said} |")
     return [*lines, "", f"{totals(results)}."]
 
 

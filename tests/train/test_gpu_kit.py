@@ -52,7 +52,7 @@ def test_every_line_passes_is_simulated_or_lacks_unsloth_alone(lines: list[str],
         if name in lines
     }
     assert states == wanted
-    assert (results / "table.md").read_text().count("\n| ") == len(lines) + 1
+    assert (results / "to-post.md").read_text().count("\n| ") == len(lines) + 1
     assert not [file.name for file in results.iterdir() if file.name.startswith(".")], "it left a folder behind"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.gpu import __main__ as kit
-from tests.gpu import machine, process, results
+from tests.gpu import machine, post, process, results
 from tests.gpu.line import UNSLOTH_S, Line, Place, Verdict
 from tests.gpu.lines import LINES
 from tests.gpu.machine import NEEDS, Machine
@@ -76,6 +76,45 @@ def test_the_table_keeps_what_was_found_before(tmp_path: Path) -> None:
     now = [results.result(LINES["ask"], "passed", "right"), results.result(LINES["triton"], "passed", "2 s")]
     assert [one["line"] for one in kit.with_earlier(now, HOME, tmp_path)] == ["triton", "sigterm", "ask"]
     assert len(kit.with_earlier(now, replace(HOME, driver="570.1"), tmp_path)) == 2
+
+
+PRIVATE = (
+    "anna", "tower", "secret-plan", "/home/", "192.168.1.23", "192.168.1.31", "fd00::1:2", "02:00:00:aa:bb:cc",
+    "enx020000aabbcc", "me@tower.lan", "gpu-master",
+)  # fmt: skip
+
+
+def test_the_file_to_post_has_what_helps_and_nothing_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(post.socket, "gethostname", lambda: "tower")
+    monkeypatch.setattr(post.getpass, "getuser", lambda: "anna")
+    monkeypatch.setenv("HOME", "/home/anna")
+    why = (
+        "it ended with 1: no file ~/.motley-vault, '/home/anna/secret-plan/a.py' nor /srv/secret-plan on tower for "
+        "anna: me@tower.lan at 192.168.1.23:22, 192.168.1.31. fd00::1:2 (02:00:00:aa:bb:cc, enx020000aabbcc) gpu-master"
+    )
+    values = {"gpus": {"gpu-master": ["NVIDIA GeForce RTX 4070"]}, "per_s": 2149.9, "tried": [8, 4], "words": ["anna"],
+              "logs": {"gpu-master": {"events": [{"step": 1}]}}, "long": list(range(99))}  # fmt: skip
+    home = replace(HOME, pair=("gpu-master", "gpu-worker-1"))
+    told = results.keep(tmp_path, LINES["pair-kill"], home, Verdict(False, why), values=values, seconds=12.3)
+    text = post.post(home, [told, results.result(LINES["triton"], "skipped", "needs a C compiler")], "2026-11-28")
+    assert [word for word in PRIVATE if word in text] == []
+    assert (post.file_name(HOME), post.file_name(home)) == ("to-post.md", "to-post-pair.md")
+    for kept in (
+        "RTX 4070, 12.0 GiB, compute capability 8.9",
+        "driver 580.95.05",
+        "torch 2.13.0",
+        "Linux ",
+        " threads, ",
+    ):
+        assert kept in text
+    assert "- card of the first machine: NVIDIA GeForce RTX 4070\n" in text
+    assert "**failed** in 12 s: it ended with 1: no file (path)" in text and "needs a C compiler" in text
+    assert '{"line": "pair-kill", "seconds": 12.3, "figures": {"per_s": 2149.9, "tried": [8, 4]}}' in text
+
+
+def test_a_rate_or_a_version_is_no_path_and_no_address() -> None:
+    said = "1 498 tokens/s and/or 2.13.0 at 12:30:45, 8 % (1/2), test_x.py::test_y, 1.2e-5"
+    assert post.without_private(said, {"tower": "(host)"}) == said
 
 
 # -- a line's process ------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from tests.bench import (
     engines,
     fan_out,
     faults,
+    front,
     headlines,
     launch,
     page,
@@ -164,22 +165,59 @@ def test_tables_are_made_of_medians_with_their_spread() -> None:
     assert "| down | 0.2 s (one run) |" in lab_life.table({"bookworm": [life]})
 
 
-def test_the_front_page_has_the_measured_figures() -> None:
-    measured = page.PAGE.read_text()
-    (found,) = re.findall(r"\| balanced over even \| ([\d.]+)× \(([\d.]+)×–([\d.]+)×, (\d+) runs\)", measured)
-    middle, low, high = (f"{float(number):.1f}" for number in found[:3])
-    words = {"2": "two", "3": "three", "4": "four", "5": "five"}
-    front = " ".join((page.REPOSITORY / "README.md").read_text().split())
-    told = f"{middle} times as fast as an even split** ({low} to {high} in {words[found[3]]} runs)"
-    (together,) = re.findall(r"rows/s together, balanced \| ([\d.]+)", measured)
-    (even,) = re.findall(r"rows/s together, even split \| ([\d.]+)", measured)
-    (speeds,) = re.findall(r"rows/s of each alone \| ([\d.+ ]+) \|", measured)
-    alone = speeds.split(" + ")
-    assert f"**{float(together) / float(alone[0]):.1f} times as fast as the fastest machine alone, {told}" in front
-    told = f"{', '.join(alone[:-1])} and {alone[-1]} rows of training data a second alone make {together} together"
-    assert f"{told}, and {even}" in front
-    picture = (page.REPOSITORY / "docs/shares.svg").read_text()
-    assert all(picture.count(f"{speed} rows/s") == 2 for speed in alone)
+def test_what_pages_say_of_speed_is_made_of_the_measured_figures() -> None:
+    found = front.middle()
+    for file in front.PAGES:
+        text = file.read_text()
+        assert tables.with_speed(file, text, found) == text, f"{file.name}: python -m tests.bench.tables"
+    assert front.PICTURE.read_text() == front.picture(found)
+    assert front.picture(found).count(f"{found.alone[-1]} rows/s") == 2
+
+
+ADDED = (
+    r"make ([\d.]+), ([\d.]+) and ([\d.]+) rows of training data a second alone make ([\d.]+) together: (\d+) % of "
+    r"their sum \(([\d.]+)\), ([\d.]+) times as fast as the fastest alone"
+)
+EVEN = r"3 × ([\d.]+) = ([\d.]+) at most, so shares by speed are ([\d.]+) times"
+
+
+def adds_up(text: str) -> bool:
+    """What a page says of speed, by its own figures."""
+    said = " ".join(text.split())
+    ((*alone, together, percent, whole, faster),) = (map(float, found) for found in re.findall(ADDED, said))
+    right = [round(sum(alone), 1) == whole, round(100 * together / whole) == percent]
+    right += [round(together / max(alone), 2) == faster]
+    for slowest, most, over in (map(float, found) for found in re.findall(EVEN, said)):
+        right += [slowest == min(alone), round(3 * slowest, 1) == most, round(together / most, 1) == over]
+    return all(right)
+
+
+def test_what_a_page_says_of_speed_adds_up() -> None:
+    for file in front.PAGES:
+        assert adds_up(file.read_text()), file.name
+    said = front.readme(front.Middle(alone=(20.0, 10.0, 5.0), together=31.5, rows=(14, 7, 3)))
+    said = " ".join(said.split())
+    assert adds_up(said)
+    for right, wrong in (
+        ("(35.0)", "(35.1)"),
+        ("90 %", "91 %"),
+        ("1.57", "1.59"),
+        ("15.0 at", "15.1 at"),
+        ("2.1", "2.3"),
+    ):
+        assert right in said and not adds_up(said.replace(right, wrong)), right
+
+
+def test_a_ratio_of_a_table_is_that_of_its_own_figures() -> None:
+    runs = {"trio": [{"auto": 32.948, "even": 13.428}], "peer": [{"peer": 12.72}, {"peer": 12.0}]}
+    lines = balance.table(runs)
+    assert lines[2] == "| 1 | 32.9 | 13.4 | 2.46× | 12.7 | 2.59× |" and lines[3] == "| 2 |  |  |  | 12.0 |  |"
+    shown = re.findall(
+        r"(?m)^\| \d \| ([\d.]+) \| ([\d.]+) \| ([\d.]+)× \| ([\d.]+) \| ([\d.]+)× \|$", page.PAGE.read_text()
+    )
+    assert shown
+    for together, even, over_even, peer, over_peer in (map(float, line) for line in shown):
+        assert round(together / even, 2) == over_even and round(together / peer, 2) == over_peer
 
 
 def test_who_never_trained_again_has_repeated_nothing_that_counts() -> None:
