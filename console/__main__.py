@@ -14,7 +14,7 @@ from typing import NoReturn
 from console import front, interrupt, make_words, while_rented
 from console.infra.kubernetes import not_there
 from console.inventory.check import check
-from console.inventory.finding import Finding, nearest, unknown
+from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
@@ -43,12 +43,12 @@ def main() -> int:
 
 def run_verb(verb: str, words: list[str]) -> int:
     called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
-    if verb in ("", "help", "-h", "--help"):
-        return front.main(["help"])
+    if verb in (*front.HELP, *front.VERSION):
+        return front.main([verb, *words])
     interrupt.listen_to_sigterm()
     try:
         if verb not in VERBS:
-            raise BadInput(f"./motley has no verb '{verb}'", fix=nearest(verb, VERBS, otherwise="fix: ./motley help"))
+            raise front.unknown(verb)
         if called_as == "make":
             words = make_words.options(verb, os.environ)
         args = parser(verb).parse_args(words)
