@@ -18,7 +18,7 @@ from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
-from console.words import counted
+from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
@@ -37,7 +37,7 @@ def main() -> int:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
-    with may_be_unread():
+    with may_be_unread(shown_on):
         return run_verb(verb, sys.argv[2:])
 
 

@@ -1,7 +1,7 @@
 """What the tab key offers: a script for bash, zsh or fish, made of the verbs, which asks ./motley for names known here.
 
-    ./motley completion bash|zsh|fish
-    ./motley completion values models|datasets|nodes|runs      (what those scripts ask)
+./motley completion bash|zsh|fish
+./motley completion values models|datasets|nodes|runs      (what those scripts ask)
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ SHELLS = {
     "zsh": "~/.zshrc, after compinit: source <(./motley completion zsh)",
     "fish": "~/.config/fish/config.fish: ./motley completion fish | source",
 }
-FROM_HERE = {"model": "models", "dataset": "datasets", "nodes": "nodes", "repin": "nodes", "run": "runs", "resume": "runs"}
+FROM_HERE = {
+    "model": "models",
+    "dataset": "datasets",
+    "nodes": "nodes",
+    "repin": "nodes",
+    "run": "runs",
+    "resume": "runs",
+}
 """Options whose values are names that this computer knows."""
 OF_WORDS = {"NODE": "nodes", "RUN": "runs"}
 FILES = ("dataset", "model", "inventory", "results", "hosts", "question", "recipe", "script")

@@ -36,7 +36,9 @@ INFRA = Option(
     usual="as your inventory says",
 )
 """The option of every verb with an inventory: a word for the usual inventory of that kind."""
-SLURM_OPTIONS = Option("slurm-options", "on Slurm: options of sbatch, such as '--partition=gpu --nodes=3'", "'--NAME …'")
+SLURM_OPTIONS = Option(
+    "slurm-options", "on Slurm: options of sbatch, such as '--partition=gpu --nodes=3'", "'--NAME …'"
+)
 SETTINGS = {"steps": "max_steps"}
 """Options of plan and launch that have another name than their variable of launch.yml."""
 SET = Option(
@@ -44,7 +46,7 @@ SET = Option(
     default=[], also=("e",), goes_as="settings",
 )  # fmt: skip
 ASKED = (
-    Option("model", "a name from docs/training.md#models, a hub id or a folder (images: resnet18, vit-tiny, …)", "NAME"),
+    Option("model", "a name of docs/training.md#models, a hub id or a folder (images: resnet18, vit-tiny)", "NAME"),
     Option("dataset", "your data: a file, a folder, a hub id or a name from the catalogue", "FILE"),
     Option("run", "what to call the run", "NAME", usual="MODEL-DATASET"),
     Option("epochs", "how many times to go through the data", "N", usual="once, but at least 50 steps"),
@@ -98,9 +100,7 @@ VERBS = {
         example='--hosts "anna@192.168.1.23 anna@192.168.1.31"',
         page="docs/machines.md",
     ),
-    "check": Verb(
-        "start", "look for mistakes in it; connects to nothing", (INVENTORY,), page="docs/machines.md"
-    ),
+    "check": Verb("start", "look for mistakes in it; connects to nothing", (INVENTORY,), page="docs/machines.md"),
     "bootstrap": Verb(
         "start",
         "set up your machines and test them together",
@@ -174,13 +174,21 @@ VERBS = {
         page="docs/at-home.md",
     ),
     "unpause": Verb(
-        "train", "let paused machines train again", (INVENTORY, NODE), rest="NODE", example="gpu-worker-1",
+        "train",
+        "let paused machines train again",
+        (INVENTORY, NODE),
+        rest="NODE",
+        example="gpu-worker-1",
         page="docs/at-home.md",
-    ),  # fmt: skip
+    ),
     "wake": Verb(
-        "train", "switch machines on over the network", (INVENTORY, NODE), rest="NODE", example="gpu-worker-1",
+        "train",
+        "switch machines on over the network",
+        (INVENTORY, NODE),
+        rest="NODE",
+        example="gpu-worker-1",
         page="docs/at-home.md",
-    ),  # fmt: skip
+    ),
     "runs": Verb("train", "list every run on every machine", (INVENTORY, JSON), page="docs/results.md"),
     "ask": Verb(
         "results",
@@ -203,13 +211,21 @@ VERBS = {
         page="docs/results.md",
     ),
     "fetch": Verb(
-        "results", "copy a run's result and logs to results/RUN", (INVENTORY, RUN, RESULTS), rest="RUN",
-        example="notes", page="docs/results.md",
-    ),  # fmt: skip
-    "report": Verb(
-        "results", "write one page about a fetched run", (RUN, RESULTS), rest="RUN", example="notes",
+        "results",
+        "copy a run's result and logs to results/RUN",
+        (INVENTORY, RUN, RESULTS),
+        rest="RUN",
+        example="notes",
         page="docs/results.md",
-    ),  # fmt: skip
+    ),
+    "report": Verb(
+        "results",
+        "write one page about a fetched run",
+        (RUN, RESULTS),
+        rest="RUN",
+        example="notes",
+        page="docs/results.md",
+    ),
     "export": Verb(
         "results",
         "make the file for Ollama, transformers or PEFT",
@@ -226,9 +242,12 @@ VERBS = {
         page="docs/training.md",
     ),
     "clean": Verb(
-        "results", "delete checkpoints of finished runs; asks first",
-        (INVENTORY, replace(RUN, usual="all that are finished"), YES), rest="RUN", page="docs/results.md",
-    ),  # fmt: skip
+        "results",
+        "delete checkpoints of finished runs; asks first",
+        (INVENTORY, replace(RUN, usual="all that are finished"), YES),
+        rest="RUN",
+        page="docs/results.md",
+    ),
     "doctor": Verb(
         "trouble",
         "find what is wrong, with its cause and fix",
@@ -292,9 +311,7 @@ VERBS = {
         page="docs/renting.md",
     ),
     "rented": Verb("more", "show what is rented, and its cost so far", (VAULT, JSON), page="docs/renting.md"),
-    "give-back": Verb(
-        "more", "return the rented machine now; shows the bill", (VAULT, YES), page="docs/renting.md"
-    ),
+    "give-back": Verb("more", "return the rented machine now; shows the bill", (VAULT, YES), page="docs/renting.md"),
     "slurm-conf": Verb(
         "more",
         "write slurm.conf for your machines; installs nothing",
@@ -305,7 +322,7 @@ VERBS = {
     "notify-test": Verb(
         "more", "send a test notification to motley_notify", (INVENTORY, VAULT), page="docs/training.md"
     ),
-}  # fmt: skip
+}
 for _name, _verb in VERBS.items():
     if INVENTORY in _verb.options:
         VERBS[_name] = replace(_verb, options=(*_verb.options, INFRA))

@@ -128,7 +128,7 @@ def test_a_fresh_clone_says_what_to_type_before_a_launch(tmp_path: Path) -> None
     words = [Path(sys.executable).parent / "ansible-playbook", "launch.yml", "-e", "model=tiny"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode and "no machines are described yet" in said and "./motley inventory" in said, said
+    assert done.returncode == 2 and "no machines are described yet" in said and "./motley inventory" in said, said
 
 
 def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_path: Path) -> None:
