@@ -1,4 +1,4 @@
-"""What the tab key offers: a script for bash, zsh or fish, made of the verbs, which asks ./motley for names known here.
+"""What the tab key offers: a script for bash, zsh or fish, made of the verbs, which asks for names known here.
 
 ./motley completion bash|zsh|fish
 ./motley completion values models|datasets|nodes|runs      (what those scripts ask)

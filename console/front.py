@@ -1,4 +1,4 @@
-"""What ./motley answers before it has an environment: help, version, completion, and what was misspelled.
+"""What is answered before there is an environment: help, version, completion, and what was misspelled.
 
 Standard library only. It ends with GO_ON where the command needs the environment.
 """

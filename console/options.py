@@ -1,4 +1,4 @@
-"""What a command of ./motley takes, as data, and the parser and the help that are made of it. Standard library only."""
+"""What a command takes, as data, and the parser and the help that are made of it. Standard library only."""
 
 from __future__ import annotations
 

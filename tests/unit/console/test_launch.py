@@ -101,5 +101,6 @@ def test_a_plan_ends_with_an_exit_code_of_ours_and_says_at_once_that_it_works(
         return SimpleNamespace(returncode=ansible)
 
     monkeypatch.setattr(launch.subprocess, "run", run)
+    monkeypatch.setattr("sys.stderr.fileno", lambda: 2)
     assert launch.plan(HOUSE, []) == code and said == ["checking your request …\n"]
     assert launch.plan(HOUSE, [], as_json=True) == code and said[1:] == [""]
