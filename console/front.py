@@ -42,7 +42,7 @@ def screen(form: str = "./motley") -> list[str]:
         lines += [f"{title if not n else '':<9}{name:<16}{verb.help}" for n, (name, verb) in enumerate(verbs)]
     shown = [f"./motley {name} {VERBS[name].example}" for name in EXAMPLES]
     lines += ["", *(f"{'Example':<9}{line}" for line in shown)]
-    more = "make help-dev: work on Motley itself" if form == "make" else "tab key: ./motley completion"
+    more = "for developers: make help-dev" if form == "make" else "tab key: ./motley completion"
     return [*lines, f"{'Docs':<9}README.md, docs/getting-started.md · {more}", f"{'Version':<9}{version()}"]
 
 
