@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NoReturn
 
 from console.inventory.finding import nearest
@@ -121,7 +120,7 @@ def parser_of(verb: Verb, called: str) -> Parser:
     elif verb.rest:
         dest = STANDS_FOR[verb.rest]
         same = next(option for option in verb.options if (option.goes_as or option.name) == dest)
-        made.add_argument(dest, metavar=verb.rest, action=partial(Words, same=same))
+        made.add_argument(dest, metavar=verb.rest, action=Words, same=same)
     return made
 
 
