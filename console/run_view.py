@@ -27,8 +27,8 @@ class Screen:
 
     def clear(self) -> None:
         if self.terminal and self.shown:
-            redraw("")
-            self.shown: list[str] = []
+            redraw("", over=len(self.shown))
+            self.shown = []
 
     def tick(self) -> None:
         if unread():
