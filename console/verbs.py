@@ -350,8 +350,8 @@ docs/reference.md#launch-variables lists them."""
 
 def launch_variables() -> dict[str, str]:
     """Each with what it takes."""
-    from train.plan.settings import request  # noqa: PLC0415  a fifth of a second, for plan and launch alone
+    from train.plan.settings import config, request  # noqa: PLC0415  a fifth of a second, for plan and launch alone
 
-    found = {name: request.SETTINGS[name] for name in request.settings()}
+    found = {name: config.SETTINGS[name] for name in request.settings()}
     takes = {name: "TRUE|FALSE" if str(spec.type) == "bool" else "VALUE" for name, spec in found.items()}
     return takes | {"queue": "TRUE|FALSE", "slurm_gpu_gb": "GB"}
