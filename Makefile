@@ -17,13 +17,13 @@ known:
 $(VERBS):
 	@MOTLEY_CALLED_AS=make ./motley $@
 
-help: ## the verbs, in groups
+help: ## every command on one screen
 	@python3 -m console.front help make
 
 help-dev: ## this list: for work on Motley itself
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-env: ## the controller's environment (.venv), made or refreshed; every target does it by itself
+env: ## the controller's environment (.venv), made or refreshed; every target does it automatically
 	@requirements/make_env.sh .venv controller dev
 
 test: env ## everything: lint, unit, lab end to end; what cannot run here is reported

@@ -14,11 +14,11 @@ from typing import NoReturn
 from console import front, interrupt, make_words, while_rented
 from console.infra.kubernetes import not_there
 from console.inventory.check import check
-from console.inventory.finding import Finding, nearest, unknown
+from console.inventory.finding import Finding, unknown
 from console.inventory.read import Inventory, on_kubernetes
 from console.new_inventory import GROUP_VARS
 from console.verbs import VERBS, parser
-from console.words import counted
+from console.words import counted, shown_on
 from train.errors import BadInput, CheckFailed
 from train.plan.model.catalogue import catalogue
 from train.plan.settings import own_recipe
@@ -37,18 +37,18 @@ def main() -> int:
         print(
             f"others may change what Motley runs: fix: chmod o-w {ROOT}, or clone it below your home", file=sys.stderr
         )
-    with may_be_unread():
+    with may_be_unread(shown_on):
         return run_verb(verb, sys.argv[2:])
 
 
 def run_verb(verb: str, words: list[str]) -> int:
     called_as, called_in = (os.environ.pop(f"MOTLEY_CALLED_{what}", "") for what in ("AS", "IN"))
-    if verb in ("", "help", "-h", "--help"):
-        return front.main(["help"])
+    if verb in (*front.HELP, *front.VERSION):
+        return front.main([verb, *words])
     interrupt.listen_to_sigterm()
     try:
         if verb not in VERBS:
-            raise BadInput(f"./motley has no verb '{verb}'", fix=nearest(verb, VERBS, otherwise="fix: ./motley help"))
+            raise front.unknown(verb)
         if called_as == "make":
             words = make_words.options(verb, os.environ)
         args = parser(verb).parse_args(words)

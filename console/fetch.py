@@ -37,9 +37,7 @@ def fetch(inventory: Inventory, run: str, results: Path = RESULTS) -> int:
         say(no_name(run))
         return 2
     nodes = [part for node in nodes for part in node.parts(run)]
-    with in_place() as show:
-        show(f"  {counted(len(nodes), 'node')}: hashing what is there")
-        answers, silent = ask_all(nodes, lambda node: node.files(run))
+    answers, silent = ask_all(nodes, lambda node: node.files(run), doing="hashing what is on")
     files = {name: answer["files"] for name, answer in answers.items() if answer["files"]}
     if not files:
         say(f"no node that answers has run '{run}'" if run else "there is no run to fetch")

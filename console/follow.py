@@ -122,7 +122,7 @@ class Follower:
         self.off_since = self.off_since or time.monotonic()
         if time.monotonic() - self.off_since < GONE_S:
             return
-        answers, silent = ask_all(self.nodes, lambda node: node.status())
+        answers, silent = ask_all(self.nodes, lambda node: node.status(), doing="")
         running = [name for name, look in answers.items() if look["on"] and look["run"] == self.view.state.run]
         if running:
             self._next(to=running[0])
@@ -136,7 +136,7 @@ class Follower:
         names = [node.name for node in self.nodes]
         self.place = names.index(to) if to else self.place + 1
         if not to and self.place % len(self.nodes) == 0:
-            answers = ask_all(self.nodes, lambda node: node.status())[0]
+            answers = ask_all(self.nodes, lambda node: node.status(), doing="")[0]
             if not answers and not self.all_silent:
                 self.all_silent = True
                 self.show("… no node answers; the run continues without us, and this keeps looking")

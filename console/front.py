@@ -1,111 +1,97 @@
-"""What ./motley says before it has an environment: its help, and the completion for a shell. Standard library only."""
+"""What is answered before there is an environment: help, version, completion, and what was misspelled.
+
+Standard library only. It ends with GO_ON where the command needs the environment.
+"""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
-from collections.abc import Iterator
+from pathlib import Path
 
-from console.verbs import PHASES, VERBS, Option, help_lines
+GO_ON = 3
+# ruff: noqa: E402, UP036 - an older Python is to be told by make_env.sh, not by an import that fails
+if sys.version_info < (3, 11):
+    sys.exit(GO_ON)
 
-SHELLS = {
-    "bash": "~/.bashrc: source <(./motley completion bash)",
-    "zsh": "~/.zshrc, after compinit: source <(./motley completion zsh)",
-    "fish": "~/.config/fish/config.fish: ./motley completion fish | source",
+from console import completion, make_words
+from console.inventory.finding import nearest
+from console.verbs import GROUPS, VERBS, parser
+from train.errors import BadInput
+from train.safe_stdio import may_be_unread
+
+ROOT = Path(__file__).parents[1]
+HELP, VERSION = ("", "help", "-h", "--help"), ("version", "--version", "-V")
+HEADS = {
+    "./motley": "./motley COMMAND --help: its options, with an example.",
+    "make": "make COMMAND NAME=value is ./motley COMMAND --name value; --help explains it.",
 }
-HEAD = """\
-./motley VERB --options      each verb's options: ./motley VERB --help
-"""
-FOOT = """\
---inventory FOLDER: the machines, where they are not those of inventory/homelab
-completion: ./motley completion bash|zsh|fish      pages: README.md, docs/getting-started.md"""
+EXAMPLES = ("plan", "launch")
+INSTEAD = {
+    "update": "fix: git pull, then ./motley bootstrap   (docs/machines.md#a-newer-motley)",
+    "models": "they are listed in docs/training.md#models",
+}
 
 
-def words_of(option: Option) -> tuple[str, ...]:
-    """What may follow it."""
-    return (*PHASES, "all") if option.name == "phase" else option.choices
+def screen(form: str = "./motley") -> list[str]:
+    """Every command on one screen: 40 lines of 80 characters at most."""
+    lines = ["Motley fine-tunes a language model on all your PCs at once.", HEADS[form], ""]
+    for group, title in GROUPS.items():
+        verbs = [(name, verb) for name, verb in VERBS.items() if verb.group == group]
+        lines += [f"{title if not n else '':<9}{name:<16}{verb.help}" for n, (name, verb) in enumerate(verbs)]
+    shown = [f"./motley {name} {VERBS[name].example}" for name in EXAMPLES]
+    lines += ["", *(f"{'Example':<9}{line}" for line in shown)]
+    more = "for developers: make help-dev" if form == "make" else "tab key: ./motley completion"
+    return [*lines, f"{'Docs':<9}README.md, docs/getting-started.md · {more}", f"{'Version':<9}{version()}"]
 
 
-def bash() -> Iterator[str]:
-    yield "_motley() {"
-    yield '  local here=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=""'
-    yield '  case "$COMP_CWORD:${COMP_WORDS[1]}:$before" in'
-    yield f'    1:*) words="{" ".join(VERBS)} help completion" ;;'
-    for name, verb in VERBS.items():
-        for option in verb.options:
-            if option.value:
-                words = " ".join(words_of(option)) or '$(compgen -f -- "$here")'
-                yield f'    *:{name}:{option.flags[0]}) words="{words}" ;;'
-        yield f'    *:{name}:*) words="{" ".join(option.flags[0] for option in verb.options)} --help" ;;'
-    yield "  esac"
-    yield '  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$here")'
-    yield "}"
-    yield "complete -F _motley motley ./motley"
+def version() -> str:
+    """The commit's day and name, as there are no releases yet."""
+    git = ["git", "-C", str(ROOT), "-c", f"safe.directory={ROOT}", "log", "-1"]
+    try:
+        done = subprocess.run(
+            [*git, "--format=%cd (%h)", "--date=format:%Y.%m.%d"], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip() or "unknown: no git checkout"
+    except OSError:
+        return "unknown: there is no git"
 
 
-def zsh() -> Iterator[str]:
-    yield "_motley() {"
-    yield "  if (( CURRENT == 2 )); then"
-    yield "    local -a verbs=(" + " ".join(f"'{name}:{_quoted(verb.help)}'" for name, verb in VERBS.items()) + ")"
-    yield "    _describe verb verbs"
-    yield "    return"
-    yield "  fi"
-    yield "  local verb=$words[2]"
-    yield "  shift words"
-    yield "  (( CURRENT-- ))"
-    yield "  case $verb in"
-    for name, verb in VERBS.items():
-        yield f"    {name}) _arguments " + " ".join(f"'{_zsh_option(option)}'" for option in verb.options) + " ;;"
-    yield "  esac"
-    yield "}"
-    yield "compdef _motley motley ./motley"
-
-
-def _zsh_option(option: Option) -> str:
-    about = f"{option.flags[0]}[{_quoted(option.help).replace('[', '').replace(']', '')}]"
-    if not option.value:
-        return about
-    words = words_of(option)
-    return f"{about}:{_quoted(option.value)}:" + (f"({' '.join(words)})" if words else "_files")
-
-
-def _quoted(text: str) -> str:
-    return text.replace("'", "").replace(":", "\\:")
-
-
-def fish() -> Iterator[str]:
-    first = "__fish_use_subcommand"
-    for name, verb in VERBS.items():
-        yield f"complete -c motley -n {first} -f -a {name} -d '{_plain(verb.help)}'"
-        for option in verb.options:
-            kind = f"-r -f -a '{' '.join(words_of(option))}'" if words_of(option) else "-r" if option.value else "-f"
-            when = f"'__fish_seen_subcommand_from {name}'"
-            yield f"complete -c motley -n {when} -l {option.name} {kind} -d '{_plain(option.help)}'"
-
-
-def _plain(text: str) -> str:
-    return text.replace("'", "")
-
-
-SCRIPTS = {"bash": bash, "zsh": zsh, "fish": fish}
+def unknown(verb: str) -> BadInput:
+    otherwise = INSTEAD.get(verb, "all commands: ./motley help")
+    return BadInput(f"./motley has no command '{verb}'", fix=nearest(verb, VERBS, otherwise=otherwise))
 
 
 def main(words: list[str]) -> int:
-    if words[:1] == ["completion"]:
-        if words[1:2] and words[1] in SCRIPTS:
-            print("\n".join(SCRIPTS[words[1]]()))
-            return 0
-        print("./motley completion SHELL prints what a shell reads; put it into", file=sys.stderr)
-        print("\n".join(f"  {line}" for line in SHELLS.values()), file=sys.stderr)
+    verb, rest = (words[0] if words else ""), words[1:]
+    if verb in HELP and rest[:1] and rest[0] in VERBS:
+        verb, rest = rest[0], ["--help"]
+    if verb in HELP:
+        print("\n".join(screen("make" if rest[:1] == ["make"] else "./motley")))
+        return 0
+    if verb in VERSION:
+        print(f"motley {version()}, Python {'.'.join(map(str, sys.version_info[:3]))}")
+        return 0
+    if verb == "completion":
+        return completion.main(rest)
+    try:
+        if verb not in VERBS:
+            raise unknown(verb)
+        if rest == ["help"] and VERBS[verb].rest not in ("QUESTION", "FILE …"):
+            rest = ["--help"]
+        parser(verb).parse_args(make_words.options(verb, os.environ) if called_by_make() else rest)
+    except BadInput as wrong:
+        print(wrong, file=sys.stderr)
         return 2
-    form = "make" if words[1:2] == ["make"] else "./motley"
-    print("\n".join([*([] if form == "make" else [HEAD]), *help_lines(form)]).rstrip())
-    print(
-        f"\n{FOOT}"
-        if form != "make"
-        else "\nthe rest, for work on Motley itself: make help-dev      as options: ./motley help"
-    )
-    return 0
+    return GO_ON
+
+
+def called_by_make() -> bool:
+    return os.environ.get("MOTLEY_CALLED_AS") == "make"
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:] or ["help"]))
+    with may_be_unread():
+        code = main(sys.argv[1:])
+    sys.exit(code)

@@ -26,16 +26,25 @@ from console.status import runs_of
 from console.words import say
 from train.runlog.state import RunState
 
+CHECKING = "checking your request …"
+
 
 def plan(inventory: Inventory, words: list[str], *, as_json: bool = False) -> int:
     with tempfile.TemporaryDirectory(prefix="motley-") as folder:
         file = Path(folder) / "plan.json"
         told = ["-e", f"motley_plan_tell_in={file}"] if as_json else []
         command = [*playbook_command(inventory, "playbooks/plan.yml"), *words, *told]
+        if not as_json:
+            say(CHECKING)
         done = subprocess.run(command, cwd=ROOT, check=False, stdout=sys.stderr.fileno() if as_json else None)
         if file.exists():
             say(file.read_text())
-    return done.returncode
+    return ours(done.returncode)
+
+
+def ours(code: int) -> int:
+    """Ansible's exit code as one of ours: 0, 1, 2 and 130. It has others, such as 4 where a machine did not answer."""
+    return code if code in (0, 2, interrupt.CODE) else 1
 
 
 def playbook_command(inventory: Inventory, playbook: str) -> list[str]:
@@ -103,6 +112,8 @@ def started_by(
     with tempfile.TemporaryDirectory(prefix="motley-") as folder, notify.Pipe(Path(folder)) as pipe:
         file = Path(folder) / "started.json"
         mark = interrupt.new_mark()
+        if not as_json:
+            say(CHECKING)
         playbook = subprocess.Popen(
             [*playbook_command(inventory, name), *words, "-e", f"motley_start_tell_in={file}"],
             cwd=ROOT,
@@ -119,7 +130,7 @@ def started_by(
                     say(line)
             return interrupt.CODE, None
         if code or not file.exists():
-            return code, None
+            return ours(code), None
         started: dict[str, Any] = json.loads(file.read_text())
         return started, notify.for_launch(inventory.state, started["run"], pipe.read())
 

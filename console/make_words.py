@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from console.inventory.finding import nearest
-from console.verbs import VERBS, Option
+from console.options import Option
+from console.verbs import VERBS
 from train.errors import BadInput
 
 MAKEFILE = Path(__file__).parents[1] / "Makefile"

@@ -20,8 +20,8 @@ from rich.console import Console
 from console import interrupt, playbook_view, receipt
 from console.inventory.read import Inventory, is_local
 from console.playbook_progress import FINDING, Progress
-from console.words import counted
-from train.safe_stdio import COLOUR, Drawing, plain
+from console.words import counted, in_place
+from train.safe_stdio import COLOUR, Drawing
 
 ROOT = Path(__file__).parents[1]
 SHOWN = 6
@@ -98,7 +98,7 @@ def run(request: PlaybookRun, passwords: Passwords, progress: Progress | None = 
         f"receipt  {short_path(page)}",
         *_next(request, whole),
     ]:
-        screen.print(plain(line), soft_wrap=True)
+        playbook_view.show(screen, line)
     return rc if rc == interrupt.CODE else 0 if whole else 1
 
 
@@ -123,8 +123,10 @@ def read(request: PlaybookRun, passwords: Passwords, reader: Reader, name: str) 
     """A playbook that changes nothing and shows nothing; the log of its output."""
     work = request.inventory.state / "runs" / f"{name}-{time.strftime('%Y-%m-%d-%H%M%S')}-{os.getpid()}"
     try:
-        if _ansible(request, passwords, work, reader, None) == interrupt.CODE:
-            raise KeyboardInterrupt
+        with in_place() as show:
+            show(f"looking at {', '.join(request.inventory.nodes)} …")
+            if _ansible(request, passwords, work, reader, None) == interrupt.CODE:
+                raise KeyboardInterrupt
         return _keep_log(work, request)
     finally:
         shutil.rmtree(work, ignore_errors=True)

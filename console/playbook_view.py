@@ -13,7 +13,13 @@ from rich.text import Text
 
 from console.ansible_errors import Cause
 from console.playbook_progress import FINDING, NodeProgress, Phase, Progress
+from console.words import painted
 from train.safe_stdio import plain
+
+
+def show(screen: Console, line: str) -> None:
+    """In the colours of our marks, where the screen has any."""
+    screen.print(Text.from_ansi(painted(plain(line))), soft_wrap=True)
 
 
 class View:
@@ -42,10 +48,12 @@ class View:
         if not self.silent:
             for node, phase in news:
                 if line := phase_line(node, phase, width, check=self.check):
-                    self.screen.print(plain(line), soft_wrap=True)
+                    show(self.screen, line)
 
     def _table(self) -> Table:
         table = Table.grid(padding=(0, 2))
+        if not self.progress.nodes:
+            table.add_row("starting Ansible …")
         for node in self.progress.nodes.values():
             spent = time.monotonic() - node.since
             state = "off" if node.off else ("✗" if node.failed else f"{node.changed} changed")
@@ -54,7 +62,7 @@ class View:
                 node.phase,
                 Text(plain(node.task), overflow="ellipsis", no_wrap=True),
                 f"{spent:.0f} s",
-                state,
+                Text.from_ansi(painted(state)),
             )
         return table
 

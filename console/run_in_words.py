@@ -1,10 +1,11 @@
-"""A run in words for whoever watches it: a calm line for each thing that happens, and one live line.
+"""A run in words: a calm line for each thing that happens, and the live line.
 
 Pure: tests/unit/console/test_run_in_words.py feeds it event logs of real runs.
 """
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,9 @@ from train.runlog.state import Change, Event, Gap, RunState, node_of, nodes_of, 
 
 UNHEARD_S = 8.0
 SETTLING = 8
+WIDE = 100
+"""Characters of a terminal that has room for a bar."""
+NO_BREAK = "\u00a0"
 
 NEXT = "   ask it: ./motley ask   result and event logs: ./motley fetch   on one page: ./motley report"
 
@@ -203,22 +207,39 @@ class RunView:
     # -- the live line -------------------------------------------------------------------------------------------------
 
     def line(self, *, bar: bool = False, waited_s: float = 0.0) -> str:
+        if not self.state.last:
+            return f"{self._now_words()} · {waited_s:.0f} s"
+        return "  ".join([*self._progress(bar=bar), "  ".join(self._machines()), *self._unusual()])
+
+    def live(self, width: int, waited_s: float = 0.0) -> list[str]:
+        """The line, or where a terminal is too narrow for it, progress and below it every machine."""
+        whole = self.line(bar=width >= WIDE, waited_s=waited_s)
+        if len(whole) <= width or not self.state.last:
+            return [whole[:width]]
+        words = [*self._progress(), *self._unusual()]
+        words = words if len("  ".join(words)) <= width else [word for word in words if not word.endswith(" tok/s")]
+        return ["  ".join(words)[:width], *(folded(self._machines(), width) or [""])]
+
+    def _now_words(self) -> str:
+        return f"{self.state.state}{f': {self.state.reason}' if self.state.reason else ''}"
+
+    def _unusual(self) -> list[str]:
+        """The state, where the run does not simply train."""
+        return [] if self.state.state == "training" else [f"({self._now_words()})"]
+
+    def _progress(self, *, bar: bool = False) -> list[str]:
         state = self.state
-        if not state.last:
-            return f"{state.state}{f': {state.reason}' if state.reason else ''} · {waited_s:.0f} s"
-        words = [f"step {state.step}/{state.total}"]
-        words += [progress_bar(state.step / max(1, state.total))] if bar else []
-        words += [*rates(state.last), f"eta {clock((state.total - state.step) * self.pace_s)}"]
-        others = behind(state.last)
-        words.append(
-            "  ".join(
-                f"{name} {others[name].words if name in others else count}{self._gpu(name)}"
-                for name, count in rows_of(state.last).items()
-            )
-        )
-        why = f": {state.reason}" if state.state == "waiting" and state.reason else ""
-        words += [f"({state.state}{why})"] if state.state != "training" else []
-        return "  ".join(words)
+        assert state.last
+        done = [progress_bar(state.step / max(1, state.total))] if bar else []
+        eta = f"eta {clock((state.total - state.step) * self.pace_s)}"
+        return [f"step {state.step}/{state.total}", *done, *rates(state.last), eta]
+
+    def _machines(self) -> list[str]:
+        """What each does in a step, in the order of the launch."""
+        assert self.state.last
+        others, rows = behind(self.state.last), rows_of(self.state.last)
+        names = sorted(rows, key=lambda name: self.order.index(name) if name in self.order else len(self.order))
+        return [f"{name} {others[name].words if name in others else rows[name]}{self._gpu(name)}" for name in names]
 
     def _gpu(self, name: str) -> str:
         """Memory and temperature, where the run computes on a GPU."""
@@ -226,6 +247,12 @@ class RunView:
         heat = [gpu.get("temperature.gpu", "") for gpu in self.gpus.get(name, [])]
         words = [*([f"{used:.1f} GB"] if used else []), *(f"{degrees} °C" for degrees in heat if degrees and used)]
         return f" ({', '.join(words)})" if words else ""
+
+
+def folded(words: list[str], width: int) -> list[str]:
+    """In as many lines as they need; none is broken."""
+    whole = textwrap.wrap(" · ".join(word.replace(" ", NO_BREAK) for word in words), width, break_on_hyphens=False)
+    return [line.strip(" ·").replace(NO_BREAK, " ") for line in whole]
 
 
 def lost_lines(event: Event) -> list[str]:

@@ -1,8 +1,7 @@
-"""Shows a followed run: one line that stays in place on a terminal, elsewhere a line every few seconds; and its end."""
+"""Shows a followed run: lines that stay in place on a terminal, elsewhere a line every few seconds; and its end."""
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 
@@ -10,7 +9,7 @@ from console.follow import Follower
 from console.infra.node import Node
 from console.notify import Notifier
 from console.run_in_words import Ended, RunView
-from console.words import redraw
+from console.words import redraw, width
 from train.safe_stdio import unread
 
 DETACHED = "detached; the run continues.   follow: ./motley follow   status: ./motley status   stop: ./motley stop"
@@ -20,7 +19,7 @@ class Screen:
     def __init__(self, view: RunView, say: Callable[[str], None], *, terminal: bool, every_s: float) -> None:
         self.view, self.say, self.terminal, self.every_s = view, say, terminal, every_s
         self.began = self.next = time.monotonic()
-        self.shown = ""
+        self.shown: list[str] = []
 
     def show(self, line: str) -> None:
         self.clear()
@@ -28,22 +27,21 @@ class Screen:
 
     def clear(self) -> None:
         if self.terminal and self.shown:
-            redraw("")
-            self.shown = ""
+            redraw("", over=len(self.shown))
+            self.shown = []
 
     def tick(self) -> None:
         if unread():
             raise KeyboardInterrupt  # whoever leaves does not want to see more; the run is left alone
         waited = time.monotonic() - self.began
         if self.terminal:
-            width = shutil.get_terminal_size().columns - 1
-            line = self.view.line(bar=width > 100, waited_s=waited)[:width]
-            if line != self.shown:
-                redraw(line)
-                self.shown = line
-        elif time.monotonic() >= self.next and (line := self.view.line(waited_s=waited)) != self.shown:
+            lines = self.view.live(width(), waited_s=waited)
+            if lines != self.shown:
+                redraw(*lines, over=max(1, len(self.shown)))
+                self.shown = lines
+        elif time.monotonic() >= self.next and (line := self.view.line(waited_s=waited)) not in self.shown:
             self.next = time.monotonic() + self.every_s
-            self.shown = line
+            self.shown = [line]
             self.say(line)
 
 

@@ -125,9 +125,8 @@ def node_words(name: str, look: Look, states: dict[str, RunState]) -> str:
     words += [] if is_script(look) else [f"checkpoint {look['checkpoint']}"]
     if look["free_bytes"] is not None and look["free_bytes"] < LITTLE_BYTES:
         words.append(f"only {look['free_bytes'] / 1e6:.0f} MB free")
-    if look["how"] != "unit":
-        how = {"by hand": "started by hand", "detached": "without a unit"}
-        words.append(how.get(look["how"], str(look["how"])))
+    if look["how"] not in ("unit", "detached"):
+        words.append({"by hand": "started by hand"}.get(look["how"], str(look["how"])))
     return "  ".join(words) + gpus(view.get("gpus") or [])
 
 
@@ -170,12 +169,19 @@ def script_time(look: Look) -> float:
 
 
 def last_happened(running: dict[str, Look]) -> str:
-    events = [event for look in running.values() for event in look["members"] if event["event"] not in ("up", "plan")]
+    stepped = max(float((look["step"] or {}).get("time", 0)) for look in running.values())
+    events = [
+        event
+        for look in running.values()
+        for event in look["members"]
+        if event["event"] not in ("up", "plan") and not (event["event"] == "waiting" and event["time"] < stepped)
+    ]
     if not events:
         return ""
     event = max(events, key=lambda event: float(event["time"]))
     when = time.strftime("%H:%M:%S", time.localtime(float(event["time"])))
-    return f"{when}  {event['event']}  {first(str(event.get('reason', '')))}"
+    kind, reason = str(event["event"]), first(str(event.get("reason", "")))
+    return f"{when}  {reason}" if reason.startswith(kind) else f"{when}  {kind}  {reason}"
 
 
 def runs(inventory: Inventory, *, as_json: bool = False) -> int:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import functools
+import os
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from train.safe_stdio import draw, plain
 
 BAR = 24
 say = functools.partial(print, flush=True)
+
+
+GREEN, YELLOW, RED = 32, 33, 31
+COLOURS = {"✓": GREEN, "⚡": YELLOW, "⏸": YELLOW, "✗": RED, "!": RED}
+"""Of a line that begins with one of these marks, and of the mark alone within a line."""
+MARKED = re.compile(r"(?m)^[✓⚡⏸✗].*|^! .*|✓|✗( failed)?")
+
+
+def painted(text: str) -> str:
+    return MARKED.sub(lambda found: f"\x1b[{COLOURS[found[0][0]]}m{found[0]}\x1b[0m", text)
+
+
+def shown_on(stream: Any) -> Callable[[str], str]:
+    """How a text is written there: in colour on a terminal whose owner has not asked for none (no-color.org)."""
+    colour = stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (lambda text: painted(plain(text))) if colour else plain
 
 
 def first(text: str) -> str:
@@ -45,9 +64,15 @@ def progress_bar(part: float) -> str:
     return "━" * filled + "─" * (BAR - filled)
 
 
-def redraw(line: str) -> None:
-    """On a terminal: in place of the line that stands there, which is not ended yet."""
-    draw(f"\r\x1b[2K{plain(line)[: shutil.get_terminal_size().columns - 1]}", sys.stdout)
+def width() -> int:
+    """Characters of a line that a terminal does not break."""
+    return shutil.get_terminal_size().columns - 1
+
+
+def redraw(*lines: str, over: int = 1) -> None:
+    """On a terminal: in place of so many lines that stand there, the last of which is not ended yet."""
+    clear = "\r\x1b[2K" + "\x1b[A\x1b[2K" * (over - 1)
+    draw(clear + "\n".join(plain(line)[: width()] for line in lines), sys.stdout)
     sys.stdout.flush()
 
 

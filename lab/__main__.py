@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from console.words import drawn
+from console.words import drawn, shown_on
 from lab import (
     base,
     cgroups,
@@ -36,7 +36,7 @@ from train.safe_stdio import may_be_unread
 
 
 def main() -> int:
-    with may_be_unread():
+    with may_be_unread(shown_on):
         args = parser().parse_args()
         try:
             return int(args.act(args) or 0)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from console import processes
+from console.words import redraw
 from lab import demo_courses, demo_summary
 from lab import lab as labs
 from lab.demo_courses import FAST, STATE, Course
@@ -185,17 +186,19 @@ class Stage(list[str]):
 
     def show(self, line: str) -> None:
         """Above it."""
-        print(f"{CLEAR if sys.stdout.isatty() else ''}  {'':<10} {line}", flush=True)
+        in_its_place(f"  {'':<10} {line}")
         self.begin()
 
     def end(self) -> None:
         words = " · ".join(self) or self.doing
-        print(
-            f"{CLEAR if sys.stdout.isatty() else ''}  {self.name:<10} {words}   {labs.elapsed(self.since)}", flush=True
-        )
+        in_its_place(f"  {self.name:<10} {words}   {labs.elapsed(self.since)}")
 
 
-CLEAR = "\r\x1b[2K"
+def in_its_place(line: str) -> None:
+    """Where a line stands on a terminal that is not ended yet."""
+    if sys.stdout.isatty():
+        redraw("")
+    print(line, flush=True)
 
 
 @contextlib.contextmanager
@@ -300,7 +303,7 @@ def lose_a_worker(site: Site, course: Course, over: threading.Event) -> None:
 
 def say(line: str) -> None:
     """In the middle of what launch prints, whose own line stays in place."""
-    print(f"{CLEAR if sys.stdout.isatty() else ''}⚡ {line}", flush=True)
+    in_its_place(f"⚡ {line}")
 
 
 def progress(site: Site) -> tuple[list[int], bool]:

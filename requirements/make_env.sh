@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make or refresh a virtual environment from locked sets: make_env.sh FOLDER SET [SET…]
-# Does nothing when the folder already holds exactly these locks for this Python.
+# Does nothing when the folder already holds these locks, as they are now, for this Python; it may hold more.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 target=$1
@@ -16,9 +16,12 @@ python=${PYTHON:-python3}
 locks=()
 for set in "$@"; do locks+=("$here/$set.txt"); done
 [[ " $* " =~ " "(node-cpu|test-unsloth)" " ]] && locks+=("$here/torch-cpu.txt")
-# An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
-stamp=$({ cat "${locks[@]}" "$here/make_env.sh" && realpath -ms "$target"; } | sha256sum | cut -c1-16)-$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
-is_right() { [[ $(cat "$target/.motley-stamp" 2>/dev/null) == "$stamp" ]]; }
+# A line for each set. An environment holds absolute paths: one that was moved, or whose checkout was, is made again.
+version=$("$python" -c 'import sys; print(*sys.version_info[:3], sep=".")')
+stamp=$(for lock in "${locks[@]}"; do
+  echo "$({ cat "$lock" "$here/make_env.sh" && realpath -ms "$target"; } | sha256sum | cut -c1-16)-$version"
+done)
+is_right() { ! grep -vxFf "$target/.motley-stamp" <<<"$stamp" >/dev/null 2>&1 && [[ -s $target/.motley-stamp ]]; }
 is_right && exit 0
 
 # Two at once would take each other's folder away.

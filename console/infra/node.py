@@ -13,13 +13,16 @@ import os
 import shlex
 import subprocess
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, cast
 
+from console.words import in_place
 from train.runlog.paths import MEMBERS
 
 ROOT = Path(__file__).parents[2]
@@ -248,8 +251,10 @@ class Node(ABC):
         return behind_mark(process)
 
 
-def ask_all(nodes: Sequence[Node], verb: Callable[[Node], Facts]) -> tuple[dict[str, Facts], dict[str, str]]:
-    """Answers by name, and why the others gave none; all at once."""
+def ask_all(
+    nodes: Sequence[Node], verb: Callable[[Node], Facts], doing: str = "asking"
+) -> tuple[dict[str, Facts], dict[str, str]]:
+    """Answers by name, and why the others gave none; all at once. `doing`: shown meanwhile on a terminal."""
 
     def one(node: Node) -> Facts | str:
         try:
@@ -257,7 +262,10 @@ def ask_all(nodes: Sequence[Node], verb: Callable[[Node], Facts]) -> tuple[dict[
         except Silent as reason:
             return str(reason)
 
-    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+    shown = doing and threading.current_thread() is threading.main_thread()
+    with in_place() if shown else nullcontext() as show, ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        if show:
+            show(f"{doing} {', '.join(node.name for node in nodes)} …")
         found = dict(zip([node.name for node in nodes], pool.map(one, nodes), strict=True))
     answers = {name: answer for name, answer in found.items() if isinstance(answer, dict)}
     return answers, {name: answer for name, answer in found.items() if isinstance(answer, str)}

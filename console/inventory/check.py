@@ -22,6 +22,11 @@ def check(path: Path, roles: Path | None = None) -> Inventory:
     try:
         read(file, inventory, keys)
     except FileNotFoundError:
+        if not path.exists() and path.name != "homelab":
+            inventory.findings.append(
+                Finding(what="it does not exist", where=str(path), fix="name another --inventory")
+            )
+            return inventory
         fix = "./motley inventory asks and writes it (examples/hosts.yml shows one); or yours: --inventory FOLDER"
         inventory.findings.append(Finding(what="no machines are described yet", where=str(file), fix=fix))
     except YamlError as wrong:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from train.nearest import meant
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,10 +23,10 @@ class Finding:
 
 def nearest(name: str, known: Any, *, otherwise: str = "all keys: docs/reference.md") -> str:
     """The sentence that names the valid key or word nearest to a misspelled one."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    if not close:  # `address` for `motley_address`
-        close = [key for key in known if key.endswith("_" + name)][:1]
-    return f"did you mean '{close[0]}'?" if close else otherwise
+    close = meant(name, known) or next(
+        (key for key in known if key.endswith("_" + name)), ""
+    )  # address: motley_address
+    return f"did you mean '{close}'?" if close else otherwise
 
 
 def unknown(what: str, word: str, all_of: str, known: Iterable[str]) -> str:

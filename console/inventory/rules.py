@@ -20,6 +20,8 @@ RESERVED = frozenset(
     {"all", "ungrouped", GROUP, "localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
     | {"broadcasthost", "ip6-allnodes", "ip6-allrouters", "gateway", "router", "controller"}
 )
+EXAMPLES = (".example.org", "203.0.113.5")
+"""What ansible_host ends with in inventory/slurm and inventory/elsewhere until somebody has written there."""
 MOVED_PORTS = ("motley_render_presence_port", "motley_render_group_ports", "motley_artifacts_port")
 NO_LAN = {
     "0.0.0.0/8": "no network",
@@ -42,6 +44,15 @@ def _names(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
 def _valid_name(name: str) -> str:
     clean = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:63]
     return f"node-{clean or 1}" if clean.isdigit() or not clean else clean
+
+
+def _examples(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
+    """As Motley brings them: nobody's machine answers there."""
+    for name, values in nodes.items():
+        host = str(values.get("ansible_host", ""))
+        if host.endswith(EXAMPLES):
+            fix = "write the name or address of yours, as after ssh"
+            yield Finding(what=f"ansible_host: {host} is still the example", where=f"{where}, {name}", fix=fix)
 
 
 def _addresses(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Finding]:
@@ -228,4 +239,17 @@ def _login_node(nodes: dict[str, dict[str, Any]], where: str) -> Iterator[Findin
             yield Finding(what="ansible_host is missing", where=f"{where}, {name}", fix="write what you type after ssh")
 
 
-RULES = (_names, _addresses, _networks, _heads, _cards, _logins, _homes, _ports, _rollback, _sets, _login_node)
+RULES = (
+    _names,
+    _examples,
+    _addresses,
+    _networks,
+    _heads,
+    _cards,
+    _logins,
+    _homes,
+    _ports,
+    _rollback,
+    _sets,
+    _login_node,
+)

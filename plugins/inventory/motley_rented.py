@@ -34,7 +34,11 @@ class InventoryModule(BaseInventoryPlugin):
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         if is_missing(path):
-            sys.exit(f"no machines are described yet in {path}\nfix: ./motley inventory   (it asks for them)")
+            print(
+                f"no machines are described yet in {path}\nfix: ./motley inventory   (it asks for them)",
+                file=sys.stderr,
+            )
+            sys.exit(2)
         from console.rent import rented  # noqa: PLC0415  not where nothing is rented
 
         super().parse(inventory, loader, path, cache)

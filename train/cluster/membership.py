@@ -290,7 +290,9 @@ def _begin(view: NodeView, fit: Mapping[str, NodeStatus]) -> Action:
         return Idle("looking for the others")
     if not majority(members, view.order) or too_little(view, members):
         return Idle(f"{first} and {', '.join(n for n in fit if n not in members)} do not reach each other yet")
-    return Propose(_next_number(view), members, "first generation" if not view.me.begun else "new host", nodes=members)
+    return Propose(
+        _next_number(view), members, "all are ready" if not view.me.begun else "another one leads", nodes=members
+    )
 
 
 def _follow(view: NodeView, fit: Mapping[str, NodeStatus], newest: Generation) -> Action:  # noqa: PLR0911
@@ -298,17 +300,17 @@ def _follow(view: NodeView, fit: Mapping[str, NodeStatus], newest: Generation) -
     if newest.host not in fit:
         return Idle(f"others follow {newest.host}, which does not answer here")
     if fit[newest.host].generation != newest:
-        return Idle(f"{newest.host} is starting a new generation")
+        return Idle(f"{newest.host} is starting again")
     if me.name not in newest.members:
         what = "waiting for {} to add this node" if me.ready else "getting ready, while {} trains on"
         return Prepare(what.format(newest.host))
     if not majority(newest.members, view.order):
-        return Idle(f"the generation of {newest.host} has no majority")
+        return Idle(f"those with {newest.host} are no majority")
     if newest == me.generation:
         return Keep()
     if newest.number > me.number:
         return Follow(newest)
-    return Idle(f"waiting for {newest.host} to start a newer generation")
+    return Idle(f"waiting for {newest.host} to start again")
 
 
 # -- the host --------------------------------------------------------------------------------------------------------

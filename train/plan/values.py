@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import Field
 from typing import Any
 
 from train.errors import BadInput
+from train.nearest import meant
 
 
 def coerce(spec: Field[Any], value: Any) -> Any:
@@ -25,8 +25,8 @@ def coerce(spec: Field[Any], value: Any) -> Any:
 
 def nearest(word: str, known: Any) -> str:
     """`, did you mean 'x'?` or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f", did you mean '{close[0]}'?" if close else ""
+    close = meant(word, known)
+    return f", did you mean '{close}'?" if close else ""
 
 
 def _integer(value: Any) -> int:

@@ -1,52 +1,96 @@
-"""The help and the completion come before there is an environment."""
+"""What comes before there is an environment: the first screen, each command's help, the version, and misspellings."""
 
-import shlex
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from console.front import SCRIPTS
+from console import front
 from console.verbs import VERBS
 
 REPOSITORY = Path(__file__).parents[3]
 
 
-def test_the_help_needs_no_more_than_python() -> None:
-    command = ["python3", "-S", "-m", "console.front", "help"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert all(f"./motley {verb} " in done.stdout for verb in VERBS)
+def motley(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """From a checkout that has no environment and cannot make one."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **env}
+    command = [env.pop("MOTLEY", REPOSITORY / "motley"), *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
-def test_a_completion_script_is_one_of_that_shell(shell: str) -> None:
-    script = "\n".join(SCRIPTS[shell]())
-    assert all(verb in script for verb in VERBS)
-    if shutil.which(shell):
-        done = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("console", "train", "Makefile"):
+        (checkout / name).symlink_to(REPOSITORY / name)
+    (checkout / "requirements").mkdir()
+    (checkout / "requirements/make_env.sh").write_text("#!/bin/sh\necho it makes an environment\nexit 2\n")
+    (checkout / "requirements/make_env.sh").chmod(0o755)
+    shutil.copy(REPOSITORY / "motley", checkout)
+    return str(checkout / "motley")
 
 
-def test_each_option_is_one_word_to_zsh() -> None:
-    for line in SCRIPTS["zsh"]():
-        name, found, words = line.strip().removesuffix(" ;;").partition(") _arguments ")
-        if found:
-            assert len(shlex.split(words)) == len(VERBS[name].options), line
+@pytest.mark.parametrize("form", front.HEADS)
+def test_the_first_screen_is_one(form: str) -> None:
+    lines = front.screen(form)
+    assert len(lines) <= 40 and max(map(len, lines)) <= 80, max(lines, key=len)
+    assert all(any(f" {verb} " in line[8:] for line in lines) for verb in VERBS)
+    assert any(f"./motley launch {VERBS['launch'].example}" in line for line in lines)
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
+    ("words", "code", "said"),
     [
-        (["./motley", "boot"], ["bootstrap"]),
-        (["./motley", "undo", "--ph"], ["--phase"]),
-        (["./motley", "undo", "--phase", "stat"], ["static_ip"]),
-        (["./motley", "export", "--to", "g"], ["gguf"]),
+        ([], 0, "Start    demo"),
+        (["help"], 0, "Start    demo"),
+        (["--version"], 0, "motley "),
+        (["-V"], 0, ", Python 3."),
+        (["version"], 0, "motley "),
+        (["launch", "--help"], 0, "--learning-rate X"),
+        (["help", "launch"], 0, "--learning-rate X"),
+        (["launch", "help"], 0, "--learning-rate X"),
+        (["export", "--help"], 0, "gguf, merged, adapter; default: gguf"),
+        (["stauts"], 2, "did you mean 'status'?"),
+        (["train"], 2, "did you mean 'launch'?"),
+        (["foo"], 2, "all commands: ./motley help"),
+        (["update"], 2, "git pull"),
+        (["launch", "--lr", "1e-4"], 2, "did you mean '--learning-rate'?"),
+        (["launch", "--batch-size", "4"], 2, "did you mean '--rows-per-step'?"),
+        (["launch", "--dry-run"], 2, "./motley plan"),
+        (["launch", "--foo"], 2, "see: ./motley launch --help"),
+        (["export", "onnx"], 2, "'onnx' is none of gguf, merged, adapter"),
+        (["completion"], 2, "~/.bashrc"),
+        (["status"], 2, "it makes an environment"),
     ],
 )
-def test_bash_completes(typed: list[str], offered: list[str]) -> None:
-    words = " ".join(f"'{word}'" for word in typed)
-    ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed) - 1}; _motley; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    script = "\n".join([*SCRIPTS["bash"](), ask])
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == offered
+def test_only_a_command_that_can_be_done_makes_an_environment(
+    bare: str, words: list[str], code: int, said: str
+) -> None:
+    done = motley(*words, MOTLEY=bare)
+    printed = done.stdout + done.stderr
+    assert done.returncode == code and said in printed, printed
+    assert ("it makes" in printed) == ("it makes" in said) and "Traceback" not in printed
+
+
+def test_it_needs_no_more_than_python() -> None:
+    for words in (["help"], ["launch", "--help"]):
+        command = ["python3", "-S", "-m", "console.front", *words]
+        subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("words", ["help", "completion zsh", "launch --help", "--version"])
+def test_nobody_has_to_read_it_to_its_end(words: str) -> None:
+    command = f"set -o pipefail; {REPOSITORY}/motley {words} | head -c 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == "" and done.returncode == 0
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_help_has_an_example_and_a_page_that_is_there(verb: str) -> None:
+    page, _, heading = VERBS[verb].page.partition("#")
+    text = (REPOSITORY / page).read_text()
+    titles = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]
+    assert page and (not heading or heading in titles)
+    assert VERBS[verb].options == () or all(option.help for option in VERBS[verb].options)

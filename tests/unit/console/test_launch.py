@@ -88,3 +88,19 @@ def test_after_a_broken_off_launch_a_node_that_loads_nothing_early_still_shows_w
             return {"on": True}
 
     assert launch.left_on(cast(Node, Elsewhere())) == {"on": True}
+
+
+@pytest.mark.parametrize(("ansible", "code"), [(0, 0), (1, 1), (2, 2), (4, 1), (8, 1), (250, 1), (130, 130)])
+def test_a_plan_ends_with_an_exit_code_of_ours_and_says_at_once_that_it_works(
+    ansible: int, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+
+    def run(*_: Any, **__: Any) -> SimpleNamespace:
+        said.append(capsys.readouterr().out)
+        return SimpleNamespace(returncode=ansible)
+
+    monkeypatch.setattr(launch.subprocess, "run", run)
+    monkeypatch.setattr("sys.stderr.fileno", lambda: 2)
+    assert launch.plan(HOUSE, []) == code and said == ["checking your request …\n"]
+    assert launch.plan(HOUSE, [], as_json=True) == code and said[1:] == [""]

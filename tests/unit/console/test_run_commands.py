@@ -329,6 +329,17 @@ def test_without_a_terminal_a_line_comes_only_now_and_then(monkeypatch: pytest.M
     assert said == ["starting · 0 s", "starting · 10 s", "starting · 20 s"]
 
 
+def test_a_narrow_terminal_has_two_lines_and_nothing_of_them_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = RunView(RunState(run="r"), ["a"])
+    monkeypatch.setattr(view.__class__, "live", lambda *_, **__: ["step 1", "a 4 · b 2"])
+    screen = run_view.Screen(view, print, terminal=True, every_s=10)
+    screen.tick()
+    screen.show("⚡ b lost")
+    assert capsys.readouterr().out == "\r\x1b[2Kstep 1\na 4 · b 2" + "\r\x1b[2K\x1b[A\x1b[2K" + "⚡ b lost\n"
+
+
 @pytest.mark.parametrize(
     ("ended", "lines", "code"),
     [

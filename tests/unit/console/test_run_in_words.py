@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from console.fetch import disagreeing, fetched_lines, made_in, place_of
 from console.run_commands import stop_lines
 from console.run_in_words import NEXT, RunView
@@ -108,6 +110,26 @@ def test_the_last_step_of_the_old_group_is_no_recovery() -> None:
     assert lines == []
     lines = shown(view, [("event", step(9, 120.0, a=3, b=3, c=2))])
     assert lines == ["✓ c back · 3 of 3 at step 9 after 12 s · no steps repeated"]
+
+
+@pytest.mark.parametrize("width", [79, 60, 40])
+def test_a_narrow_terminal_shows_every_machine(width: int) -> None:
+    """In the order of the launch, whatever their ranks are."""
+    names = ["gpu-master", *(f"gpu-worker-{number}" for number in range(1, 5))]
+    view = view_of(names)
+    shown(view, [("event", step(7, 107.0, **{name: 10 for name in reversed(names)}))])
+    first, *others = view.live(width)
+    assert first.startswith("step 7/") and "eta" in first and all(len(line) <= width for line in [first, *others])
+    assert " · ".join(others) == " · ".join(f"{name} 10" for name in names)
+    assert len(others) == (2 if width > 40 else 3)
+
+
+def test_a_wide_terminal_has_one_line_and_a_start_no_machines() -> None:
+    view = view_of(["a", "b"])
+    assert view.live(79, 3) == ["starting · 3 s"]
+    shown(view, [("event", step(7, 107.0, a=3, b=2))])
+    assert view.live(150) == [view.line(bar=True)] and view.live(90) == [view.line()]
+    assert "tok/s" in view.live(90)[0]
 
 
 def test_what_another_node_noticed_long_ago_is_no_news_and_no_failure() -> None:
@@ -277,7 +299,7 @@ def test_status_with_a_node_that_is_off() -> None:
         "  a  training  4 rows  checkpoint 10",
         "  b  nobody answers at 192.168.1.5; lost at step 11",
     ]
-    assert lines[3].endswith("lost  lost b (silent)")
+    assert lines[3].endswith("  lost b (silent)") and "lost  lost" not in lines[3]
 
 
 def test_status_says_who_steps_aside_and_who_is_paused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from lab import demo, demo_courses, demo_summary
 from lab.demo_sites import LOST, Folders, Simulated
 from lab.shell import LabError
 from train.runlog.tail import read
+from train.safe_stdio import may_be_unread
 
 Event = dict[str, Any]
 HEAD, OTHER = "gpu-master", "gpu-worker-2"
@@ -279,3 +281,14 @@ def test_the_quotas_end_with_the_training(tmp_path: Path) -> None:
     site = SimpleNamespace(home=lambda _: tmp_path, uneven=uneven)
     demo.lose_a_worker(site, demo_courses.FAST, over)
     assert limited == [True, False]
+
+
+def test_on_a_terminal_a_line_takes_the_place_of_the_unfinished_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with may_be_unread():
+        demo.Stage("tools", "looking").end()
+        demo.say("gone")
+    out = capsys.readouterr().out
+    assert "\r\x1b[2K  tools      looking" in out and out.endswith("\r\x1b[2K⚡ gone\n") and "�" not in out

@@ -90,6 +90,28 @@ def test_a_python_that_is_too_new_is_told_before_anything_is_made(tmp_path: Path
     assert not (tmp_path / "env").exists()
 
 
+def test_an_environment_that_has_more_serves_who_wants_less(tmp_path: Path) -> None:
+    """A person's has no developer's tools; `make test` adds them, and ./motley leaves them there."""
+    python = tmp_path / "python3"
+    python.write_text(
+        '#!/bin/sh\ncase "$*" in\n'
+        f'  "-m venv "*) mkdir -p "$3/bin" && cp "{python}" "$3/bin/python" && touch "$3/"made ;;\n'
+        '  "-m pip "*) exit 0 ;;\n'
+        f'  *purelib*) echo "{tmp_path}" ;;\n  *) exec python3 "$@" ;;\nesac\n'
+    )
+    python.chmod(0o755)
+
+    def made(*sets: str) -> bool:
+        (tmp_path / "env/made").unlink(missing_ok=True)
+        environment = os.environ | {"PYTHON": str(python), "PATH": os.defpath}
+        subprocess.run([REQUIREMENTS / "make_env.sh", tmp_path / "env", *sets], env=environment, check=True)
+        return (tmp_path / "env/made").exists()
+
+    assert made("controller") and not made("controller")
+    assert made("controller", "dev") and not made("controller", "dev") and not made("controller")
+    assert "dev" not in (REQUIREMENTS.parent / "motley").read_text().split()
+
+
 def test_the_environment_leads_to_this_checkout(tmp_path: Path) -> None:
     program = "import console, plugins.module_utils.motley.relay, train.plan; print(console.__file__)"
     found = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -106,7 +128,7 @@ def test_a_fresh_clone_says_what_to_type_before_a_launch(tmp_path: Path) -> None
     words = [Path(sys.executable).parent / "ansible-playbook", "launch.yml", "-e", "model=tiny"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode and "no machines are described yet" in said and "./motley inventory" in said, said
+    assert done.returncode == 2 and "no machines are described yet" in said and "./motley inventory" in said, said
 
 
 def test_an_ansible_that_nothing_leads_to_this_checkout_says_what_to_type(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_what_nobody_reads_is_no_failure(command: str, unbuffered: str) -> None:
 
 def test_a_failure_stays_one_when_nobody_reads() -> None:
     code, said, _ = unread("-m", "console", "check", "--inventory", "inventory/nowhere")
-    assert code == 2 and "no machines are described yet" in said
+    assert code == 2 and "inventory/nowhere: it does not exist" in said
 
 
 LOGS = """

@@ -21,9 +21,10 @@ def written(folder: Path, hosts: dict[str, dict[str, object]]) -> Path:
     return folder
 
 
-def test_the_inventory_of_the_project_is_one_login_node() -> None:
+def test_the_inventory_of_the_project_is_one_login_node_and_refused_until_it_is_yours() -> None:
     inventory = check(REPOSITORY / "inventory/slurm")
-    assert inventory.findings == []
+    [finding] = inventory.findings
+    assert finding.what == "ansible_host: login.cluster.example.org is still the example"
     [node] = from_inventory(inventory)
     assert isinstance(node, SlurmNode)
     assert node.ssh[-1] == "login.cluster.example.org"

@@ -1,0 +1,63 @@
+"""The tab key: a script that each shell takes, and names that are known here."""
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from console import completion
+from console.completion import OF_WORDS, SCRIPTS
+from console.verbs import VERBS
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_a_completion_script_is_one_of_that_shell(shell: str) -> None:
+    script = "\n".join(SCRIPTS[shell]())
+    assert all(verb in script for verb in VERBS)
+    if shutil.which(shell):
+        done = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_each_option_is_one_word_to_zsh() -> None:
+    for line in SCRIPTS["zsh"]():
+        name, found, words = line.strip().removesuffix(" ;;").partition(") _arguments ")
+        if found:
+            assert len(shlex.split(words)) == len(VERBS[name].options) + (VERBS[name].rest in OF_WORDS), line
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["./motley", "boot"], ["bootstrap"]),
+        (["./motley", "undo", "--ph"], ["--phase"]),
+        (["./motley", "undo", "--phase", "stat"], ["static_ip"]),
+        (["./motley", "export", "--to", "g"], ["gguf"]),
+        (["./motley", "export", "g"], ["gguf"]),
+        (["./motley", "launch", "--model", "qwen2.5-0"], ["qwen2.5-0.5b"]),
+        (["./motley", "launch", "--steps", ""], []),
+    ],
+)
+def test_bash_completes(typed: list[str], offered: list[str]) -> None:
+    words = " ".join(f"'{word}'" for word in typed)
+    ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed) - 1}; _motley; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    script = "\n".join([*SCRIPTS["bash"](), ask])
+    command = ["bash", "-c", script]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
+
+
+def test_names_that_are_known_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None that a shell would take for a command."""
+    monkeypatch.setattr(completion, "ROOT", tmp_path)
+    for name in ("notes", "$(id)", "a b"):
+        (tmp_path / "results" / name).mkdir(parents=True)
+    hosts = tmp_path / "inventory/homelab/hosts.yml"
+    hosts.parent.mkdir(parents=True)
+    hosts.write_text("cluster: {hosts: {desk: {motley_address: 192.168.1.2}, lap: {motley_address: 192.168.1.3}}}")
+    assert completion.values("runs") == ["notes"] and completion.values("nodes") == ["desk", "lap"]
+    assert "qwen2.5-0.5b" in completion.values("models")
