@@ -75,7 +75,8 @@ def meant(word: str, known: Iterable[str]) -> str:
     for name, others in OTHER_NAMES.items():
         if name in plain and typed in others.split():
             return plain[name]
-    close = difflib.get_close_matches(typed, list(plain), n=1, cutoff=LIKE)
+    turned = [name for name in plain if sorted(name) == sorted(typed)]  # odl: too short to be near old
+    close = turned or difflib.get_close_matches(typed, list(plain), n=1, cutoff=LIKE)
     return plain[close[0]] if close else ""
 
 

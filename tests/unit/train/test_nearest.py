@@ -22,6 +22,7 @@ OPTIONS = [flag for verb in VERBS.values() for option in verb.options for flag i
         ("remove", "undo"),
         ("lanch", "launch"),
         ("giveback", "give-back"),
+        ("aks", "ask"),
         ("foo", ""),
         ("models", ""),
         ("update", ""),
