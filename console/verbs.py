@@ -128,7 +128,12 @@ VERBS = {
     "inventory": Verb(
         "start",
         "describe your machines: asks you a few questions",
-        (INVENTORY, Option("hosts", '"user@192.168.1.23 user@192.168.1.31" instead of questions', "'USER@ADDRESS …'")),
+        (
+            INVENTORY,
+            Option("hosts", '"user@192.168.1.23 user@192.168.1.31" instead of questions', "'USER@ADDRESS …'"),
+            Option("add", "add this machine to those that are described", "USER@ADDRESS"),
+            Option("remove", "remove this machine; says how to undo first what Motley set up on it", "NAME"),
+        ),
     ),
     "check": Verb("start", "check the inventory; connects to nothing", (INVENTORY,)),
     "bootstrap": Verb(
