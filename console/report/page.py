@@ -165,8 +165,8 @@ def worth(history: History) -> tuple[str, str, str]:
         return "speed", f"{rate:.1f} rows/s", beside if len(alone) > 1 else ""
     times = rate / alone[fastest]
     slower = f"; {fastest} alone is faster: --nodes {fastest}" if times < 1 else ""
-    beside = f"{rate:.1f} rows/s; {fastest} alone {alone[fastest]:.1f}; {beside}{slower}"
-    return "Was it worth it?", f"{times:.1f} × the fastest machine alone", beside
+    against = f"as {fastest} alone, {rate:.1f} against {alone[fastest]:.1f} rows/s; {beside}"
+    return "Was it worth it?", f"{times:.1f} × as fast", against + slower
 
 
 def held_out(history: History) -> tuple[str, str, str]:

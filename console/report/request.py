@@ -18,7 +18,6 @@ MATTER = {
     "lora_r": "LoRA rank",
     "lora_alpha": "LoRA alpha",
     "optimizer": "optimizer",
-    "sync": "sync",
     "seed": "seed",
 }
 OF_LORA = ("lora_r", "lora_alpha")

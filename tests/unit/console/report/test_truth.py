@@ -265,14 +265,16 @@ def test_a_machine_that_stands_in_no_start_is_one_of_the_run(tmp_path: Path) -> 
     steps = [step(102 + 2 * n, n, {HEAD: 5, WORKER: 3}) for n in range(1, 5)]
     write(tmp_path / HEAD, "events.jsonl", [start(100, 0, [HEAD]), *steps])
     history = read_history(tmp_path)
-    assert history.nodes == [HEAD, WORKER] and figure(history, "Was it worth it?")[1].startswith("4.0 rows/s; ")
+    assert history.nodes == [HEAD, WORKER] and figure(history, "Was it worth it?")[1].startswith(
+        f"as {HEAD} alone, 4.0 against"
+    )
 
 
 def test_speed_is_measured_against_the_machines_that_were_there(fetched: Path) -> None:
     """96 rows in 24 s; of machines that compute 4 rows/s there were two for four steps, and one for eight."""
     value, beside = figure(read_history(fetched), "Was it worth it?")
-    assert value == "1.0 × the fastest machine alone"
-    assert beside == f"4.0 rows/s; {HEAD} alone 4.0; 75 % of the machines' speeds added up"
+    assert value == "1.0 × as fast"
+    assert beside == f"as {HEAD} alone, 4.0 against 4.0 rows/s; 75 % of the machines' speeds added up"
 
 
 def test_a_cluster_that_is_slower_than_one_of_its_machines_says_so(tmp_path: Path) -> None:
