@@ -14,6 +14,7 @@ from console.status import by_run, does_in, gathered, is_script, off_words, stat
 from console.words import first
 
 Row = dict[str, Any]
+NOT_KNOWN = {"card": "", "heat": "–", "checkpoint": "–", "free": "–", "next": ""}
 
 
 def machines(names: Sequence[str], answers: Mapping[str, Any], silent: Mapping[str, str]) -> list[Row]:
@@ -21,7 +22,7 @@ def machines(names: Sequence[str], answers: Mapping[str, Any], silent: Mapping[s
     states = {run: state_of(looks) for run, looks in by_run(running).items()}
     rows = []
     for place, name in enumerate(names):
-        about = {"name": name, "colour": swatch(colour(place)), "bad": name not in answers}
+        about = NOT_KNOWN | {"name": name, "colour": swatch(colour(place)), "bad": name not in answers}
         if name in answers:
             step = states[answers[name]["run"]].last if name in running else {}
             rows.append(about | one_machine(name, answers[name], step))
@@ -32,7 +33,9 @@ def machines(names: Sequence[str], answers: Mapping[str, Any], silent: Mapping[s
 
 def one_machine(name: str, look: Mapping[str, Any], step: Mapping[str, Any]) -> Row:
     view, gpus = look["now"], look["now"].get("gpus") or look["gpus"]
-    heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
+    celsius = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
+    watts = watts_of(gpus)
+    heat = [f"{max(celsius):.0f} °C" if celsius else "", f"{watts:.0f} W" if watts is not None else ""]
     paused = f"paused {look['paused']}" if look.get("paused") else ""
     if look["on"]:
         does = does_in(dict(step), name) if view.get("state") != "away" else ""
@@ -40,12 +43,10 @@ def one_machine(name: str, look: Mapping[str, Any], step: Mapping[str, Any]) -> 
         words = [str(view.get("state") or "starting"), does or (first(why) if why else "")]
     else:
         words = [paused or "no run here"]
-    watts = watts_of(gpus)
     return {
         "card": card_words(gpus) or "no graphics card",
         "does": " · ".join(filter(None, words)),
-        "celsius": f"{max(heat):.0f} °C" if heat else "–",
-        "watts": f"{watts:.0f} W" if watts is not None else "–",
+        "heat": " · ".join(filter(None, heat)) or "–",
         "checkpoint": f"step {look['checkpoint']}" if look["checkpoint"] and not is_script(dict(look)) else "–",
         "free": "–" if look["free_bytes"] is None else f"{look['free_bytes'] / 1e9:.0f} GB",
         "next": f"unpause {name}" if paused else "",

@@ -147,8 +147,14 @@ def test_machines_and_runs_are_rows_with_the_next_command() -> None:
     idle = {"on": False, "now": {}, "gpus": gpus, "paused": "until 18:00", "checkpoint": 0, "free_bytes": 71e9}
     one, two = tables.machines(NODES, {NODES[0]: idle}, {NODES[1]: "nobody answers"})
     assert (one["card"], one["does"], one["next"]) == ("RTX 3090, 24 GB", "paused until 18:00", "unpause gpu-master")
-    assert (one["celsius"], one["watts"], one["free"]) == ("40 °C", "21 W", "71 GB")
+    assert (one["heat"], one["free"]) == ("40 °C · 21 W", "71 GB")
     assert two["bad"] and (two["does"], two["next"]) == ("nobody answers", "wake gpu-worker-1")
+    pages = Pages(Feed([], {}), " --inventory mine")
+    text = pages.page("tables.html.j2", what="machines", rows=[one, two], silent={})
+    assert text.count("<tr") == 3 and "./motley wake gpu-worker-1 --inventory mine" in text
+    nobody = pages.page("tables.html.j2", what="runs", rows=[], silent={"a": "off"})
+    assert "./motley doctor --inventory mine" in nobody and "no runs yet" not in nobody
+    assert "./motley launch" in pages.page("tables.html.j2", what="runs", rows=[], silent={})
     facts = {"step": 7, "steps": 12, "loss": None, "time": 1.0, "model": "m", "done": False, "bytes": 2e6}
     (run,) = tables.runs({NODES[0]: {"runs": {"qa": facts}, "on": ""}})
     assert (run["steps"], run["state"], run["next"]) == ("7 of 12", "stopped", "launch --resume qa")
