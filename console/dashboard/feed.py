@@ -50,6 +50,8 @@ class Feed:
     readings: list[Event] = field(default_factory=list)
     newest: dict[str, Event] = field(default_factory=dict)
     """Node → its newest reading."""
+    gpus: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    """Node → its cards, as nvidia-smi lists them."""
     kwh: dict[str, float] = field(default_factory=dict)
     """What the cards of a node took since this page watches."""
     looks: dict[str, Facts] = field(default_factory=dict)
@@ -80,8 +82,8 @@ class Feed:
         with self.lock:
             if not any(change.kind == "start" for change in self.changes):
                 return None
-            gpus = {name: gpus_of(look) for name, look in self.looks.items()}
-            return history_of(self.state, list(self.changes), list(self.readings), launch=self.launch, gpus=gpus)
+            readings = list(self.readings)
+            return history_of(self.state, list(self.changes), readings, launch=self.launch, gpus=dict(self.gpus))
 
     @cached_property
     def price(self) -> tuple[float | None, str]:
@@ -162,12 +164,13 @@ class Feed:
             self.looks = {name: look for name, look in self.looks.items() if name not in silent} | answers
             self.silent = {name: why for name, why in self.silent.items() if name not in answers} | silent
             for name, look in answers.items():
-                self.read_gpus(name, gpus_of(look), float(look["time"]))
+                self.read_gpus(name, look["now"].get("gpus") or look["gpus"], float(look["time"]))
 
     def read_gpus(self, node: str, gpus: list[dict[str, str]], at: float) -> None:
         heat = [found for gpu in gpus if (found := number(gpu.get("temperature.gpu"))) is not None]
         used = [found for gpu in gpus if (found := number(gpu.get("memory.used"))) is not None]
         before = self.newest.get(node)
+        self.gpus[node] = gpus or self.gpus.get(node, [])
         if not gpus or (before and at - before["time"] < CARDS_S):
             return
         facts = {"celsius": max(heat, default=None), "watts": watts_of(gpus), "used_mb": sum(used) if used else None}
@@ -175,10 +178,6 @@ class Feed:
         self.readings.append(self.newest[node])
         if before and (took := kwh([before, self.newest[node]])):
             self.kwh[node] = self.kwh.get(node, 0.0) + took
-
-
-def gpus_of(look: Facts) -> list[dict[str, str]]:
-    return list(look["now"].get("gpus") or look["gpus"])
 
 
 def lines_of(process: subprocess.Popen[bytes]) -> Iterator[Event]:

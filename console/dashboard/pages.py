@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from statistics import mean
 from typing import Any
 
-from console.dashboard.feed import LOOK_S, Feed, gpus_of
+from console.dashboard.feed import LOOK_S, Feed
 from console.electricity import money
 from console.report.charts import swatch
 from console.report.machines import card_words
@@ -244,7 +244,7 @@ def machine(feed: Feed, name: str, place: int) -> dict[str, Any]:
         "name": name,
         "colour": swatch(colour(place)),
         "fill": colour(place),
-        "card": card_words(gpus_of(look)) if look else "",
+        "card": card_words(feed.gpus.get(name, [])),
         "state": "aside" if name in state.away or look.get("paused") else "away" if words else "",
         "share": round(100 * (part.work if part else rows[name]) / whole) if at_work and name in rows else None,
         "rows": rows_words(rows, part, name) if name in rows and at_work else "",
